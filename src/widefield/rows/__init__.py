@@ -1,0 +1,17 @@
+"""The per-example head: where its rows live and how they are stepped."""
+
+from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.rows.head import RowHead, Rule, Store
+from widefield.rows.initial import initial_rows
+from widefield.rows.store import MemoryStore, choose_store
+
+__all__ = [
+    "LazyAdamW",
+    "MemoryStore",
+    "RowHead",
+    "RowState",
+    "Rule",
+    "Store",
+    "choose_store",
+    "initial_rows",
+]

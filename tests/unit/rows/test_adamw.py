@@ -1,0 +1,174 @@
+"""The lazy AdamW against torch's dense one, and the published rule against its listing."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from widefield.rows import LazyAdamW, MemoryStore, RowHead
+
+N, DIM, BATCH = 23, 3, 4
+
+
+def cosine(steps: int, peak: float) -> Tensor:
+    s = torch.arange(1, steps + 1, dtype=torch.float64)
+    warm = (s / 20).clamp(max=1)
+    return peak * warm * 0.5 * (1 + torch.cos(math.pi * s / steps))
+
+
+def visits(steps: int, seed: int) -> list[Tensor]:
+    """Batches of distinct examples, some examples in bursts, some after long absences."""
+    g = torch.Generator().manual_seed(seed)
+    weight = torch.rand(N, generator=g) ** 4 + 1e-3
+    return [torch.multinomial(weight, BATCH, generator=g) for _ in range(steps)]
+
+
+def pull(rows: Tensor, target: Tensor) -> Tensor:
+    """Gradient of a small nonlinear loss, so that an early error would grow."""
+    return torch.tanh(rows - target) + 0.1 * rows**3
+
+
+def dense(
+    start: Tensor, target: Tensor, batches: list[Tensor], lr: Tensor, eps: float, wd: float
+) -> Tensor:
+    """Every step moves every row: gradient zero off the batch."""
+    rows = start.clone().requires_grad_()
+    adamw = torch.optim.AdamW([rows], lr=1.0, eps=eps, weight_decay=wd)
+    for s, index in enumerate(batches):
+        rows.grad = torch.zeros_like(rows)
+        rows.grad[index] = pull(rows.detach()[index], target[index])
+        adamw.param_groups[0]["lr"] = float(lr[s])
+        adamw.step()
+    return rows.detach()
+
+
+def lazy(
+    target: Tensor, batches: list[Tensor], lr: Tensor, eps: float, wd: float
+) -> tuple[Tensor, Tensor]:
+    store = MemoryStore(N, DIM, seed=5, dtype=torch.float64)
+    start = store.row.clone()
+    head = RowHead(store, LazyAdamW(lr, eps=eps, weight_decay=wd))
+    for s, index in enumerate(batches, start=1):
+        rows = head.take(index, s)
+        head.put(index, rows, pull(rows, target[index]), s)
+    everyone = torch.arange(N)
+    return start, head.take(everyone, len(batches) + 1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    steps=st.integers(1, 600),
+    eps=st.sampled_from([1e-8, 1e-3, 1.0]),
+    wd=st.sampled_from([0.0, 0.05, 5.0]),
+)
+def test_lazy_equals_dense_adamw(seed: int, steps: int, eps: float, wd: float) -> None:
+    target = torch.randn(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    batches, lr = visits(steps, seed), cosine(steps, 0.05)
+    start, ours = lazy(target, batches, lr, eps, wd)
+    theirs = dense(start, target, batches, lr, eps, wd)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
+    """One visit, then thousands of steps away: the truncated sum loses nothing."""
+    steps = 5000
+    target = torch.ones(N, DIM, dtype=torch.float64)
+    first, again = torch.arange(BATCH), torch.arange(BATCH, 2 * BATCH)
+    batches = [first] + [again] * (steps - 2) + [first]
+    lr = cosine(steps, 0.01)
+    start, ours = lazy(target, batches, lr, 1e-8, 0.05)
+    theirs = dense(start, target, batches, lr, 1e-8, 0.05)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-8])
+def test_without_bias_correction_equals_brute_force(eps: float) -> None:
+    g = torch.Generator().manual_seed(0)
+    lr, wd, b1, b2 = cosine(300, 0.02), 0.1, 0.9, 0.999
+    adamw = LazyAdamW(lr, eps=eps, weight_decay=wd, bias_correction=False)
+    store = MemoryStore(BATCH, DIM, seed=1, dtype=torch.float64)
+    index, head = torch.arange(BATCH), RowHead(store, adamw)
+    row, m, v = store.row.clone(), torch.zeros(BATCH, DIM), torch.zeros(BATCH, DIM)
+    m, v = m.double(), v.double()
+    for s in range(1, 301):
+        grad = torch.zeros_like(row)
+        if s in (1, 2, 40, 290):
+            grad = torch.randn(row.shape, generator=g, dtype=torch.float64)
+            rows = head.take(index, s)
+            head.put(index, rows, grad, s)
+        m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
+        rate = float(lr[s - 1])
+        row = (1 - rate * wd) * row - rate * m / (v.sqrt() + eps)
+    torch.testing.assert_close(head.take(index, 301), row, rtol=1e-11, atol=1e-13)
+
+
+def test_float32_rows_follow_dense_float32_adamw() -> None:
+    steps = 400
+    g = torch.Generator().manual_seed(3)
+    lr, batches = cosine(steps, 0.01), visits(steps, 3)
+    store = MemoryStore(N, DIM, seed=5)
+    start = store.row.clone()
+    grads = [torch.randn(BATCH, DIM, generator=g) for _ in batches]
+    head = RowHead(store, LazyAdamW(lr))
+    rows = start.clone().requires_grad_()
+    adamw = torch.optim.AdamW([rows], lr=1.0, weight_decay=0.05)
+    for s, (index, grad) in enumerate(zip(batches, grads, strict=True), start=1):
+        head.put(index, head.take(index, s), grad, s)
+        rows.grad = torch.zeros_like(rows)
+        rows.grad[index] = grad
+        adamw.param_groups[0]["lr"] = float(lr[s - 1])
+        adamw.step()
+    torch.testing.assert_close(
+        head.take(torch.arange(N), steps + 1), rows.detach(), rtol=1e-4, atol=1e-5
+    )
+
+
+def listing(head: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: float, t: int) -> list[Tensor]:
+    """S-DIET (2025), appendix E, step by step: the far steps one at a time, not in closed form."""
+    wd, b1, b2, eps = 0.05, 0.9, 0.999, 1e-8
+    head = (1 - lr * wd) * head
+    m = b1 * m + (1 - b1) * g
+    v = b2 * v + (1 - b2) * g * g
+    direction = m / (v.sqrt() + eps)
+    head = head - lr * direction
+    mu = b1 / math.sqrt(b2)
+    for k in range(1, t):
+        head = (1 - lr * wd) * head - lr * mu**k * direction
+    return [head, b1 ** (t - 1) * m, b2 ** (t - 1) * v]
+
+
+@settings(max_examples=25, deadline=None)
+@given(gap=st.integers(1, 200), lr=st.sampled_from([1e-3, 0.1, 1.991]), seed=st.integers(0, 99))
+def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    schedule = torch.full((20,), lr, dtype=torch.float64)
+    store = MemoryStore(BATCH, DIM, seed=2, dtype=torch.float64)
+    head = RowHead(store, LazyAdamW(schedule), rule="estimated", gap=gap)
+    index = torch.arange(BATCH)
+    row, zero = store.row.clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
+    expected = [row, zero, zero]
+    for visit in range(3):
+        grad = torch.randn(BATCH, DIM, dtype=torch.float64, generator=g)
+        rows = head.take(index, 1 + 5 * visit)
+        torch.testing.assert_close(rows, expected[0], rtol=1e-9, atol=1e-11)
+        head.put(index, rows, grad, 1 + 5 * visit)
+        expected = listing(*expected, grad, lr, gap)
+    state = store.read(index)
+    torch.testing.assert_close([state.row, state.m, state.v], expected, rtol=1e-9, atol=1e-11)
+
+
+def test_decay_of_a_whole_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="lower head_lr_scale or weight_decay"):
+        LazyAdamW(torch.tensor([2.0], dtype=torch.float64), weight_decay=0.5)
+
+
+def test_rows_cannot_be_taken_back_in_time() -> None:
+    head = RowHead(MemoryStore(2, 2, seed=0), LazyAdamW(torch.full((9,), 0.1, dtype=torch.float64)))
+    index = torch.arange(2)
+    head.put(index, head.take(index, 5), torch.ones(2, 2), 5)
+    with pytest.raises(AssertionError, match="back in time"):
+        head.take(index, 5)
