@@ -1,0 +1,105 @@
+"""What the data room hands out: decoded examples in a stable order."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+_STATISTICS_EXAMPLES = 50_000
+_STATISTICS_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that could not be used."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Decoded examples 0..n-1 in a stable order.
+
+    An example's index is its position here, after split and limit and without skipped files.
+    """
+
+    spec: str
+    """What was opened, in canonical form, e.g. "photos:train+digits"."""
+    images: NDArray[np.uint8]
+    """uint8 [n, H, W, C], in memory or a read-only memory map."""
+    labels: dict[str, NDArray[np.int64]]
+    """Class ids of each task, int64 [n]: the source's own tasks first, then the planted ones."""
+    classes: dict[str, tuple[str, ...]]
+    """Class names of each task; a label is a position in this tuple."""
+    paths: list[str]
+    """Name of each example: its sorted relative path, or "row 17" of an array."""
+    skipped: tuple[Skipped, ...] = ()
+    """Files that could not be used, and why."""
+    notes: tuple[str, ...] = ()
+    """One-line facts to tell the user once."""
+
+    def __post_init__(self) -> None:
+        n = len(self.images)
+        assert self.images.dtype == np.uint8
+        assert self.images.ndim == 4
+        assert len(self.paths) == n
+        assert self.labels.keys() == self.classes.keys()
+        assert all(v.dtype == np.int64 and v.shape == (n,) for v in self.labels.values())
+
+    def __len__(self) -> int:
+        """Number of examples n."""
+        return len(self.images)
+
+    def digests(self) -> NDArray[np.uint64]:
+        """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].
+
+        Two examples share a digest when they are the same picture: the manifest keeps them, so
+        that a run is not resumed on data that changed.
+        """
+        shape = ",".join(map(str, self.images.shape[1:])).encode()
+        digests = np.empty(len(self), dtype="<u8")
+        for row, image in enumerate(self.images):
+            digest = hashlib.blake2b(shape, digest_size=8)
+            digest.update(image.tobytes())
+            digests[row] = int.from_bytes(digest.digest(), "little")
+        return digests.astype(np.uint64)
+
+    def channel_mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and the standard deviation of each channel, in [0, 1] units.
+
+        Exact up to 50,000 examples; beyond, over 50,000 evenly spaced ones. A channel that never
+        varies gets deviation 1/255, so that dividing by it is safe.
+        """
+        step = -(-len(self) // _STATISTICS_EXAMPLES)
+        channels = self.images.shape[-1]
+        count, total, square = 0, np.zeros(channels), np.zeros(channels)
+        for first in range(0, len(self), _STATISTICS_CHUNK * step):
+            chunk = self.images[first : first + _STATISTICS_CHUNK * step : step]
+            for channel in range(channels):
+                seen = np.bincount(chunk[..., channel].ravel(), minlength=256)
+                total[channel] += seen @ np.arange(256)
+                square[channel] += seen @ np.arange(256) ** 2
+            count += chunk[..., 0].size
+        mean = total / count
+        std = np.sqrt(np.maximum(square / count - mean**2, 1.0))
+        return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """What a reader knows of its source before anything is selected, decoded or planted."""
+
+    names: list[str]
+    """[n], in the stable order."""
+    labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pixels: NDArray[np.uint8] | None = None
+    """Decoded images, uint8 [n, H, W, C]; None where `files` holds encoded ones."""
+    files: list[Path] | list[memoryview] | None = None
+    """Encoded images, [n]."""
+    origin: tuple[Path, ...] = ()
+    """Files on disk whose size and time of change identify this content."""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,197 @@
+"""Batches of a data set on the device, shuffled by a pure function of (seed, epoch)."""
+
+import queue
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.data import draws
+from widefield.data.dataset import Dataset
+from widefield.types import Batch
+
+_DEVICE_SHARE = 0.3
+_READ_AHEAD = 2
+_CHUNK = 1024
+
+Keep = Literal["auto", "device", "host"]
+T = TypeVar("T")
+Batches = Generator[Batch, None, None]
+
+
+class Loader:
+    """Shuffled training batches; every epoch has its own order, and nothing to checkpoint.
+
+    Pixels stay uint8 where they live: on a CUDA device if they take at most 30 % of its free
+    memory (`keep="auto"`), else on the host, pinned on their way. A memory-mapped data set on the
+    host is read ahead by one thread. Every batch has `batch_size` examples: the ragged tail of an
+    epoch is left out, and differs from epoch to epoch.
+
+    Example:
+        >>> from widefield.data import open_dataset
+        >>> dataset = open_dataset("photos", limit=100)
+        >>> loader = Loader(dataset, batch_size=32, device=torch.device("cpu"))
+        >>> [tuple(batch.x.shape) for batch in loader.epoch(0)]
+        [(32, 3, 32, 32), (32, 3, 32, 32), (32, 3, 32, 32)]
+    """
+
+    steps_per_epoch: int
+    """floor(n / batch_size)."""
+    wait_seconds: float
+    """Time that the consumer has waited for batches; set it to 0 to start anew."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        batch_size: int,
+        device: torch.device,
+        seed: int = 0,
+        keep: Keep = "auto",
+    ) -> None:
+        if not 1 <= batch_size <= len(dataset):
+            raise ValueError(
+                f"batch_size is {batch_size} and there are {len(dataset)} examples; "
+                f"choose 1 to {len(dataset)}"
+            )
+        self.steps_per_epoch = len(dataset) // batch_size
+        self.wait_seconds = 0.0
+        self._n, self._batch_size, self._seed = len(dataset), batch_size, seed
+        self._source = _Source(dataset, device, keep)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of `epoch` (0, 1, ...) from step `start` on.
+
+        Batch `step` is the same whatever `start` was.
+        """
+        order = draws.permutation(self._seed, f"epoch {epoch}", self._n)
+        steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
+        with closing(self._source.batches(steps[start:])) as batches:
+            while True:
+                asked = time.perf_counter()
+                batch = next(batches, None)
+                self.wait_seconds += time.perf_counter() - asked
+                if batch is None:
+                    return
+                yield batch
+
+
+def ordered(dataset: Dataset, batch_size: int, device: torch.device) -> Iterator[Batch]:
+    """Yield all examples once, in their order; the last batch may be smaller.
+
+    Example:
+        >>> from widefield.data import open_dataset
+        >>> dataset = open_dataset("photos", limit=100)
+        >>> [len(batch.index) for batch in ordered(dataset, 64, torch.device("cpu"))]
+        [64, 36]
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}; expected at least 1")
+    index = np.arange(len(dataset))
+    steps = [index[first : first + batch_size] for first in range(0, len(dataset), batch_size)]
+    return _Source(dataset, device, "host").batches(steps)
+
+
+class _Source:
+    """Where the uint8 pixels live, and how a batch of them gets to the device."""
+
+    def __init__(self, dataset: Dataset, device: torch.device, keep: Keep) -> None:
+        self._device = device
+        self._labels = {
+            task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
+        }
+        self._mapped: NDArray[np.uint8] | None = None
+        images = dataset.images
+        if device.type != "cpu" and (keep == "device" or _fits(images.nbytes, device, keep)):
+            self._pixels = _on_device(images, device)
+        elif images.flags.writeable:
+            self._pixels = torch.from_numpy(images)
+        else:
+            self._mapped = images
+
+    def batches(self, steps: Sequence[NDArray[np.int64]] | NDArray[np.int64]) -> Batches:
+        """Yield one batch for each row of example indices."""
+        fetched = map(self._fetch, map(torch.from_numpy, steps))
+        if self._mapped is None:
+            yield from map(self._finish, fetched)
+            return
+        with closing(_read_ahead(fetched)) as ahead:
+            yield from map(self._finish, ahead)
+
+    def _fetch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Gather pixels where they live: uint8 [B, H, W, C]; and return their indices."""
+        pin = self._device.type == "cuda"
+        if self._mapped is not None:
+            pixels = torch.from_numpy(np.asarray(self._mapped[index.numpy()]))
+            return (pixels.pin_memory() if pin else pixels), index
+        if self._pixels.is_cuda or not pin:
+            index = index.to(self._pixels.device, non_blocking=True)
+            return self._pixels.index_select(0, index), index
+        shape = (len(index), *self._pixels.shape[1:])
+        out = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        return torch.index_select(self._pixels, 0, index, out=out), index
+
+    def _finish(self, fetched: tuple[Tensor, Tensor]) -> Batch:
+        pixels, index = (tensor.to(self._device, non_blocking=True) for tensor in fetched)
+        # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
+        x = pixels.permute(0, 3, 1, 2).to(torch.float32).div_(255)
+        labels = {task: ids.index_select(0, index) for task, ids in self._labels.items()}
+        return Batch(x=x, index=index, labels=labels)
+
+
+def _fits(size: int, device: torch.device, keep: Keep) -> bool:
+    if keep == "host" or device.type != "cuda":
+        return False
+    return size <= _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
+
+
+def _on_device(images: NDArray[np.uint8], device: torch.device) -> Tensor:
+    pixels = torch.empty(images.shape, dtype=torch.uint8, device=device)
+    for first in range(0, len(images), _CHUNK):  # a memory map larger than memory passes through
+        pixels[first : first + _CHUNK] = torch.from_numpy(np.array(images[first : first + _CHUNK]))
+    return pixels
+
+
+def _read_ahead(items: Iterator[T]) -> Generator[T, None, None]:
+    """Yield `items`, computed by one thread that stays at most two ahead.
+
+    The thread ends with the items, with an error (raised here), or when the consumer stops.
+    """
+    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(_READ_AHEAD)
+    stopped = threading.Event()
+
+    def offer(item: T | None, error: BaseException | None = None) -> None:
+        while not stopped.is_set():
+            with suppress(queue.Full):
+                ready.put((item, error), timeout=0.1)
+                return
+
+    def read() -> None:
+        try:
+            for item in items:
+                offer(item)
+                if stopped.is_set():
+                    return
+            offer(None)
+        except BaseException as error:
+            offer(None, error)
+
+    thread = threading.Thread(target=read, name="widefield-read-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

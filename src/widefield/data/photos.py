@@ -1,0 +1,126 @@
+"""Built-in photographs, cut into small crops: real pictures that need no download.
+
+The 16 photographs come inside scikit-image and scikit-learn. Each is a class, and is divided into
+3 x 3 cells: the three on the diagonal are for testing, the other six for training, so every row
+and column of the picture gives to both. A crop is a square window inside one cell, its side
+between 1/8 and 1/4 of the photograph's shorter side, so no training crop shares a pixel with a
+test crop. Of three such windows the one with the most contrast is taken: plain sky tells nothing.
+Everything is a pure function of the photograph, the split and the crop's number.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from widefield.data import draws
+from widefield.data.dataset import Examples
+
+PHOTOS = (
+    "astronaut",
+    "brick",
+    "camera",
+    "chelsea",
+    "china",
+    "coffee",
+    "coins",
+    "flower",
+    "grass",
+    "gravel",
+    "hubble_deep_field",
+    "ihc",
+    "moon",
+    "motorcycle_left",
+    "retina",
+    "rocket",
+)
+_FROM_SCIKIT_LEARN = {"china", "flower"}
+_CROPS = {"train": 4_000, "test": 1_000}
+_CELLS = {
+    "train": ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)),
+    "test": ((0, 0), (1, 1), (2, 2)),
+}
+_TRIES, _GRID = 3, 8
+_DEFAULT_SIDE, _SMALLEST_SIDE, _LARGEST_SIDE = 32, 16, 64
+
+Split = Literal["train", "test"]
+
+
+def read_photos(split: Split = "train", image_size: int | None = None) -> Examples:
+    """Cut 4,000 training or 1,000 test crops, RGB uint8 [n, S, S, 3], S = 32 by default.
+
+    Example:
+        >>> read_photos("test").pixels.shape
+        (1000, 32, 32, 3)
+    """
+    side = _DEFAULT_SIDE if image_size is None else image_size
+    if not _SMALLEST_SIDE <= side <= _LARGEST_SIDE:
+        raise ValueError(
+            f"image_size {side} does not suit the built-in photos; "
+            f"choose {_SMALLEST_SIDE} to {_LARGEST_SIDE}"
+        )
+    labels = np.sort(np.arange(_CROPS[split]) % len(PHOTOS))
+    pixels = np.empty((len(labels), side, side, 3), dtype=np.uint8)
+    names = []
+    for class_id, photo in enumerate(PHOTOS):
+        rows = np.flatnonzero(labels == class_id)
+        with Image.open(_photo_path(photo)) as image:
+            rgb = image.convert("RGB")
+        chosen = windows(photo, np.asarray(rgb), split, len(rows))
+        for row, window in zip(rows, chosen.tolist(), strict=True):
+            # Cropping first: resizing with a box would read pixels beyond the window's edge.
+            crop = rgb.crop(window).resize((side, side), Image.Resampling.BICUBIC)
+            pixels[row] = np.asarray(crop)
+        names += [f"{photo}/{number:04d}" for number in range(len(rows))]
+    return Examples(names=names, labels={"class": labels}, classes={"class": PHOTOS}, pixels=pixels)
+
+
+def windows(photo: str, image: NDArray[np.uint8], split: Split, count: int) -> NDArray[np.int64]:
+    """Return the first `count` windows of a photograph `image` [H, W, 3].
+
+    int64 [count, 4]: left, top, right, bottom, the last two exclusive.
+    """
+    drawn = _candidates(photo, image.shape[:2], split, count)
+    best = _contrast(image, drawn).argmax(axis=0)
+    chosen: NDArray[np.int64] = drawn[best, np.arange(count)]
+    return chosen
+
+
+def _candidates(photo: str, size: tuple[int, ...], split: Split, count: int) -> NDArray[np.int64]:
+    """Return _TRIES windows for each crop, int64 [tries, count, 4]."""
+    crop = np.arange(_TRIES * count).reshape(_TRIES, count)
+
+    def draw(what: str, high: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        return draws.integers(0, f"photos/{photo}/{split}/{what}", crop, high)
+
+    smallest, largest = min(size) // 8, min(size) // 4
+    side = smallest + draw("side", largest - smallest + 1)
+    cell = np.array(_CELLS[split])[draw("cell", len(_CELLS[split]))]
+    height, width = size[0] // 3, size[1] // 3
+    top = cell[..., 0] * height + draw("top", height - side + 1)
+    left = cell[..., 1] * width + draw("left", width - side + 1)
+    return np.stack([left, top, left + side, top + side], axis=-1)
+
+
+def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the variance of the grey values at an even grid of points in each window."""
+    left, top, right, _ = np.moveaxis(window, -1, 0)[..., None, None]
+    steps = np.arange(_GRID) * (right - left) // _GRID
+    points = image[top + np.swapaxes(steps, -1, -2), left + steps]
+    spread: NDArray[np.float64] = points.sum(axis=-1).var(axis=(-1, -2))
+    return spread
+
+
+def _photo_path(photo: str) -> Path:
+    package = "sklearn" if photo in _FROM_SCIKIT_LEARN else "skimage"
+    folder = "datasets/images" if photo in _FROM_SCIKIT_LEARN else "data"
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    found = sorted((Path(spec.origin).parent / folder).glob(f"{photo}.*"))
+    if not found:
+        raise ValueError(f"photograph '{photo}' is missing from {package}; reinstall that package")
+    return found[0]

@@ -1,0 +1,290 @@
+"""Opens a data set: reads its source, selects examples, decodes them, plants features."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from widefield.data import overlays
+from widefield.data.arrays import Array, read_memory, read_npz
+from widefield.data.dataset import Dataset, Examples, Skipped
+from widefield.data.images import common_size, decode_all, read_folder, resize_array
+from widefield.data.keep import Record, cache_key, kept
+from widefield.data.photos import read_photos
+from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
+
+_TEST_SHARE = 0.2
+_MOST_SKIPPED = 0.05
+_CHUNK = 512
+
+Progress = Callable[[int, int], None]
+"""Called with (decoded so far, of how many)."""
+
+
+def open_dataset(
+    data: str | Path | Array | Mapping[str, Array],
+    *,
+    limit: int | None = None,
+    image_size: int | None = None,
+    seed: int = 0,
+    held_out: bool = False,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Open images: a data spec, a path, or arrays in memory (images, or a dict with `x`).
+
+    Args:
+        data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.arrays`.
+        limit: take this many, balanced over the classes of the first task, in the stable order.
+        image_size: side of the square images; default: the common size, see `images.common_size`.
+        seed: of the planted features.
+        held_out: draw planted features from held-out sources; `:test` always does.
+        memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
+        progress: called with (decoded so far, of how many).
+
+    Raises:
+        ValueError: in one line, what was wrong with the data or the arguments.
+
+    Example:
+        >>> dataset = open_dataset("photos:test+digits", limit=100)
+        >>> len(dataset), list(dataset.labels)
+        (100, ['class', 'digits'])
+    """
+    for name, value in (("limit", limit), ("image_size", image_size)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; expected at least 1")
+    spec, examples = _read(data, image_size)
+    rows = _split_rows(examples.names, spec)
+    shape = _shape(examples, image_size)
+    planted = _overlays(spec, examples, shape, seed, held_out or spec.split == "test")
+
+    def fill(out: NDArray[np.uint8]) -> Record:
+        read = _copy if examples.files is None else _decode
+        record = read(examples, rows, limit, out, progress)
+        for first in range(0, len(record["rows"]), _CHUNK):
+            index = np.arange(first, min(first + _CHUNK, len(record["rows"])))
+            for overlay in planted:
+                overlay.paint(out[first : first + len(index)], index)
+        return record
+
+    def key() -> str:
+        settings = (str(spec), shape, limit, seed, held_out)
+        return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
+
+    count = len(_choose(examples, rows, limit))
+    whole = (count, *shape)
+    if examples.origin:
+        images, record, where = kept(whole, fill, key=key, budget=memory_budget)
+    elif examples.pixels is not None and examples.pixels.shape == whole and not planted:
+        images, where = examples.pixels, "used where it is: nothing was copied"
+        record = {"rows": rows.tolist(), "skipped": [], "resized": 0}
+    else:  # made in memory, so it fits there; and it has no identity to be cached under
+        images, record, where = kept(whole, fill, key=key, budget=sys.maxsize)
+    return _dataset(spec, examples, images, record, planted, where)
+
+
+def _read(data: object, image_size: int | None) -> tuple[Spec, Examples]:
+    if isinstance(data, Path):
+        spec = Spec(str(data))
+        if not data.exists():
+            raise ValueError(f"no path '{data}'{did_you_mean(str(data))}")
+    elif isinstance(data, str):
+        spec = parse(data)
+    elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
+        return Spec("memory"), read_memory(data)
+    else:
+        raise ValueError(
+            f"cannot read data from {type(data).__name__}; expected a str, Path or array"
+        )
+    if spec.base == "photos":
+        return spec, read_photos(spec.split or "train", image_size)
+    if spec.base in BUILT_IN:
+        return spec, _read_cifar(spec)
+    path = Path(os.path.expanduser(spec.base))
+    if path.is_dir():
+        return spec, read_folder(path)
+    if path.suffix.lower() == ".npz":
+        return spec, read_npz(path)
+    raise ValueError(f"'{path}' is neither a folder nor a .npz file")
+
+
+def _read_cifar(spec: Spec) -> Examples:
+    from torchvision import datasets
+
+    name = spec.base.upper()
+    root = Path(os.environ.get("WIDEFIELD_DATA", "data"))
+    try:
+        data = getattr(datasets, name)(root, train=spec.split == "train", download=False)
+    except RuntimeError:
+        raise ValueError(
+            f"{name} is not in '{root}' (WIDEFIELD_DATA, or ./data); get it with: python -c "
+            f"\"from torchvision.datasets import {name}; {name}('{root}', download=True)\""
+        ) from None
+    return Examples(
+        names=[f"row {row}" for row in range(len(data.data))],
+        labels={"class": np.asarray(data.targets, dtype=np.int64)},
+        classes={"class": tuple(data.classes)},
+        pixels=data.data,
+        origin=(root,),
+    )
+
+
+def _split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
+    """Return the rows of the split: of a built-in source all, of a path by a hash of the name."""
+    if spec.split is None or spec.base in BUILT_IN:
+        return np.arange(len(names))
+    hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
+    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    rows = np.flatnonzero((share < _TEST_SHARE) == (spec.split == "test"))
+    if not len(rows):
+        raise ValueError(f"'{spec}' is empty: the 80 / 20 hash split of {len(names)} left it none")
+    return rows
+
+
+def _shape(examples: Examples, image_size: int | None) -> tuple[int, int, int]:
+    """Return (H, W, C) of the images to be."""
+    if examples.files is not None:
+        size = common_size(examples.files) if image_size is None else (image_size, image_size)
+        return *size, 3
+    assert examples.pixels is not None
+    height, width, channels = examples.pixels.shape[1:]
+    return (height, width, channels) if image_size is None else (image_size, image_size, channels)
+
+
+def _overlays(
+    spec: Spec, examples: Examples, shape: tuple[int, int, int], seed: int, held_out: bool
+) -> list[overlays.Overlay]:
+    for plant in spec.plants:
+        if plant.name in examples.labels:
+            raise ValueError(
+                f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
+            )
+    return [
+        overlays.make_overlay(plant.name, shape, dict(plant.options), seed=seed, held_out=held_out)
+        for plant in spec.plants
+    ]
+
+
+def _digit_files(spec: Spec) -> tuple[Path, ...]:
+    options = [option for plant in spec.plants for option in plant.options]
+    return tuple(Path(value) for key, value in options if key == "source")
+
+
+def _choose(examples: Examples, rows: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
+    """Return `limit` of `rows`, balanced over the classes of the first task, in order.
+
+    The first of every class, then the second of every class, and so on: a class that runs out
+    leaves its share to the others, and a smaller limit takes a subset of a larger one.
+    """
+    if limit is None:
+        return rows
+    if limit > len(rows):
+        raise ValueError(
+            f"limit is {limit} and there are {len(rows)} examples; choose a smaller limit"
+        )
+    turn = np.arange(len(rows))
+    for labels in list(examples.labels.values())[:1]:
+        ids = labels[rows]
+        by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
+        turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(rows[np.argsort(turn, kind="stable")[:limit]])
+
+
+def _copy(
+    examples: Examples,
+    rows: NDArray[np.int64],
+    limit: int | None,
+    out: NDArray[np.uint8],
+    progress: Progress | None,
+) -> Record:
+    """Copy the chosen rows of decoded pixels into `out`, brought to its size."""
+    assert examples.pixels is not None
+    chosen = _choose(examples, rows, limit)
+    size = out.shape[1:3]
+    resized = examples.pixels.shape[1:3] != size
+    for first in range(0, len(chosen), _CHUNK):
+        pixels = examples.pixels[chosen[first : first + _CHUNK]]
+        out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
+        if progress is not None:
+            progress(min(first + _CHUNK, len(chosen)), len(chosen))
+    return {"rows": chosen.tolist(), "skipped": [], "resized": len(chosen) if resized else 0}
+
+
+def _decode(
+    examples: Examples,
+    rows: NDArray[np.int64],
+    limit: int | None,
+    out: NDArray[np.uint8],
+    progress: Progress | None,
+) -> Record:
+    """Decode the chosen rows of encoded files into `out`, leaving no gap for unreadable ones."""
+    assert examples.files is not None
+    failed: dict[int, Skipped] = {}
+    while True:
+        chosen = _choose(examples, np.setdiff1d(rows, list(failed)), limit)
+        files, names = zip(*((examples.files[r], examples.names[r]) for r in chosen), strict=True)
+        bad, resized = decode_all(files, names, out[: len(chosen)], progress)
+        failed |= {int(chosen[i]): skipped for i, skipped in bad.items()}
+        _refuse_many(list(failed.values()), len(rows))
+        # With a limit, others take the place of the unreadable ones.
+        if not bad or limit is None:
+            break
+    good = np.setdiff1d(np.arange(len(chosen)), list(bad))
+    for to, row in enumerate(good):
+        if to != row:
+            out[to] = out[row]
+    skipped = [(failed[row].path, failed[row].reason) for row in sorted(failed)]
+    return {"rows": chosen[good].tolist(), "skipped": skipped, "resized": resized}
+
+
+def _refuse_many(failed: Collection[Skipped], files: int) -> None:
+    if len(failed) > _MOST_SKIPPED * files:
+        first = min(failed, key=lambda skipped: skipped.path)
+        raise ValueError(
+            f"{len(failed)} of {files} files cannot be read, more than {_MOST_SKIPPED:.0%}; "
+            f"remove or repair them (first: '{first.path}': {first.reason})"
+        )
+
+
+def _dataset(
+    spec: Spec,
+    examples: Examples,
+    images: NDArray[np.uint8],
+    record: Record,
+    planted: list[overlays.Overlay],
+    where: str,
+) -> Dataset:
+    rows = np.array(record["rows"], dtype=np.int64)
+    skipped = tuple(Skipped(path, reason) for path, reason in record["skipped"])
+    index = np.arange(len(rows))
+    height, width = images.shape[1:3]
+    notes = [*examples.notes]
+    if spec.split and spec.base not in BUILT_IN:
+        notes.append(f"{spec.split} split: {len(rows)} examples, 80 / 20 by a hash of each name")
+    if record["resized"]:
+        notes.append(
+            f"{record['resized']} of {len(rows)} images brought to {height}x{width}: "
+            "resized by the shorter side, cut around the centre"
+        )
+    if skipped:
+        notes.append(
+            f"{len(skipped)} unreadable files skipped, the first '{skipped[0].path}': "
+            f"{skipped[0].reason}"
+        )
+    return Dataset(
+        spec=str(spec),
+        images=images[: len(rows)],
+        labels={
+            **{task: ids[rows] for task, ids in examples.labels.items()},
+            **{overlay.name: overlay.labels(index) for overlay in planted},
+        },
+        classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
+        paths=[examples.names[row] for row in record["rows"]],
+        skipped=skipped,
+        notes=(*notes, where),
+    )

@@ -1,0 +1,148 @@
+"""Parses `BASE[:train|:test][+PLANT[:OPTION=VALUE]...]...`, the way a user names a data set.
+
+BASE is `photos` (built in), `cifar10` or `cifar100` (through torchvision, never downloaded here),
+an image folder, or a `.npz` file. The built-in ones without a split mean `train`; a path without
+one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a hash of the relative path.
+A path may contain ":" and "+": what exists as a path is taken as one. A folder that is named like a
+built-in source is written `./photos`.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from widefield.data.overlays import check_plant
+
+BUILT_IN = ("photos", "cifar10", "cifar100")
+_NEIGHBOURS = 1_000
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """One `+NAME:OPTION=VALUE` of a data spec."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "".join([f"+{self.name}", *(f":{key}={value}" for key, value in self.options)])
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A parsed data spec; `str` gives its canonical form."""
+
+    base: str
+    split: Split | None = None
+    plants: tuple[Plant, ...] = ()
+
+    def __str__(self) -> str:
+        split = f":{self.split}" if self.split else ""
+        return f"{self.base}{split}{''.join(map(str, self.plants))}"
+
+
+def parse(text: str) -> Spec:
+    """Parse a data spec; the longest part of it that is a source is its base.
+
+    Example:
+        >>> str(parse("photos+digits:alpha=0.5"))
+        'photos:train+digits:alpha=0.5'
+    """
+    cuts = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
+    for cut in cuts:
+        found = _parse_base(text[:cut])
+        if found is not None:
+            return Spec(*found, _parse_plants(text[cut:]))
+    base = text.split("+")[0]
+    raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
+
+
+def _parse_base(text: str) -> tuple[str, Split | None] | None:
+    if text in BUILT_IN:
+        return text, "train"
+    if _is_path(text):
+        return text, None
+    front, _, split = text.rpartition(":")
+    if "+" in split or not (front in BUILT_IN or _is_path(front)):
+        return None
+    if split == "train":
+        return front, "train"
+    if split == "test":
+        return front, "test"
+    raise ValueError(f"'{front}' has no split '{split}'; known: train, test")
+
+
+def _is_path(text: str) -> bool:
+    return text != "" and os.path.exists(os.path.expanduser(text))
+
+
+def _parse_plants(text: str) -> tuple[Plant, ...]:
+    # A "+" or ":" inside an option's value is not followed by a name and its end.
+    first, *rest = re.split(r"\+(?=[\w-]*(?:[:+]|$))", text)
+    if first:
+        raise ValueError(
+            f"cannot read '{first}'; a planted feature is written '+NAME:OPTION=VALUE'"
+        )
+    plants = []
+    for part in rest:
+        name, *settings = re.split(r":(?=\w+(?:[=:]|$))", part)
+        options = {}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            options[key] = value
+        check_plant(name, options)
+        plants.append(Plant(name, tuple(sorted(options.items()))))
+    names = [plant.name for plant in plants]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"'+{name}' is planted twice; a feature can be planted once")
+    return tuple(plants)
+
+
+def absolute(text: str) -> str:
+    """Return the same spec with an absolute path, so that it means the same in any folder.
+
+    Example:
+        >>> absolute("photos+digits")
+        'photos:train+digits'
+    """
+    spec = parse(text)
+    if spec.base in BUILT_IN:
+        return str(spec)
+    return str(replace(spec, base=os.path.abspath(os.path.expanduser(spec.base))))
+
+
+def held_out_split(text: str) -> str:
+    """Return the spec of the test split that belongs to the training split `text`.
+
+    Raises `ValueError` where there is none: all of a path, or a test split.
+
+    Example:
+        >>> held_out_split("photos+digits")
+        'photos:test+digits'
+    """
+    spec = parse(text)
+    if spec.split != "train":
+        raise ValueError(
+            f"'{spec}' leaves nothing to score on: name other data, or train on '{spec.base}:train' "
+            "and score on its test split"
+        )
+    return str(replace(spec, split="test"))
+
+
+def did_you_mean(base: str) -> str:
+    """Return the end of an error message: the name or path nearest to `base`."""
+    parent = Path(os.path.expanduser(base)).parent
+    try:
+        with os.scandir(parent) as entries:
+            siblings = [entry.name for entry in islice(entries, _NEIGHBOURS)]
+    except (OSError, ValueError):
+        siblings = []
+    near = get_close_matches(base, [*BUILT_IN, *(str(parent / name) for name in siblings)], n=1)
+    return f"; did you mean '{near[0]}'?" if near else f"; built in: {', '.join(BUILT_IN)}"

@@ -1,0 +1,222 @@
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from widefield.data import open_dataset
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (12, 6, 8, 3), dtype=np.uint8)
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        (X, X),
+        (X[..., 0], X[..., :1]),
+        (X.transpose(0, 3, 1, 2), X),
+        (X[..., :1].transpose(0, 3, 1, 2), X[..., :1]),
+        (np.concatenate([X, X[..., :1]], axis=-1), np.concatenate([X, X[..., :1]], axis=-1)),
+        (X[::-1], X[::-1]),
+    ],
+)
+def test_layouts(tmp_path, x, expected):
+    for data in (save(tmp_path / "a.npz", x=x), x, {"x": x}, torch.from_numpy(x.copy())):
+        dataset = open_dataset(data)
+        assert dataset.images.dtype == np.uint8
+        assert (dataset.images == expected).all()
+        assert dataset.labels == {}
+        assert dataset.paths[3] == "row 3"
+
+
+def test_channels_are_last_where_both_readings_are_possible():
+    x = RNG.integers(0, 256, (2, 3, 5, 3), dtype=np.uint8)
+    assert (open_dataset(x).images == x).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_float_images_are_scaled_and_it_is_said(dtype):
+    x = np.array([0.0, 0.2, 0.5, 1.0], dtype=dtype).reshape(1, 2, 2)
+    dataset = open_dataset(x)
+    assert dataset.images.ravel().tolist() == [0, 51, 128, 255]
+    assert any("stored as uint8" in note for note in dataset.notes)
+
+
+def test_float_tensor_with_gradient():
+    x = torch.linspace(0, 1, 2 * 3 * 4 * 5).reshape(2, 3, 4, 5).requires_grad_()
+    for tensor in (x, x.to(torch.bfloat16)):
+        dataset = open_dataset(tensor)
+        expected = np.round(tensor.detach().float().numpy() * 255).transpose(0, 2, 3, 1)
+        assert (dataset.images == expected).all()
+
+
+def test_labels_of_every_kind(tmp_path):
+    path = save(
+        tmp_path / "a.npz",
+        x=X,
+        animal=np.array(["dog", "ant", "cat"] * 4),
+        digit=np.arange(12, dtype=np.int32) % 5,
+        size=np.array([1, 0] * 6, dtype=np.uint8),
+        size_classes=np.array(["small", "large", "unseen"]),
+        colour=np.array(["red", "blue"] * 6),
+        colour_classes=np.array(["red", "green", "blue"]),
+    )
+    dataset = open_dataset(path)
+    assert list(dataset.labels) == ["animal", "digit", "size", "colour"]
+    assert dataset.classes["animal"] == ("ant", "cat", "dog")
+    assert dataset.labels["animal"].tolist() == [2, 0, 1] * 4
+    assert dataset.classes["digit"] == ("0", "1", "2", "3", "4")
+    assert dataset.labels["digit"].tolist() == [i % 5 for i in range(12)]
+    assert dataset.classes["size"] == ("small", "large", "unseen")
+    assert dataset.labels["size"].tolist() == [1, 0] * 6
+    assert dataset.classes["colour"] == ("red", "green", "blue")
+    assert dataset.labels["colour"].tolist() == [0, 2] * 6
+    assert all(ids.dtype == np.int64 for ids in dataset.labels.values())
+
+
+def encoded_pack(path, images, kind="PNG", **changes):
+    files = []
+    for image in images:
+        buffer = io.BytesIO()
+        Image.fromarray(image).save(buffer, kind)
+        files.append(buffer.getvalue())
+    arrays = {
+        "bytes": np.frombuffer(b"".join(files), dtype=np.uint8),
+        "offsets": np.cumsum([0, *map(len, files)]),
+        "labels": np.arange(len(images)) % 2,
+        "classes": np.array(["even", "odd"]),
+    }
+    return save(path, **{k: v for k, v in (arrays | changes).items() if v is not None})
+
+
+def test_pack_of_encoded_files(tmp_path):
+    dataset = open_dataset(encoded_pack(tmp_path / "p.npz", X))
+    assert (dataset.images == X).all()
+    assert dataset.labels["class"].tolist() == [0, 1] * 6
+    assert dataset.classes == {"class": ("even", "odd")}
+    assert open_dataset(encoded_pack(tmp_path / "j.npz", X, "JPEG")).images.shape == X.shape
+
+
+def test_pack_of_grey_images(tmp_path):
+    arrays = {"labels": np.arange(12) % 3, "classes": np.array(list("abc"))}
+    dataset = open_dataset(save(tmp_path / "p.npz", images=X[..., 0], **arrays))
+    assert (dataset.images == X[..., :1]).all()
+    assert dataset.classes == {"class": ("a", "b", "c")}
+
+
+def test_pack_with_a_broken_file(tmp_path):
+    images = RNG.integers(0, 256, (40, 5, 5, 3), dtype=np.uint8)
+    path = encoded_pack(tmp_path / "p.npz", images)
+    arrays = dict(np.load(path))
+    arrays["bytes"] = arrays["bytes"].copy()
+    arrays["bytes"][arrays["offsets"][7] : arrays["offsets"][8]] = 0
+    dataset = open_dataset(save(path, **arrays))
+    assert len(dataset) == 39
+    assert dataset.skipped[0].path == "row 7"
+    assert dataset.labels["class"][7] == 0  # row 8
+
+
+def test_array_in_memory_is_not_copied():
+    assert np.shares_memory(open_dataset(X).images, X)
+
+
+def test_image_size_resizes_arrays():
+    dataset = open_dataset(np.full((3, 20, 30, 1), 77, dtype=np.uint8), image_size=10)
+    assert dataset.images.shape == (3, 10, 10, 1)
+    assert (dataset.images == 77).all()
+
+
+BAD = {
+    "object labels": ({"x": X, "t": np.array([None] * 12)}, "key 't' .* Python objects"),
+    "float labels": ({"x": X, "t": np.zeros(12)}, "key 't' is float64.*integers or strings"),
+    "short labels": ({"x": X, "t": np.zeros(11, int)}, r"key 't' is int64 \[11\].*12 images"),
+    "2-d labels": ({"x": X, "t": np.zeros((12, 2), int)}, r"key 't' is int64 \[12, 2\]"),
+    "negative": ({"x": X, "t": np.full(12, -1)}, "key 't' holds class ids from -1 to -1"),
+    "huge id": ({"x": X, "t": np.full(12, 10**6)}, "expected 0 to 65535, or strings"),
+    "id without name": (
+        {"x": X, "t": np.arange(12), "t_classes": np.array(["a", "b"])},
+        "from 0 to 11; expected 0 to 1",
+    ),
+    "unknown name": (
+        {"x": X, "t": np.array(["a"] * 12), "t_classes": np.array(["b"])},
+        "'t' holds 'a', which 't_classes' does not list",
+    ),
+    "bad names": (
+        {"x": X, "t": np.arange(12), "t_classes": np.zeros((2, 2))},
+        r"key 't_classes' is float64 \[2, 2\]",
+    ),
+    "names without a task": ({"x": X, "t_classes": np.array(["b"])}, "key 't_classes'"),
+    "rank": ({"x": X[0, 0]}, r"key 'x' is uint8 \[8, 3\]; expected \[n, H, W\]"),
+    "channels": ({"x": np.zeros((2, 7, 8, 9), np.uint8)}, "1 to 4 channels, last or second"),
+    "no images": ({"x": X[:0]}, r"key 'x' is uint8 \[0, 6, 8, 3\]"),
+    "integers": ({"x": X.astype(int)}, "expected uint8, or float in"),
+    "nan": ({"x": np.full((2, 4, 4), np.nan)}, "key 'x' holds values that are not finite"),
+    "inf": ({"x": np.full((2, 4, 4), np.inf, np.float32)}, "not finite"),
+    "range": ({"x": np.full((2, 4, 4), 255.0)}, r"float from 255 to 255; expected \[0, 1\]"),
+    "below": ({"x": np.full((2, 4, 4), -0.5)}, "float from -0.5"),
+    "no x": ({"y": np.arange(3)}, "no images: expected key 'x'.*found 'y'"),
+    "pack without labels": ({"images": X}, "pack without key 'classes', 'labels'"),
+    "audio": ({"audio": np.zeros(9, np.int16), "labels": np.zeros(1, int)}, "audio.*not support"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_refused_in_one_line(tmp_path, case):
+    arrays, message = BAD[case]
+    with pytest.raises(ValueError, match=message) as info:
+        open_dataset(save(tmp_path / "bad.npz", **arrays))
+    assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"offsets": None}, "pack without key 'offsets'"),
+        ({"offsets": np.array([0, 10, 5])}, "'offsets' must rise"),
+        ({"offsets": np.array([0, 10**9])}, "'offsets' must rise"),
+        ({"offsets": np.array([0.0, 1.0])}, "'offsets' is float64"),
+        ({"bytes": np.zeros(4, np.int16)}, "'bytes' is int16"),
+        ({"labels": np.zeros(3, int)}, "key 'labels' .* 12 images"),
+    ],
+)
+def test_bad_packs(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        open_dataset(encoded_pack(tmp_path / "p.npz", X, **changes))
+
+
+def test_files_that_are_not_npz(tmp_path):
+    (tmp_path / "a.npz").write_text("plain text")
+    (tmp_path / "b.npz").write_bytes(b"")
+    (tmp_path / "c.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    np.save(tmp_path / "d.npy", X)
+    (tmp_path / "d.npy").rename(tmp_path / "d.npz")
+    for name in ("a.npz", "b.npz", "c.npz", "d.npz"):
+        with pytest.raises(ValueError, match=r"not a readable \.npz file"):
+            open_dataset(tmp_path / name)
+
+
+def test_a_damaged_member_is_named(tmp_path):
+    path = Path(save(tmp_path / "a.npz", x=X, t=np.arange(12)))
+    content = bytearray(path.read_bytes())
+    content[400] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"key 'x' of .* is damaged"):
+        open_dataset(path)
+
+
+def test_nothing_is_unpickled(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return warnings.warn, ("unpickled",)
+
+    with pytest.raises(ValueError, match="Python objects, which are never unpickled"):
+        open_dataset(save(tmp_path / "t.npz", x=np.array([Trap()] * 3)))

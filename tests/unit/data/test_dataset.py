@@ -1,0 +1,60 @@
+import hashlib
+
+import numpy as np
+import pytest
+
+from widefield.data import Dataset
+
+
+def make(images):
+    return Dataset(
+        spec="memory",
+        images=images,
+        labels={},
+        classes={},
+        paths=[f"row {i}" for i in range(len(images))],
+    )
+
+
+def test_digest_is_blake2b_of_shape_and_pixels():
+    images = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
+    expected = [
+        int.from_bytes(
+            hashlib.blake2b(b"4,6,3" + image.tobytes(), digest_size=8).digest(), "little"
+        )
+        for image in images
+    ]
+    assert make(images).digests().tolist() == expected
+
+
+def test_digest_sees_pixels_and_shape_but_not_memory_layout():
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 6, 3), dtype=np.uint8)
+    strided = np.asfortranarray(images)
+    assert (make(images).digests() == make(strided).digests()).all()
+    assert not (make(images).digests() == make(images.reshape(3, 6, 4, 3)).digests()).any()
+    changed = images.copy()
+    changed[1, 2, 3, 1] ^= 1
+    assert (make(images).digests() == make(changed).digests()).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("n", [1, 513, 2000])
+def test_channel_mean_and_std_equal_numpy(n):
+    images = np.random.default_rng(1).integers(0, 256, (n, 3, 5, 3), dtype=np.uint8)
+    images[..., 2] //= 4
+    mean, std = make(images).channel_mean_std()
+    np.testing.assert_allclose(mean, images.mean((0, 1, 2)) / 255, rtol=1e-12)
+    np.testing.assert_allclose(std, images.std((0, 1, 2)) / 255, rtol=1e-9)
+
+
+def test_beyond_the_limit_evenly_spaced_examples_are_counted(monkeypatch):
+    monkeypatch.setattr("widefield.data.dataset._STATISTICS_EXAMPLES", 1000)
+    images = np.random.default_rng(1).integers(0, 256, (2500, 2, 2, 1), dtype=np.uint8)
+    mean, std = make(images).channel_mean_std()
+    np.testing.assert_allclose(mean, images[::3].mean((0, 1, 2)) / 255, rtol=1e-12)
+    np.testing.assert_allclose(std, images[::3].std((0, 1, 2)) / 255, rtol=1e-9)
+
+
+def test_a_constant_channel_can_be_divided_by():
+    mean, std = make(np.full((4, 2, 2, 1), 51, dtype=np.uint8)).channel_mean_std()
+    assert mean == pytest.approx((0.2,))
+    assert std == pytest.approx((1 / 255,))

@@ -1,0 +1,163 @@
+import json
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from widefield.data import keep, open_dataset
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "widefield"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "images").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        pixels = rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{i:02d}.png")
+    return tmp_path / "images"
+
+
+def decoded_files(folder, **options):
+    calls = []
+    dataset = open_dataset(folder, progress=lambda *done: calls.append(done), **options)
+    return dataset, bool(calls)
+
+
+def test_small_data_stay_in_memory(folder, cache):
+    dataset = open_dataset(folder)
+    assert not isinstance(dataset.images, np.memmap)
+    assert dataset.images.flags.writeable
+    assert "kept in memory: 0.0 MB" in dataset.notes
+    assert not cache.exists()
+
+
+def test_large_data_are_a_read_only_map_equal_to_memory(folder, cache):
+    size = 40 * 20 * 20 * 3
+    assert not isinstance(open_dataset(folder, memory_budget=size).images, np.memmap)
+    dataset = open_dataset(folder, memory_budget=size - 1)
+    assert isinstance(dataset.images, np.memmap)
+    assert not dataset.images.flags.writeable
+    assert (dataset.images == open_dataset(folder).images).all()
+    assert (dataset.digests() == open_dataset(folder).digests()).all()
+    (entry,) = cache.iterdir()
+    assert any(str(entry) in note for note in dataset.notes)
+
+
+def test_the_next_run_decodes_nothing(folder, cache):
+    first, decoded = decoded_files(folder, memory_budget=0)
+    assert decoded
+    second, decoded = decoded_files(folder, memory_budget=0)
+    assert not decoded
+    assert (first.images == second.images).all()
+    assert first.paths == second.paths
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_anything_that_changes_the_pixels_makes_another_entry(folder, cache):
+    runs = [
+        lambda: open_dataset(folder, memory_budget=0),
+        lambda: open_dataset(folder, memory_budget=0, image_size=16),
+        lambda: open_dataset(folder, memory_budget=0, limit=8),
+        lambda: open_dataset(f"{folder}:train", memory_budget=0),
+        lambda: open_dataset(f"{folder}+digits", memory_budget=0),
+        lambda: open_dataset(f"{folder}+digits", memory_budget=0, seed=1),
+        lambda: open_dataset(f"{folder}+digits", memory_budget=0, held_out=True),
+        lambda: open_dataset(f"{folder}+digits:alpha=0.5", memory_budget=0),
+    ]
+    for count, run in enumerate(runs, start=1):
+        run()
+        assert len(list(cache.iterdir())) == count
+    status = (folder / "05.png").stat()
+    os.utime(folder / "05.png", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    runs[0]()
+    assert len(list(cache.iterdir())) == len(runs) + 1
+
+
+def test_planted_and_skipped_are_the_same_on_disk_as_in_memory(folder, cache):
+    (folder / "11.png").write_text("broken")
+    memory = open_dataset(f"{folder}+shapes+digits", seed=3)
+    for _ in range(2):  # made, then found
+        disk = open_dataset(f"{folder}+shapes+digits", seed=3, memory_budget=0)
+        assert isinstance(disk.images, np.memmap)
+        assert (disk.images == memory.images).all()
+        assert disk.skipped == memory.skipped
+        assert disk.paths == memory.paths
+        assert disk.labels.keys() == memory.labels.keys()
+        assert all((disk.labels[task] == memory.labels[task]).all() for task in disk.labels)
+
+
+def test_a_run_that_dies_leaves_nothing_behind(folder, cache):
+    def die(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_dataset(folder, memory_budget=0, progress=die)
+    assert list(cache.iterdir()) == []
+    assert len(open_dataset(folder, memory_budget=0)) == 40
+
+
+def test_an_entry_appears_only_when_it_is_whole(cache):
+    def fill(out):
+        assert not (cache / "entry").exists()
+        (unfinished,) = cache.iterdir()
+        assert unfinished.name.startswith("entry.")
+        out[:] = 7
+        return {"fact": 1}
+
+    pixels, record, _ = keep.kept((3, 2), fill, key=lambda: "entry", budget=0)
+    assert (np.asarray(pixels) == 7).all()
+    assert record == {"fact": 1}
+    assert [path.name for path in cache.iterdir()] == ["entry"]
+
+
+def test_two_runs_at_once_end_with_one_entry(cache):
+    def slow(out):
+        # Another process makes the same entry while this one is still filling.
+        keep.kept((3, 2), quick, key=lambda: "entry", budget=0)
+        out[:] = 7
+        return {}
+
+    def quick(out):
+        out[:] = 7
+        return {}
+
+    pixels, _, _ = keep.kept((3, 2), slow, key=lambda: "entry", budget=0)
+    assert (np.asarray(pixels) == 7).all()
+    assert [path.name for path in cache.iterdir()] == ["entry"]
+    assert json.loads((cache / "entry" / "record.json").read_text()) == {}
+
+
+def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):
+    monkeypatch.setattr(keep.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    with pytest.raises(ValueError, match=r"decoded images need 0\.0 MB .* XDG_CACHE_HOME"):
+        open_dataset(folder, memory_budget=0)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_said(folder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ValueError, match="cannot write to the cache"):
+        open_dataset(folder, memory_budget=0)
+
+
+def test_npz_and_packs_can_be_kept_on_disk_too(tmp_path, cache):
+    x = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=x, t=np.arange(30) % 3)
+    dataset = open_dataset(tmp_path / "a.npz", memory_budget=0, limit=6)
+    assert isinstance(dataset.images, np.memmap)
+    assert (dataset.images == x[:6]).all()
+    assert dataset.labels["t"].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_available_memory_is_plausible():
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < keep.available_memory() <= total

@@ -1,0 +1,129 @@
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from widefield.data import absolute, held_out_split, open_dataset
+from widefield.data.spec import BUILT_IN, Plant, Spec, parse
+
+names = st.text(string.ascii_letters + string.digits + " _.+:-", min_size=1, max_size=12)
+plants = st.lists(
+    st.builds(
+        Plant,
+        st.sampled_from(["digits", "shapes", "letters"]),
+        st.sampled_from([(), (("alpha", "0.5"),), (("alpha", "1"),)]),
+    ),
+    unique_by=lambda plant: plant.name,
+    max_size=3,
+).map(tuple)
+splits = st.sampled_from([None, "train", "test"])
+
+
+@given(base=st.sampled_from(BUILT_IN), split=st.sampled_from(["train", "test"]), plants=plants)
+def test_built_in_round_trip(base, split, plants):
+    spec = Spec(base, split, plants)
+    assert parse(str(spec)) == spec
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(name=names, split=splits, plants=plants)
+def test_path_round_trip_whatever_its_name(tmp_path_factory, name, split, plants):
+    path = tmp_path_factory.mktemp("spec") / f"a{name}z"
+    path.mkdir()
+    spec = Spec(str(path), split, plants)
+    assert parse(str(spec)) == spec
+
+
+@settings(max_examples=300)
+@given(st.text(string.ascii_letters + ":+=./\\ ", max_size=24) | names.map("photos+".__add__))
+def test_any_text_is_parsed_or_refused_in_one_line(text):
+    error = ""
+    try:
+        spec = parse(text)
+        assert parse(str(spec)) == spec
+    except ValueError as refused:
+        error = str(refused)
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("photos", "photos:train"),
+        ("photos:test", "photos:test"),
+        ("cifar100+shapes", "cifar100:train+shapes"),
+        ("photos+digits:source=C:\\packs\\a+b.npz:alpha=.5", None),
+        ("photos+letters+digits:alpha=0.5", "photos:train+letters+digits:alpha=0.5"),
+    ],
+)
+def test_canonical(text, canonical):
+    if canonical is None:
+        (plant,) = parse(text).plants
+        assert plant.options == (("alpha", ".5"), ("source", "C:\\packs\\a+b.npz"))
+    else:
+        assert str(parse(text)) == canonical
+
+
+def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("C:\\data", "x+digits", "x+digits:test", "x", "photos"):
+        (tmp_path / name).mkdir()
+    assert parse("C:\\data") == Spec("C:\\data")
+    assert parse("C:\\data:test") == Spec("C:\\data", "test")
+    assert parse("x+digits") == Spec("x+digits")
+    assert parse("x+digits:test") == Spec("x+digits:test")
+    assert parse("x+digits:train") == Spec("x+digits", "train")
+    assert parse("x+digits+digits") == Spec("x+digits", None, (Plant("digits"),))
+    assert parse("x+shapes") == Spec("x", None, (Plant("shapes"),))
+    assert parse("photos") == Spec("photos", "train")
+    assert parse("./photos") == Spec("./photos")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("phots", "no data set or path named 'phots'; did you mean 'photos'"),
+        ("cifar11+digits", "named 'cifar11'; did you mean 'cifar10'"),
+        ("./imgs", "no data set or path named './imgs'; did you mean 'images'"),
+        ("zzzz", "named 'zzzz'; built in: photos, cifar10, cifar100"),
+        ("", "no data set or path named ''"),
+        ("photos:val", "'photos' has no split 'val'; known: train, test"),
+        ("images:val+digits", "'images' has no split 'val'; known: train, test"),
+        ("photos+digit", "no planted feature named 'digit'; did you mean 'digits'"),
+        ("photos+digits:fresh", r"'\+digits' has no option 'fresh'; known: alpha, source"),
+        ("photos+shapes:source=x", r"'\+shapes' has no option 'source'; known: alpha"),
+        ("photos+digits:alpha=2", r"alpha of '\+digits' is '2'; expected 0 < alpha <= 1"),
+        ("photos+digits:alpha=", "expected 0 < alpha <= 1"),
+        ("photos+digits:alpha", "expected 0 < alpha <= 1"),
+        ("photos+digits+digits", r"'\+digits' is planted twice"),
+        ("photos+", "no planted feature named ''"),
+        ("photos++digits", "no planted feature named ''"),
+        ("images+digits", None),
+    ],
+)
+def test_errors_name_what_was_wrong(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images").mkdir()
+    if message is None:
+        message = "no images under 'images'"
+    with pytest.raises(ValueError, match=message):
+        open_dataset(text)
+
+
+def test_absolute_paths_mean_the_same_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert absolute("mine:train+digits") == f"{tmp_path}/mine:train+digits"
+    assert absolute("photos") == "photos:train"
+
+
+def test_the_held_out_split_of_a_training_split(tmp_path: Path) -> None:
+    assert held_out_split(f"{tmp_path}:train+shapes") == f"{tmp_path}:test+shapes"
+    with pytest.raises(ValueError, match="leaves nothing to score on"):
+        held_out_split(str(tmp_path))
+    with pytest.raises(ValueError, match="leaves nothing to score on"):
+        held_out_split("photos:test")
