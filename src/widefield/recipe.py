@@ -37,9 +37,9 @@ class Recipe:
     """Decoupled weight decay of weight matrices and head rows."""
     warmup_epochs: float = 3.0
     """Epochs of linear warm-up."""
-    head_lr_scale: float = 5.0
+    head_lr_scale: float = 1.0
     """Learning rate of the per-example head, as a multiple of lr."""
-    logit_scale: float = 1.0
+    logit_scale: float = 5.0
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
     """Share of the target spread over all classes, for diet and s-diet."""
@@ -51,8 +51,10 @@ class Recipe:
     """Hidden width of the projection head."""
     projector_dim: int = 128
     """Output width of the projection head, and of a row of the per-example head."""
-    projector_batch_norm: bool = False
+    projector_batch_norm: bool = True
     """Batch normalisation in the projection head's hidden layers."""
+    row_start: Literal["embedding", "random"] = "embedding"
+    """First value of a row: its example's own first embedding, or random as in the paper."""
     row_update: Literal["exact", "estimated"] = "exact"
     """Missed steps of a row: replayed exactly, or estimated as in the paper."""
     row_store: Literal["auto", "device", "host"] = "auto"
@@ -119,6 +121,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "label_smoothing": 0.8,
             "projector_layers": 3,
             "projector_batch_norm": False,
+            "row_start": "random",
             "row_update": "estimated",
         },
         "diet": {

@@ -1,0 +1,43 @@
+"""The projection head: trained beside the encoder, dropped afterwards."""
+
+import itertools
+
+from torch import nn
+
+from widefield.recipe import Recipe
+
+
+def projector(
+    in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool
+) -> nn.Sequential:
+    """MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
+
+    `batch_norm` normalises each hidden layer before its ReLU, as SimCLR's public code does; the
+    S-DIET paper has none. Embeddings are taken before this head: what it makes invariant is lost
+    to the loss, not to the user.
+
+    Example:
+        >>> len(projector(128, layers=3, width=512, out_dim=64, batch_norm=False))
+        5
+
+    Source: S-DIET (2025), section 5.2; SimCLR (Chen et al. 2020), section 4.2.
+    """
+    widths = [in_dim, *[width] * (layers - 1)]
+    modules: list[nn.Module] = []
+    for a, b in itertools.pairwise(widths):
+        modules.append(nn.Linear(a, b, bias=not batch_norm))
+        if batch_norm:
+            modules.append(nn.BatchNorm1d(b))
+        modules.append(nn.ReLU(inplace=True))
+    return nn.Sequential(*modules, nn.Linear(widths[-1], out_dim))
+
+
+def recipe_projector(recipe: Recipe, feature_dim: int) -> nn.Sequential:
+    """The projection head that a recipe asks for."""
+    return projector(
+        feature_dim,
+        layers=recipe.projector_layers,
+        width=recipe.projector_width,
+        out_dim=recipe.projector_dim,
+        batch_norm=recipe.projector_batch_norm,
+    )

@@ -1,0 +1,125 @@
+"""S-DIET: every example is its own class, and a step uses the rows of its batch alone."""
+
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from widefield.methods.base import Method, RunFacts
+from widefield.methods.projector import recipe_projector
+from widefield.recipe import Recipe
+from widefield.rows import LazyAdamW, RowHead, choose_store
+from widefield.types import Loss
+
+
+def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
+    """Cross-entropy of telling the examples of a batch apart, z [b, m] against rows [b, m].
+
+    With z_i on the unit sphere and w_j the row of example j,
+
+        loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
+        q_ij = (1 - smoothing) [i = j] + smoothing / b.
+
+    Logits are computed in float32 whatever the encoder's precision.
+
+    Example:
+        >>> import torch
+        >>> far_apart = 100 * torch.eye(4)
+        >>> float(batch_cross_entropy(torch.eye(4), far_apart, scale=1.0, smoothing=0.0))
+        0.0
+
+    Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
+    """
+    with torch.autocast(z.device.type, enabled=False):
+        logits = scale * z.float() @ rows.float().T
+        target = torch.arange(len(z), device=z.device)
+        return F.cross_entropy(logits, target, label_smoothing=smoothing)
+
+
+class SDiet(Method):
+    """DIET on the unit sphere, with a projection head, over the b rows of the batch alone.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        head: the n rows of width m, with their optimiser.
+        start_at_embedding: a row starts as its example's own first embedding instead of at
+            random (ours): from then on the loss compares an example with its past self.
+        logit_scale: multiplies the logits; 1 as published.
+        label_smoothing: 0.8 as published.
+
+    Source: S-DIET (2025), section 5.
+    """
+
+    view_count = 1
+
+    def __init__(
+        self,
+        *,
+        projector: nn.Module,
+        head: RowHead,
+        start_at_embedding: bool,
+        logit_scale: float,
+        label_smoothing: float,
+    ) -> None:
+        super().__init__()
+        self.start_at_embedding = start_at_embedding
+        self.projector = projector
+        self.head = head
+        self.logit_scale = logit_scale
+        self.label_smoothing = label_smoothing
+        self.steps = 0
+        self._batch: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
+        """The method as a run of `recipe` uses it."""
+        optimizer = LazyAdamW(
+            facts.learning_rates * recipe.head_lr_scale,
+            weight_decay=recipe.weight_decay,
+            bias_correction=recipe.row_update == "exact",
+        )
+        store = choose_store(
+            recipe.row_store,
+            facts.examples,
+            recipe.projector_dim,
+            seed=recipe.seed,
+            device=facts.device,
+        )
+        gap = max(1, round(facts.examples / recipe.batch_size))
+        return cls(
+            projector=recipe_projector(recipe, facts.feature_dim),
+            head=RowHead(store, optimizer, rule=recipe.row_update, gap=gap),
+            start_at_embedding=recipe.row_start == "embedding",
+            logit_scale=recipe.logit_scale,
+            label_smoothing=recipe.label_smoothing,
+        )
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Batch cross-entropy of the one view; `after_step` then moves the rows it used."""
+        (view,) = views
+        z = F.normalize(self.projector(encoder(view)).float(), dim=1)
+        newcomers = z.detach() if self.start_at_embedding else None
+        rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
+        rows = rows.to(z.device).requires_grad_()
+        self._batch = (index, rows)
+        total = batch_cross_entropy(z, rows, scale=self.logit_scale, smoothing=self.label_smoothing)
+        norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
+        return Loss(total, {"row_norm": norm})
+
+    def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
+        """Move the rows of the batch by their own gradient."""
+        assert self._batch is not None, "after_step follows loss and backward"
+        index, rows = self._batch
+        assert rows.grad is not None
+        self.head.put(index, rows.detach(), rows.grad, step)
+        self.steps, self._batch = step, None
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Rows are not parameters: they travel in the checkpoint beside them."""
+        return {"steps": self.steps, "rows": self.head.store.state_dict()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over rows saved by `get_extra_state`."""
+        self.steps = state["steps"]
+        self.head.store.load_state_dict(state["rows"])

@@ -1,0 +1,66 @@
+"""SimCLR: two views of one example attract, views of different examples repel."""
+
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from widefield.methods.base import Method, RunFacts
+from widefield.methods.projector import recipe_projector
+from widefield.recipe import Recipe
+from widefield.types import Loss
+
+
+def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+    """Normalised temperature-scaled cross-entropy of two views' projections, each [b, m].
+
+    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+
+        loss = 1/(2b) sum_i ( -s_{i p(i)} + log sum_{j != i} exp s_ij ).
+
+    The standard form: both views are anchors, self-similarity is left out.
+
+    Example:
+        >>> import torch
+        >>> z = torch.eye(4)
+        >>> bool(nt_xent(z, z, temperature=0.1) < nt_xent(z, z.roll(1, 0), temperature=0.1))
+        True
+
+    Source: SimCLR (Chen et al. 2020), equation 1.
+    """
+    with torch.autocast(z1.device.type, enabled=False):
+        z = F.normalize(torch.cat([z1, z2]).float(), dim=1)
+        similarity = z @ z.T / temperature
+        similarity.fill_diagonal_(float("-inf"))
+        partner = torch.arange(len(z), device=z.device).roll(len(z1))
+        return F.cross_entropy(similarity, partner)
+
+
+class SimClr(Method):
+    """NT-Xent on the projections of two views.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        temperature: of the softmax.
+
+    Source: SimCLR (Chen et al. 2020).
+    """
+
+    view_count = 2
+
+    def __init__(self, *, projector: nn.Module, temperature: float) -> None:
+        super().__init__()
+        self.projector = projector
+        self.temperature = temperature
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
+        """The method as a run of `recipe` uses it."""
+        head = recipe_projector(recipe, facts.feature_dim)
+        return cls(projector=head, temperature=recipe.temperature)
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """NT-Xent; both views share one forward pass and its batch statistics."""
+        z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
+        return Loss(nt_xent(z1, z2, temperature=self.temperature))

@@ -1,0 +1,57 @@
+"""Supervised training: what the same encoder reaches when it is told the labels."""
+
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from widefield.methods.base import Method, RunFacts
+from widefield.recipe import Recipe
+from widefield.types import Loss
+
+
+class Supervised(Method):
+    """Sum over tasks of the cross-entropy of one linear classifier per task: the ceiling.
+
+    Args:
+        labels: class ids of every example, task -> int64 [n].
+        feature_dim: D.
+
+    Example:
+        >>> import torch
+        >>> method = Supervised(labels={"colour": torch.tensor([0, 1, 0])}, feature_dim=3)
+        >>> out = method.loss(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
+        >>> sorted(out.parts)
+        ['colour']
+    """
+
+    view_count = 1
+
+    def __init__(self, *, labels: dict[str, Tensor], feature_dim: int) -> None:
+        super().__init__()
+        if not labels:
+            raise ValueError(
+                "supervised needs labels: give data with first-level subfolders, label arrays "
+                "or a planted feature such as +digits"
+            )
+        self.labels = labels
+        self.classifiers = nn.ModuleDict(
+            {task: nn.Linear(feature_dim, int(y.max()) + 1) for task, y in labels.items()}
+        )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
+        """The method as a run of `recipe` uses it."""
+        return cls(labels=facts.labels, feature_dim=facts.feature_dim)
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Cross-entropy of the one view, summed over tasks."""
+        (view,) = views
+        h = encoder(view)
+        parts = {
+            task: F.cross_entropy(classify(h).float(), self.labels[task][index].to(h.device))
+            for task, classify in self.classifiers.items()
+        }
+        total = torch.stack(list(parts.values())).sum()
+        return Loss(total, {task: part.detach() for task, part in parts.items()})

@@ -1,0 +1,50 @@
+"""Frozen features and labels -> how well each task can be read off them."""
+
+from torch import Tensor
+
+from widefield.probe.features import extract as extract
+from widefield.probe.features import pixels as pixels
+from widefield.probe.knn import knn as knn
+from widefield.probe.linear import LinearResult as LinearResult
+from widefield.probe.linear import fit_linear as fit_linear
+from widefield.types import Score
+
+
+def score(
+    train_h: Tensor,
+    train_labels: dict[str, Tensor],
+    test_h: Tensor,
+    test_labels: dict[str, Tensor],
+    *,
+    classes: dict[str, int],
+    seed: int = 0,
+) -> dict[str, Score]:
+    """Linear probe and nearest neighbours' vote of every task in `classes` (task -> K).
+
+    Features are float [n, D] on one device, labels int64 [n]. The test examples choose nothing:
+    the L2 strength comes from a validation split of the training examples, drawn by `seed`.
+    Raises `ValueError` as `fit_linear` does.
+
+    Example:
+        >>> import torch
+        >>> h = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+        >>> y = {"sign": (h[:, 0] > 0).long()}
+        >>> score(h, y, h, y, classes={"sign": 2})["sign"].train_examples
+        300
+    """
+    linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
+    near = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    return {
+        task: Score(
+            task=task,
+            accuracy=result.accuracy,
+            low=result.low,
+            high=result.high,
+            knn=near[task],
+            l2=result.l2,
+            classes=classes[task],
+            train_examples=len(train_h),
+            test_examples=len(test_h),
+        )
+        for task, result in linear.items()
+    }

@@ -1,0 +1,111 @@
+"""Images -> one row of features each, computed once and kept."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Precision = Literal["32-true", "bf16-mixed"]
+
+
+def extract(
+    encoder: nn.Module,
+    images: np.ndarray,
+    *,
+    batch_size: int = 512,
+    device: torch.device | str | None = None,
+    precision: Precision = "32-true",
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Features float32 [n, D] of `images` uint8 [n, H, W, C], which may be a memory map.
+
+    The encoder sees float images [B, C, H, W] in [0, 1] on `device` (where its own parameters
+    lie unless said otherwise) and is left exactly as it was: it runs in evaluation mode, so that
+    BatchNorm statistics stand still, and every submodule then gets its own mode back. The result
+    stays on `device`; `progress(done, total)` is called after every batch.
+
+    Raises `ValueError` for images that are not uint8 [n, H, W, C], for none at all, and for an
+    encoder that does not return [B, D].
+
+    Example:
+        >>> images = np.zeros((3, 8, 8, 3), dtype=np.uint8)
+        >>> extract(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images).shape
+        torch.Size([3, 5])
+    """
+    _check_images(images)
+    if device is None:
+        first = next(encoder.parameters(), None)
+        device = "cpu" if first is None else first.device
+    device = torch.device(device)
+    total = len(images)
+    features = torch.empty(0)
+    with _evaluating(encoder):
+        for start in range(0, total, batch_size):
+            x = _batch(images, start, batch_size, device)
+            bf16 = precision == "bf16-mixed"
+            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                h = encoder(x)
+            if h.ndim != 2 or len(h) != len(x):
+                raise ValueError(
+                    f"the encoder returned shape {list(h.shape)} for {len(x)} images: "
+                    "it must return one row of features each, [B, D]"
+                )
+            if start == 0:  # outside inference mode, so that a probe may differentiate through it
+                features = torch.empty(total, h.shape[1], device=device)
+            features[start : start + len(h)] = h
+            if progress is not None:
+                progress(start + len(h), total)
+    return features
+
+
+def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
+    """The floor: pixels in [0, 1] as features, float32 [n, C h w], on the CPU.
+
+    Sides longer than `size` are first shrunk to `size` by averaging over areas, so that photos
+    give as many features as thumbnails do and the probe's cost does not grow with resolution.
+
+    Raises `ValueError` for images that are not uint8 [n, H, W, C], and for none at all.
+
+    Example:
+        >>> pixels(np.full((2, 64, 16, 1), 255, dtype=np.uint8)).shape  # 1 x 32 x 16
+        torch.Size([2, 512])
+    """
+    _check_images(images)
+    n, height, width, channels = images.shape
+    target = (min(height, size), min(width, size))
+    features = torch.empty(n, channels * target[0] * target[1])
+    for start in range(0, n, 512):
+        x = functional.adaptive_avg_pool2d(_batch(images, start, 512, torch.device("cpu")), target)
+        features[start : start + len(x)] = x.flatten(1)
+    return features
+
+
+def _check_images(images: np.ndarray) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise ValueError(
+            f"images have dtype {images.dtype} and shape {list(images.shape)}: "
+            "give uint8 of shape [n, H, W, C]"
+        )
+    if len(images) == 0:
+        raise ValueError("there are no images: give at least one")
+
+
+def _batch(images: np.ndarray, start: int, size: int, device: torch.device) -> Tensor:
+    rows = np.array(images[start : start + size])  # a copy: a memory map may be read-only
+    x = torch.from_numpy(rows).to(device)  # as bytes, a quarter of the traffic
+    return x.permute(0, 3, 1, 2).float().div_(255)  # strides say channels_last already
+
+
+@contextmanager
+def _evaluating(encoder: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in encoder.modules()]
+    encoder.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,164 @@
+"""Many softmax regressions over the same features, minimised side by side.
+
+Problem p has targets y_p, a share a_ip of each example (summing to 1) and L2 strengths l_dp, and
+asks for the W that minimises
+
+    f_p(W) = sum_i a_ip (-log softmax(x_i W)[y_ip])  +  1/2 sum_dk l_dp W_dk^2 .
+
+All of them take L-BFGS steps (Nocedal & Wright 2006, algorithm 7.5) together: one matrix product
+serves every problem, each has its own curvature pairs and step length, and leaves when it has
+converged. Where the columns of x are uncorrelated with mean square v_d, the Hessian is nearly
+diagonal, c v_d + l_d with c about the mean of p (1 - p), so L-BFGS starts from the inverse of
+that: close to Newton's method from the first step on, however ill-conditioned x is. Trying a
+step length costs no matrix product, because logits are linear in it.
+
+Shapes: n examples, d columns of x, P problems, K classes of the problem that has most of them.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_STEPS = 500
+_PAIRS = 10
+_TRIALS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """P softmax regressions over the same n examples."""
+
+    target: Tensor
+    """int64 [P, n], in 0..K-1."""
+    share: Tensor
+    """float32 [P, n]: how much each example counts, 0 to leave it out; rows sum to 1."""
+    l2: Tensor
+    """float32 [P, d]."""
+    absent: Tensor
+    """float32 [P, K], added to the logits: -inf for classes that a problem lacks, else 0."""
+
+    def __getitem__(self, index: Tensor) -> "Problems":
+        """The problems that `index`, int64 [P'] or bool [P], selects."""
+        return Problems(self.target[index], self.share[index], self.l2[index], self.absent[index])
+
+    def logits(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Logits [P, K, n] of `weight` [P, K, d]."""
+        return times(weight, x.T) + self.absent[:, :, None]
+
+    def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """f [P] in float64 and the probabilities [P, K, n]."""
+        top = logits.amax(1, keepdim=True)
+        probability = (logits - top).exp_()
+        total = probability.sum(1, keepdim=True)
+        surprise = total.log() + top - logits.gather(1, self.target[:, None])
+        penalty = self.l2 * weight.square().sum(1)
+        loss = (self.share * surprise[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
+        return loss, probability.div_(total)
+
+    def gradient(self, x: Tensor, weight: Tensor, probability: Tensor) -> Tensor:
+        """df/dW, [P, K, d]."""
+        share = self.share[:, None]
+        residual = (probability * share).scatter_add_(1, self.target[:, None], -share)
+        return times(residual, x) + self.l2[:, None] * weight
+
+    def diagonal(self, variance: Tensor, probability: Tensor) -> Tensor:
+        """About the diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
+        others = (self.absent == 0).sum(1) - 1
+        mean = (self.share * (1 - probability.square().sum(1))).sum(1) / others
+        return (mean[:, None] * variance + self.l2)[:, None]
+
+
+def times(stack: Tensor, x: Tensor) -> Tensor:
+    """[P, K, a] @ [a, b] as one matrix product, [P, K, b]."""
+    product = stack.flatten(0, 1) @ x
+    return product.view(*stack.shape[:2], x.shape[1])
+
+
+def minimise(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
+    """The minimisers [P, K, d] over `x` [n, d], from `start` [P, K, d].
+
+    A problem is left where the norm of its gradient is below `tolerance`, or where rounding
+    leaves no step that lowers it.
+    """
+    variance = x.square().mean(0)
+    solution, running = start.clone(), torch.arange(len(start), device=x.device)
+    weight, logits, pairs = start, problems.logits(x, start), _Pairs()
+    loss, probability = problems.loss(logits, weight)
+    gradient = problems.gradient(x, weight, probability)
+    lowered = torch.ones_like(running, dtype=torch.bool)
+    for _ in range(_STEPS):
+        going = lowered & (_dot(gradient, gradient) > tolerance**2)
+        if not going.all():
+            solution[running] = weight
+            running, problems, loss = running[going], problems[going], loss[going]
+            weight, gradient = weight[going], gradient[going]
+            logits, probability = logits[going], probability[going]
+            pairs.keep(going)
+        if len(running) == 0:
+            return solution
+        inverse = 1 / problems.diagonal(variance, probability)
+        direction = -pairs.inverse_hessian_times(gradient, inverse)
+        slope, rise = _dot(gradient, direction), times(direction, x.T)
+        length = torch.ones_like(slope)
+        for _ in range(_TRIALS):  # until every problem has Armijo's decrease
+            step = _scale(length, direction)
+            new_logits = logits + _scale(length, rise)
+            new_loss, probability = problems.loss(new_logits, weight + step)
+            lowered = new_loss <= loss + 1e-4 * length * slope
+            if lowered.all():
+                break
+            length = torch.where(lowered, length, length / 2)
+        step = _scale(lowered, step)
+        weight, logits, loss = weight + step, new_logits, new_loss
+        old, gradient = gradient, problems.gradient(x, weight, probability)
+        pairs.add(step, gradient - old)
+    solution[running] = weight
+    return solution
+
+
+class _Pairs:
+    """The last steps s and gradient changes y of every problem, [P, K, d] each."""
+
+    def __init__(self) -> None:
+        self._pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_PAIRS)
+
+    def add(self, step: Tensor, change: Tensor) -> None:
+        along = _dot(step, change)
+        # f is convex, so s.y > 0 but for rounding; a pair that fails is left out of every sum.
+        self._pairs.append((step, change, torch.where(along > 0, 1 / along, 0)))
+
+    def keep(self, problems: Tensor) -> None:
+        for _ in range(len(self._pairs)):
+            step, change, inverse = self._pairs.popleft()
+            self._pairs.append((step[problems], change[problems], inverse[problems]))
+
+    def inverse_hessian_times(self, gradient: Tensor, start: Tensor) -> Tensor:
+        """The two-loop recursion (algorithm 7.4); H_0 is the diagonal `start`, rescaled."""
+        q, alphas = gradient, []
+        for step, change, inverse in reversed(self._pairs):
+            alphas.append(inverse * _dot(step, q))
+            q = q - _scale(alphas[-1], change)
+        r = self._fit_to_last_pair(start) * q
+        for (step, change, inverse), alpha in zip(self._pairs, reversed(alphas), strict=True):
+            r = r + _scale(alpha - inverse * _dot(change, r), step)
+        return r
+
+    def _fit_to_last_pair(self, start: Tensor) -> Tensor:
+        """Scale `start` so that H_0 y has the length of s, seen along y (equation 7.20)."""
+        if not self._pairs:
+            return start
+        _, change, inverse = self._pairs[-1]
+        ratio = 1 / (inverse * _dot(change, start * change))
+        return _scale(torch.where(inverse > 0, ratio, 1), start)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Inner products [P] of [P, K, d] with [P, K, d]."""
+    return (a * b).sum((1, 2))
+
+
+def _scale(factor: Tensor, stack: Tensor) -> Tensor:
+    """Each [K, d] of a stack [P, K, d] times its own factor [P]."""
+    return factor[:, None, None] * stack

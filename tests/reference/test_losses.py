@@ -1,0 +1,103 @@
+"""Every loss against a formula written here from its paper, in float64, with plain loops."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from widefield.methods.diet import Diet
+from widefield.methods.s_diet import batch_cross_entropy
+from widefield.methods.simclr import nt_xent
+from widefield.methods.supervised import Supervised
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    return float((a * b).sum() / (a.square().sum().sqrt() * b.square().sum().sqrt()))
+
+
+def smoothed_cross_entropy(logits: list[float], target: int, smoothing: float) -> float:
+    """-sum_j q_j log p_j with q = (1 - smoothing) onehot + smoothing / K."""
+    log_total = math.log(sum(math.exp(v) for v in logits))
+    k = len(logits)
+    q = [smoothing / k + (1 - smoothing) * (j == target) for j in range(k)]
+    return -sum(q_j * (v - log_total) for q_j, v in zip(q, logits, strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(b=st.integers(2, 7), temperature=st.sampled_from([0.07, 0.2, 1.0]), seed=st.integers(0, 99))
+def test_nt_xent_is_equation_1_of_simclr(b: int, temperature: float, seed: int) -> None:
+    z1, z2 = draw(b, 3, seed=seed), draw(b, 3, seed=seed + 1000)
+    everything = [*z1, *z2]
+    total = 0.0
+    for i, anchor in enumerate(everything):
+        partner = (i + b) % (2 * b)
+        scores = {j: cosine(anchor, z) / temperature for j, z in enumerate(everything) if j != i}
+        total += -scores[partner] + math.log(sum(math.exp(s) for s in scores.values()))
+    ours = float(nt_xent(z1, z2, temperature=temperature))
+    assert ours == pytest.approx(total / (2 * b), rel=1e-5)
+
+
+def test_nt_xent_does_not_see_scale_or_rotation() -> None:
+    z1, z2 = draw(6, 4).float(), draw(6, 4, seed=1).float()
+    rotation = torch.linalg.qr(draw(4, 4, seed=2).float()).Q
+    scales = torch.rand(6, 1) + 0.5
+    moved = nt_xent(scales * z1 @ rotation, 3 * z2 @ rotation, temperature=0.2)
+    torch.testing.assert_close(moved, nt_xent(z1, z2, temperature=0.2))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    b=st.integers(1, 7),
+    scale=st.sampled_from([1.0, 8.0]),
+    smoothing=st.sampled_from([0.0, 0.3, 0.8]),
+    seed=st.integers(0, 99),
+)
+def test_batch_cross_entropy_is_equation_5_of_s_diet(
+    b: int, scale: float, smoothing: float, seed: int
+) -> None:
+    z, rows = draw(b, 4, seed=seed), draw(b, 4, seed=seed + 1000)
+    total = 0.0
+    for i in range(b):
+        logits = [scale * float(z[i] @ rows[j]) for j in range(b)]
+        total += smoothed_cross_entropy(logits, i, smoothing)
+    ours = float(batch_cross_entropy(z, rows, scale=scale, smoothing=smoothing))
+    assert ours == pytest.approx(total / b, rel=1e-5, abs=1e-6)
+
+
+def test_batch_cross_entropy_of_all_rows_is_full_cross_entropy() -> None:
+    """With b = n the two losses are one (S-DIET, equation 5)."""
+    z, rows = draw(5, 3).float(), draw(5, 3, seed=1).float()
+    full = torch.nn.functional.cross_entropy(z @ rows.T, torch.arange(5), label_smoothing=0.8)
+    torch.testing.assert_close(batch_cross_entropy(z, rows, scale=1.0, smoothing=0.8), full)
+
+
+def test_diet_is_cross_entropy_against_the_example() -> None:
+    method = Diet(examples=9, feature_dim=3, label_smoothing=0.8, seed=0)
+    h, index = draw(2, 3).float(), torch.tensor([7, 2])
+    ours = float(method.loss(torch.nn.Identity(), [h], index).total.detach())
+    expected = 0.0
+    for i in range(2):
+        logits = [float(h[i] @ row) for row in method.rows.detach()]
+        expected += smoothed_cross_entropy(logits, int(index[i]), 0.8) / 2
+    assert ours == pytest.approx(expected, rel=1e-5)
+
+
+def test_supervised_is_the_sum_of_its_tasks() -> None:
+    labels = {"shape": torch.tensor([0, 2, 1, 1]), "colour": torch.tensor([1, 0, 0, 1])}
+    method = Supervised(labels=labels, feature_dim=3)
+    h, index = draw(2, 3).float(), torch.tensor([3, 0])
+    out = method.loss(torch.nn.Identity(), [h], index)
+    expected = 0.0
+    for task, y in labels.items():
+        logits = method.classifiers[task](h).tolist()
+        for row, i in zip(logits, index.tolist(), strict=True):
+            expected += smoothed_cross_entropy(row, int(y[i]), 0.0) / 2
+    assert float(out.total.detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(out.total.detach()) == pytest.approx(float(sum(out.parts.values())), rel=1e-6)

@@ -1,0 +1,69 @@
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widefield.probe import knn
+
+
+def brute_force(
+    train: np.ndarray, labels: np.ndarray, test: np.ndarray, classes: int, k: int, t: float
+) -> np.ndarray:
+    guesses = []
+    for row in test:
+        cosine = [row @ other / np.linalg.norm(row) / np.linalg.norm(other) for other in train]
+        votes = np.zeros(classes)
+        for i in sorted(range(len(train)), key=lambda i: -cosine[i])[:k]:
+            votes[labels[i]] += np.exp(cosine[i] / t)
+        guesses.append(votes.argmax())
+    return np.array(guesses)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    train=st.integers(1, 40),
+    k=st.integers(1, 30),
+    temperature=st.sampled_from([0.07, 0.5, 10.0]),
+)
+def test_equals_brute_force(seed: int, train: int, k: int, temperature: float) -> None:
+    rng = np.random.default_rng(seed)
+    h, queries = rng.normal(size=(train, 5)), rng.normal(size=(15, 5))
+    labels, truth = rng.integers(0, 3, train), rng.integers(0, 3, 15)
+    expected = (brute_force(h, labels, queries, 3, k, temperature) == truth).mean()
+    got = knn(
+        torch.from_numpy(h).float(),
+        {"task": torch.from_numpy(labels)},
+        torch.from_numpy(queries).float(),
+        {"task": torch.from_numpy(truth)},
+        classes={"task": 3},
+        k=k,
+        temperature=temperature,
+    )
+    assert got["task"] == pytest.approx(expected)
+
+
+def test_chunks_and_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    h = torch.randn(81, 6, generator=generator)
+    labels = {task: torch.randint(0, 4, (81,), generator=generator) for task in ("a", "b")}
+    train = {task: y[:50] for task, y in labels.items()}
+    test = {task: y[50:] for task, y in labels.items()}
+    whole = knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4})
+    assert whole["a"] != whole["b"]
+    module = importlib.import_module("widefield.probe.knn")  # the package's name is the function
+    monkeypatch.setattr(module, "_SIMILARITIES", 7 * 50)
+    assert knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4}) == whole
+    assert knn(h[:50], train, h[50:], test, classes={"b": 4}) == {"b": whole["b"]}
+
+
+def test_length_of_features_does_not_matter() -> None:
+    generator = torch.Generator().manual_seed(1)
+    h = torch.randn(60, 4, generator=generator)
+    y = {"task": (h[:, 0] > 0).long()}
+    scaled = h * torch.rand(60, 1, generator=generator).add(0.01)
+    classes = {"task": 2}
+    assert knn(h, y, h, y, classes=classes) == knn(scaled, y, 1000 * scaled, y, classes=classes)
