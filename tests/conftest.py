@@ -13,7 +13,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
-@pytest.fixture()
+@pytest.fixture
 def in_tmp(tmp_path: Path) -> Iterator[Path]:
     """Run in an empty folder."""
     before = Path.cwd()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """One batch of examples on the device."""
+    """One batch of examples on the device; not frozen, so that other loops can move it."""
 
     x: Tensor
     """Images in [0, 1], float [B, C, H, W]."""

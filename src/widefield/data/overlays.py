@@ -5,6 +5,8 @@ learns only the easier of two features of an image shows it here, because the pl
 Positions are stated for 32 pixels and scale with the image:
 
 - `digits`: a white handwritten digit, 10 pixels high, at x, y in {4, 16}; its zeros are clear.
+  `jitter=J` (ours) moves all four by one draw from -J..J each way: fixed places can be read off the
+  pixels by a linear classifier, jittered ones cannot.
 - `shapes`: a square, triangle or circle of random colour, 9 pixels high, somewhere inside the
   centre third (11 pixels), alpha 180/255.
 - `letters`: one letter of random colour, font size 12, at four places, x and y each drawn from
@@ -31,6 +33,7 @@ from widefield.data.arrays import read_npz
 
 _CHUNK = 512
 _SMALLEST_SIDE = 16
+_MOST_JITTER = 4  # the digits then touch the border of a 32-pixel image
 _OVERSAMPLING = 8
 _DIGIT_SIDE, _SHAPE_SIDE, _LETTER_SIDE = 10, 9, 11
 _FONT_SIZE = 12
@@ -41,7 +44,7 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 SHAPES = ("square", "triangle", "circle")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 PLANTS: dict[str, tuple[str, ...]] = {
-    "digits": ("alpha", "source"),
+    "digits": ("alpha", "jitter", "source"),
     "shapes": ("alpha",),
     "letters": ("alpha",),
 }
@@ -77,6 +80,8 @@ class Overlay:
     """Smallest top and left of each place a stamp is drawn at, [places, 2]."""
     spread: NDArray[np.int64]
     """How many tops and lefts there are to choose from at each place, [places, 2]."""
+    together: bool
+    """Whether all places of an example move by the same draw."""
     coloured: bool
     alpha: float
     seed: int
@@ -132,8 +137,9 @@ class Overlay:
 
     def _pixels(self, index: ArrayLike, place: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Return where a stamp lands, as positions in the flattened [n, H, W], [n, h, w]."""
-        top = self.places[place, 0] + self._draw(f"top {place}", index, self.spread[place, 0])
-        left = self.places[place, 1] + self._draw(f"left {place}", index, self.spread[place, 1])
+        drawn = 0 if self.together else place
+        top = self.places[place, 0] + self._draw(f"top {drawn}", index, self.spread[place, 0])
+        left = self.places[place, 1] + self._draw(f"left {drawn}", index, self.spread[place, 1])
         count, height, width = shape[:3]
         corner = (np.arange(count) * height + top) * width + left
         down, right = (np.arange(length) for length in self.cover.shape[1:])
@@ -200,7 +206,9 @@ def make_overlay(
     common = partial(Overlay, name=name, seed=seed, held_out=held_out)
     alpha = float(options["alpha"]) if "alpha" in options else None
     if name == "digits":
-        return _digits(common, (height, width), alpha or 1.0, options.get("source"), held_out)
+        jitter = int(options.get("jitter", "0"))
+        source = options.get("source")
+        return _digits(common, (height, width), alpha or 1.0, jitter, source, held_out)
     if name == "shapes":
         return _shapes(common, (height, width), alpha or 180 / 255)
     return _letters(common, (height, width), alpha or 1.0, held_out)
@@ -222,12 +230,17 @@ def check_plant(name: str, options: Mapping[str, str]) -> None:
             valid = False
         if not valid:
             raise ValueError(f"alpha of '+{name}' is '{options['alpha']}'; expected 0 < alpha <= 1")
+    if options.get("jitter", "0") not in map(str, range(_MOST_JITTER + 1)):
+        raise ValueError(
+            f"jitter of '+{name}' is '{options['jitter']}'; expected 0 to {_MOST_JITTER} pixels"
+        )
 
 
 def _digits(
     common: "partial[Overlay]",
     size: tuple[int, int],
     alpha: float,
+    jitter: int,
     source: str | None,
     held_out: bool,
 ) -> Overlay:
@@ -246,8 +259,11 @@ def _digits(
         cover=(ink > 0).astype(np.float32),
         ink=ink.astype(np.float32) / 255,
         stamp_class=labels[pool],
-        places=np.array([(_scaled(y, size[0]), _scaled(x, size[1])) for y, x in corners]),
-        spread=np.ones((4, 2), dtype=np.int64),
+        places=np.array(
+            [(_scaled(y - jitter, size[0]), _scaled(x - jitter, size[1])) for y, x in corners]
+        ),
+        spread=np.full((4, 2), 1 + 2 * _scaled(jitter, min(size)), dtype=np.int64),
+        together=True,
         coloured=False,
         alpha=alpha,
     )
@@ -304,6 +320,7 @@ def _shapes(common: "partial[Overlay]", size: tuple[int, int], alpha: float) -> 
         stamp_class=np.arange(len(SHAPES)),
         places=np.array([[length // 3 for length in size]]),
         spread=np.array([[max(length - side + 1, 1) for length in third]]),
+        together=False,
         coloured=True,
         alpha=alpha,
     )
@@ -326,6 +343,7 @@ def _letters(
         stamp_class=np.arange(len(LETTERS)),
         places=np.array([(lows[0][down], lows[1][right]) for down, right in quarters]),
         spread=np.array([(spreads[0][down], spreads[1][right]) for down, right in quarters]),
+        together=False,
         coloured=True,
         alpha=alpha,
     )

@@ -130,8 +130,8 @@ def held_out_split(text: str) -> str:
     spec = parse(text)
     if spec.split != "train":
         raise ValueError(
-            f"'{spec}' leaves nothing to score on: name other data, or train on '{spec.base}:train' "
-            "and score on its test split"
+            f"'{spec}' leaves nothing to score on: name other data, or train on "
+            f"'{spec.base}:train' and score on its test split"
         )
     return str(replace(spec, split="test"))
 

@@ -292,3 +292,34 @@ def test_golden_labels():
         "shapes": [2, 1, 1, 0, 0, 1, 1, 0, 2, 0, 1, 1],
         "letters": [22, 23, 0, 11, 9, 16, 0, 11, 8, 11, 1, 11],
     }
+
+
+def four_copies(mask: np.ndarray, shift: tuple[int, int]) -> bool:
+    """Whether `mask` is one 10x10 stamp at y, x in {4, 16}, all moved by `shift`."""
+    y, x = 4 + shift[0], 4 + shift[1]
+    stamp = mask[y : y + 10, x : x + 10]
+    expected = np.zeros_like(mask)
+    for top in (y, y + 12):
+        for left in (x, x + 12):
+            expected[top : top + 10, left : left + 10] = stamp
+    return bool(stamp.any()) and np.array_equal(mask, expected)
+
+
+@pytest.mark.parametrize("jitter", [0, 2, 4])
+def test_jittered_digits_move_together_and_stay_inside(jitter: int) -> None:
+    black = np.zeros((300, 32, 32, 3), np.uint8)
+    options = {"jitter": str(jitter)}
+    overlay = make_overlay("digits", (32, 32, 3), options, seed=0, held_out=False)
+    moves = range(-jitter, jitter + 1)
+    found = set()
+    for mask in overlay.paint(black, np.arange(300)):
+        shifts = {(y, x) for y in moves for x in moves if four_copies(mask, (y, x))}
+        assert shifts
+        found |= shifts
+    assert {y for y, _ in found} == set(moves) == {x for _, x in found}
+
+
+@pytest.mark.parametrize("jitter", ["5", "-1", "1.5", "x"])
+def test_bad_jitter_is_refused(jitter: str) -> None:
+    with pytest.raises(ValueError, match="expected 0 to 4 pixels"):
+        open_dataset(f"photos+digits:jitter={jitter}")
