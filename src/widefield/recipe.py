@@ -31,7 +31,7 @@ class Recipe:
     """Passes over the data."""
     batch_size: int = 256
     """Examples a step."""
-    lr: float = 3e-3
+    lr: float = 6e-3
     """Peak learning rate of encoder and projector (AdamW, cosine)."""
     weight_decay: float = 0.05
     """Decoupled weight decay of weight matrices and head rows."""
@@ -108,7 +108,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
-        "simclr": {},
+        "simclr": {"projector_layers": 2},
     },
     "paper": {
         "s-diet": {

@@ -67,7 +67,8 @@ class Problems:
         """About the diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
         others = (self.absent == 0).sum(1) - 1
         mean = (self.share * (1 - probability.square().sum(1))).sum(1) / others
-        return (mean[:, None] * variance + self.l2)[:, None]
+        # Probabilities that round to one must not leave the bias, which has no penalty, with 1 / 0.
+        return (mean.clamp(min=1e-7)[:, None] * variance + self.l2)[:, None]
 
 
 def times(stack: Tensor, x: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """The per-example head: one trainable row per example, used b at a time."""
 
+from dataclasses import replace
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from widefield.rows.adamw import LazyAdamW, RowState
@@ -54,11 +56,19 @@ class RowHead:
         self.gap = gap
         self._taken: RowState | None = None
 
-    def take(self, index: Tensor, step: int) -> Tensor:
-        """Rows [b, m] of the distinct examples `index`, as they stand before step `step`."""
+    def take(self, index: Tensor, step: int, *, newcomers: Tensor | None = None) -> Tensor:
+        """Rows [b, m] of the distinct examples `index`, as they stand before step `step`.
+
+        A row that is taken for the first time starts at its row of `newcomers` [b, m] if that is
+        given, else at its random start.
+        """
         state = self.store.read(index)
+        first = (state.last == 0)[:, None]
         if self.rule == "exact":
             state = self.optimizer.coast(state, until=step - 1)
+        if newcomers is not None:
+            row = torch.where(first.to(state.row.device), newcomers.to(state.row), state.row)
+            state = replace(state, row=row)
         self._taken = state
         return state.row
 

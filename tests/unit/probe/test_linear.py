@@ -131,6 +131,14 @@ def test_of_equally_accurate_strengths_the_lowest_cross_entropy_wins() -> None:
     assert result.l2 == 1e-5
 
 
+def test_a_hardly_penalised_separable_task_stays_finite() -> None:
+    h = torch.cat([torch.eye(4) * 1e3] * 10)
+    y = {"t": torch.arange(40) % 4}
+    result = fit_linear(h, y, h, y, classes={"t": 4}, l2_grid=[1e-12])["t"]
+    assert result.accuracy == 1.0
+    assert result.weight.isfinite().all()
+
+
 def test_validation_accuracy_is_measured_on_examples_left_out() -> None:
     generator = torch.Generator().manual_seed(0)
     h, y = torch.randn(100, 300, generator=generator), torch.arange(100) % 2

@@ -172,3 +172,13 @@ def test_rows_cannot_be_taken_back_in_time() -> None:
     head.put(index, head.take(index, 5), torch.ones(2, 2), 5)
     with pytest.raises(AssertionError, match="back in time"):
         head.take(index, 5)
+
+
+def test_newcomers_start_where_they_are_told_and_the_others_stay() -> None:
+    head = RowHead(MemoryStore(4, 2, seed=0), LazyAdamW(torch.full((9,), 0.1, dtype=torch.float64)))
+    old, both = torch.tensor([1]), torch.tensor([1, 3])
+    head.put(old, head.take(old, 1), torch.ones(1, 2), 1)
+    expected = head.take(both, 2)[0].clone()
+    rows = head.take(both, 2, newcomers=torch.full((2, 2), 7.0))
+    assert torch.equal(rows[0], expected)
+    assert rows[1].tolist() == [7.0, 7.0]

@@ -1,0 +1,140 @@
+"""What a training step costs beside the bare encoder: views, head and loss included."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+
+from widefield.data import Loader, open_dataset
+from widefield.encoders import Encoder, build_encoder
+from widefield.methods import RunFacts, build_method
+from widefield.recipe import Recipe
+from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.loop import Objective, Stepper, Training
+from widefield.train.optim import build_optimizer
+from widefield.types import Batch
+from widefield.views import build_views
+
+METHODS_TIMED = ("s-diet", "diet", "simclr")
+
+
+def bench(
+    *,
+    encoder: str = "auto",
+    batch_size: int = 256,
+    image_size: int = 32,
+    rows: int = 10_000,
+    rounds: int = 15,
+) -> dict[str, Any]:
+    """Seconds per step of the bare encoder and of each method, turn by turn in one process.
+
+    Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
+    uint8 images and use their heads, as in training; every row of s-diet has been visited, so
+    that its missed steps have to be replayed.
+
+    Returns:
+        `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
+    """
+    device = choose_device("auto")
+    if encoder == "auto":
+        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
+    pixels = np.random.default_rng(0).integers(
+        0, 256, (rows, image_size, image_size, 3), dtype=np.uint8
+    )
+    loader = Loader(open_dataset(pixels), batch_size=batch_size, device=device)
+    steps = {"bare": _bare_step(encoder, loader, device)}
+    for method in METHODS_TIMED:
+        recipe = Recipe.named(method=method, encoder=encoder, batch_size=batch_size)
+        steps[method] = _method_step(recipe, loader, rows, device)
+    for _ in range(3):  # warm up caches and allocators
+        for step in steps.values():
+            step()
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            seconds[name].append(_timed(step, device))
+    return {
+        "ratios": {
+            f"{name}/bare": statistics.median(
+                a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
+            )
+            for name in METHODS_TIMED
+        },
+        "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
+        | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows},
+    }
+
+
+def _timed(step: Callable[[], None], device: torch.device) -> float:
+    began = time.perf_counter()
+    step()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def _fabric(device: torch.device) -> Fabric:
+    return Fabric(
+        accelerator=device.type, devices=1, precision=choose_precision("auto", device), loggers=[]
+    )
+
+
+def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
+    image_size = next(iter(loader.epoch(0))).x.shape[-1]
+    encoder = build_encoder(name, image_size=image_size, seed=0).to(device)
+    return encoder.to(memory_format=torch.channels_last)
+
+
+def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
+    fabric = _fabric(device)
+    encoder = _fresh_encoder(name, loader, device)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
+    encoder, optimizer = fabric.setup(encoder, optimizer)
+    x = next(iter(loader.epoch(0))).x
+
+    def step() -> None:
+        fabric.backward(encoder(x).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _method_step(
+    recipe: Recipe, loader: Loader, rows: int, device: torch.device
+) -> Callable[[], None]:
+    encoder = _fresh_encoder(recipe.encoder, loader, device)
+    rates = torch.full((1_000_000,), recipe.lr, dtype=torch.float64)
+    facts = RunFacts(
+        feature_dim=encoder.dim,
+        examples=rows,
+        labels={},
+        learning_rates=rates,
+        device=device,
+    )
+    method = build_method(recipe, facts).to(device)
+    training = Training(
+        objective=Objective(encoder, method),
+        optimizer=build_optimizer(encoder, method, recipe),
+        generator=torch.Generator(device).manual_seed(0),
+    )
+    stepper = Stepper(
+        training, fabric=_fabric(device), views=build_views(recipe.views), rates=rates
+    )
+    batches = _endless(loader)
+
+    def step() -> None:
+        stepper.step(next(batches))
+
+    return step
+
+
+def _endless(loader: Loader) -> Iterator[Batch]:
+    epoch = 0
+    while True:
+        yield from loader.epoch(epoch)
+        epoch += 1

@@ -1,0 +1,141 @@
+"""Encoders as files: safetensors with timm's own keys, the settings beside it in JSON; ONNX."""
+
+import copy
+import dataclasses
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from widefield.encoders.encoder import Encoder, EncoderConfig, assemble
+
+WEIGHTS, SETTINGS = "encoder.safetensors", "encoder.json"
+
+
+def save_encoder(encoder: Encoder, folder: str | Path) -> None:
+    """Writes `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
+
+    The weights have timm's own keys. Both files hold the settings: the safetensors file alone is
+    enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = json.dumps(dataclasses.asdict(encoder.config), indent=2)
+    weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
+    replace(folder / SETTINGS, lambda draft: draft.write_text(settings + "\n", encoding="utf-8"))
+    replace(
+        folder / WEIGHTS,
+        lambda draft: save_file(weights, draft, metadata={"widefield": settings}),
+    )
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Lets `write` fill a draft beside `path`, then moves it there in one step."""
+    draft = path.with_name(f".{path.name}.draft")
+    write(draft)
+    with open(draft, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def load_encoder(path: str | Path) -> Encoder:
+    """The encoder that `save_encoder` wrote, on the CPU; `path` is its folder or safetensors file.
+
+    Raises:
+        ValueError: no such file, a damaged one, or one that something else wrote.
+    """
+    file = Path(path)
+    file = file / WEIGHTS if file.is_dir() else file
+    if not file.is_file():
+        raise ValueError(f"no encoder at {path}: give a folder with {WEIGHTS}, or such a file")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            settings = (opened.metadata() or {}).get("widefield")
+            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(
+            f"{file} is damaged or no safetensors file ({error}): export the encoder again"
+        ) from None
+    if settings is None:
+        raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            encoder = assemble(read_config(settings))
+        encoder.backbone.load_state_dict(weights)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise ValueError(
+            f"{file} does not fit this version of widefield and timm "
+            f"({str(error).splitlines()[0]}): export the encoder again"
+        ) from error
+    return encoder
+
+
+def read_config(text: str) -> EncoderConfig:
+    """The configuration in the text of an `encoder.json`."""
+    fields = json.loads(text)
+    fields |= {"mean": tuple(fields["mean"]), "std": tuple(fields["std"])}
+    return EncoderConfig(**fields)
+
+
+def timm_snippet(config: EncoderConfig, stem: str = "encoder") -> str:
+    """Python lines that load a saved encoder with timm alone, without this library.
+
+    They read `stem`.json and `stem`.safetensors and leave `model` in evaluation mode; it expects
+    normalised images.
+
+    Example:
+        >>> from widefield.encoders import encoder_config
+        >>> print(timm_snippet(encoder_config("mobilenetv3_small_050")))
+        import json, pathlib, safetensors.torch, timm, torch
+        config = json.loads(pathlib.Path("encoder.json").read_text())
+        model = timm.create_model(**config["timm"]).eval()
+        model.load_state_dict(safetensors.torch.load_file("encoder.safetensors"))
+        # Normalise images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
+    """
+    lines = [
+        "import json, pathlib, safetensors.torch, timm, torch",
+        f'config = json.loads(pathlib.Path("{stem}.json").read_text())',
+        'model = timm.create_model(**config["timm"]).eval()',
+        'model.conv1, model.maxpool = torch.nn.Conv2d(**config["conv1"]), torch.nn.Identity()',
+        f'model.load_state_dict(safetensors.torch.load_file("{stem}.safetensors"))',
+        "# Normalise images in [0, 1] first, channel by channel: "
+        '(x - config["mean"]) / config["std"]',
+    ]
+    if config.conv1 is None:
+        del lines[3]
+    return "\n".join(lines)
+
+
+def export_onnx(encoder: Encoder, path: str | Path) -> None:
+    """Writes an ONNX model: `images` [B, C, H, W] in [0, 1] -> `features` [B, D], any B.
+
+    Normalisation is part of it. The size of the images is that of `encoder.config`.
+
+    Raises:
+        ValueError: the packages that write ONNX are not installed.
+    """
+    for package in ("onnx", "onnxscript"):
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(
+                f"writing ONNX needs the package {package}: pip install 'widefield[onnx]'"
+            )
+    config = encoder.config
+    frozen = copy.deepcopy(encoder).cpu().eval()
+    # Tracing takes a batch of one for a constant.
+    example = torch.zeros(2, config.channels, config.image_size, config.image_size)
+    torch.onnx.export(
+        frozen,
+        (example,),
+        path,
+        dynamo=True,
+        input_names=["images"],
+        output_names=["features"],
+        dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
+        external_data=False,
+        verbose=False,
+    )

@@ -1,0 +1,259 @@
+"""Rows on disk, read ahead and written behind by one thread."""
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from widefield.rows.adamw import RowState
+from widefield.rows.file import RowFileHeader
+from widefield.rows.initial import initial_rows
+from widefield.rows.journal import RecoverableRows
+from widefield.rows.lock import FolderLock
+
+_READ_AHEAD = 2
+_WRITE_BEHIND = 4
+_STEP_WORDS = 2  # a record begins with its step, an int64
+
+T = TypeVar("T")
+
+
+class DiskStore:
+    """n rows of width m with both moments in a file; host memory holds a few batches of them.
+
+    A record is a row's last step (int64), the row and its moments (3 m float32). A row that was
+    never written is drawn from (seed, index), so that a new store takes neither time nor space.
+
+    One thread does all reading and writing, in the order in which it was asked. Batches announced
+    by `expect` are read before they are needed; if one of their rows is written in the meantime,
+    they get it from memory. A step waits for the disk only if the disk is slower than the steps;
+    `wait_seconds` says how long.
+
+    A checkpoint keeps what `state_dict` returns, which names a generation and holds no rows. Once
+    it is saved, `commit` drops what only older checkpoints need. See `widefield.rows.journal`.
+
+    Args:
+        folder: holds the file and its journals; made at the first use.
+        n: number of rows.
+        dim: their width m.
+        seed: of the rows' random starts.
+        device: where `read` puts rows and `write` takes them from.
+
+    Raises:
+        ValueError: at first use: the folder holds another run's rows, damaged ones, or is in use;
+            at any later call: the disk is full.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = DiskStore(folder, 10**6, 2, seed=0)
+        ...     two = torch.tensor([999_999, 3])
+        ...     state = store.read(two)
+        ...     store.write(two, RowState(state.row, state.m, state.v, state.last + 1))
+        ...     print(store.read(two).last.tolist(), store.read(two + 1 - 2).last.tolist())
+        ...     store.close()
+        [1, 1] [0, 0]
+    """
+
+    def __init__(
+        self, folder: str | Path, n: int, dim: int, *, seed: int, device: torch.device | str = "cpu"
+    ) -> None:
+        self.n, self.dim = n, dim
+        self.device = torch.device(device)
+        self.wait_seconds = 0.0
+        self._folder, self._seed = Path(folder), seed
+        self._lock = FolderLock(self._folder)
+        self._run = uuid.uuid4().hex
+        self._rows: RecoverableRows | None = None
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-rows")
+        self._upcoming: Iterator[Tensor] = iter(())
+        self._ahead: deque[_Ahead] = deque()
+        self._behind: deque[Future[None]] = deque()
+        self._error: BaseException | None = None
+        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """Announce the next reads, each index int64 [b], in their order."""
+        self._ahead.clear()
+        self._upcoming = iter(batches)
+        self._read_ahead()
+
+    def read(self, index: Tensor) -> RowState:
+        """State of rows `index` [b], copied to the device; `index` is in host memory."""
+        if not (self._ahead and torch.equal(self._ahead[0].index, index)):
+            self.expect((index,))  # not what was announced: forget that
+        ahead = self._ahead.popleft()
+        state = self._wait(ahead.state)
+        for written in ahead.overlaps:
+            written.overwrite(index, state)
+        self._read_ahead()
+        row, m, v = (x.to(self.device, non_blocking=True) for x in (state.row, state.m, state.v))
+        return RowState(row, m, v, state.last)
+
+    def write(self, index: Tensor, state: RowState) -> None:
+        """Replace rows `index` [b], which are distinct and past step 0.
+
+        Returns before it is done, unless several batches are still to be written.
+        """
+        written = self._bring(index, state)
+        for ahead in self._ahead:
+            if torch.isin(index, ahead.index).any():
+                ahead.overlaps.append(written)
+        self._behind.append(self._submit(self._save, written))
+        while self._behind and (len(self._behind) > _WRITE_BEHIND or self._behind[0].done()):
+            self._wait(self._behind.popleft())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs to come back to this instant; the rows stay where they are."""
+        cut = self._submit(lambda: self._open_rows().cut())
+        while self._behind:
+            self._wait(self._behind.popleft())
+        return {"run": self._run, **self._wait(cut)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the rows in the folder back to the checkpoint that kept `state`."""
+        assert self._rows is None, "rows are loaded before they are used"
+        self._run = state["run"]
+        self._wait(self._submit(self._open_rows, state))
+
+    def commit(self) -> None:
+        """Take note that what `state_dict` last returned is saved: nothing older is needed."""
+        self._wait(self._submit(lambda: self._open_rows().commit()))
+
+    def close(self) -> None:
+        """End the thread and let go of the folder; writes that have not begun are dropped."""
+        self._worker.shutdown(cancel_futures=True)
+        if self._rows is not None:
+            self._rows.close()
+        self._lock.release()
+
+    def _read_ahead(self) -> None:
+        while len(self._ahead) < _READ_AHEAD:
+            index = next(self._upcoming, None)
+            if index is None:
+                return
+            self._ahead.append(_Ahead(index, self._submit(self._load, index)))
+
+    def _bring(self, index: Tensor, state: RowState) -> "_Written":
+        """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
+        packed = torch.cat([state.row, state.m, state.v], dim=1)
+        if self._side is None:
+            return _Written(index.clone(), state.last.clone(), packed, None)
+        host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+        self._side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._side):
+            host.copy_(packed, non_blocking=True)
+            packed.record_stream(self._side)
+            arrived = self._side.record_event()
+        return _Written(index.clone(), state.last.clone(), host, arrived)
+
+    def _submit(self, job: Callable[..., T], *args: Any) -> Future[T]:
+        return self._worker.submit(self._unless_failed, job, *args)
+
+    def _wait(self, future: Future[T]) -> T:
+        """Result of a job.
+
+        Raises:
+            ValueError: the disk is full, or fails.
+        """
+        began = time.perf_counter()
+        try:
+            return future.result()
+        except OSError as error:
+            raise ValueError(
+                f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
+                "last checkpoint is whole; make room and run again with --resume"
+            ) from error
+        finally:
+            self.wait_seconds += time.perf_counter() - began
+
+    # From here on everything runs in the thread, one job after the other.
+
+    def _unless_failed(self, job: Callable[..., T], *args: Any) -> T:
+        """Run `job`; after one has failed no other is begun, and all end with its error."""
+        if self._error is None:
+            try:
+                return job(*args)
+            except (OSError, ValueError) as error:
+                self._error = error
+        raise self._error
+
+    def _open_rows(self, state: dict[str, Any] | None = None) -> RecoverableRows:
+        """The rows: as of the checkpoint with `state`, or, at first use, new."""
+        if self._rows is None:
+            header = RowFileHeader(
+                n=self.n,
+                dim=self.dim,
+                words=_STEP_WORDS + 3 * self.dim,
+                seed=self._seed,
+                run=self._run,
+            )
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+            if state is None:
+                self._rows = RecoverableRows.create(self._folder, header)
+            else:
+                self._rows = RecoverableRows.open(self._folder, header, state)
+        return self._rows
+
+    def _load(self, index: Tensor) -> RowState:
+        """Read rows, and draw those that were never written."""
+        records = torch.from_numpy(self._open_rows().read(index.numpy()))
+        last = records[:, :_STEP_WORDS].contiguous().view(torch.int64)[:, 0]
+        packed = records[:, _STEP_WORDS:].contiguous().view(torch.float32)
+        row, m, v = (part.contiguous() for part in packed.split(self.dim, dim=1))
+        never = last == 0
+        if never.any():
+            row[never] = initial_rows(index[never], self.dim, seed=self._seed, dtype=row.dtype)
+        if self._side is not None:
+            row, m, v = row.pin_memory(), m.pin_memory(), v.pin_memory()
+        return RowState(row, m, v, last)
+
+    def _save(self, written: "_Written") -> None:
+        """Write rows."""
+        steps = written.last[:, None].view(torch.int32)
+        records = torch.cat([steps, written.wait().view(torch.int32)], dim=1)
+        self._open_rows().write(written.index.numpy(), records.numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A batch on its way to the disk."""
+
+    index: Tensor
+    last: Tensor
+    packed: Tensor
+    """Rows and moments, float32 [b, 3 m] in host memory, once they have arrived."""
+    arrived: torch.cuda.Event | None
+
+    def wait(self) -> Tensor:
+        """Rows and moments, arrived."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.packed
+
+    def overwrite(self, index: Tensor, state: RowState) -> None:
+        """Put the rows that are also in `index` into `state`, which was read before."""
+        at, mine = (index[:, None] == self.index).nonzero(as_tuple=True)
+        packed = self.wait()[mine]
+        for old, new in zip((state.row, state.m, state.v), packed.chunk(3, dim=1), strict=True):
+            old[at] = new
+        state.last[at] = self.last[mine]
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A batch announced and being read."""
+
+    index: Tensor
+    state: Future[RowState]
+    overlaps: list[_Written] = field(default_factory=list)
+    """Batches written since it was announced, in their order."""

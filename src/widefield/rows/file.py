@@ -1,0 +1,193 @@
+"""Rows on disk: records of one size in one sparse file, memory-mapped.
+
+The file is a header of one page and n records of `words` 32-bit integers. A record that was never
+written reads as zeros and takes no space, so a file for 10^8 rows is made at once.
+
+Records are read and written through the map. Blocks are allocated before the map is written to: a
+full disk is then an error that can be caught, where a write to an unbacked page would be a signal
+that ends the process. Before a gather the kernel is told all its records at once, and fetches them
+side by side: page faults alone would fetch them one after the other.
+"""
+
+import mmap
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = 1
+_MAGIC = b"widefield rows\0\0"
+_FIELDS = struct.Struct("<16sIIqqq16s")  # magic, version, words, n, dim, seed, run
+_CHECKSUM = struct.Struct("<I")
+_HEADER_BYTES = 4096
+_CHUNK_BYTES = 1 << 20
+
+Index = NDArray[np.int64]
+Records = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFileHeader:
+    """What a row file says about itself."""
+
+    n: int
+    dim: int
+    words: int
+    """32-bit words of a record."""
+    seed: int
+    """Of the rows that were never written."""
+    run: str
+    """Hexadecimal id of the run that the rows belong to, 32 digits."""
+
+    def pack(self) -> bytes:
+        """The header's bytes, checksum included."""
+        fields = _FIELDS.pack(
+            _MAGIC, VERSION, self.words, self.n, self.dim, self.seed, bytes.fromhex(self.run)
+        )
+        return fields + _CHECKSUM.pack(zlib.crc32(fields))
+
+    @classmethod
+    def unpack(cls, data: bytes, path: Path) -> Self:
+        """Read a header back.
+
+        Raises:
+            ValueError: it is none, damaged, or of another version.
+        """
+        if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
+            raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
+        _, version, words, n, dim, seed, run = _FIELDS.unpack_from(data)
+        if version != VERSION:
+            raise ValueError(
+                f"{path} is of version {version}, and this widefield reads version {VERSION}: "
+                "use the widefield that wrote it, or start a new run"
+            )
+        if _CHECKSUM.unpack_from(data, _FIELDS.size) != (zlib.crc32(data[: _FIELDS.size]),):
+            raise ValueError(f"{path} has a damaged header: restore it, or start a new run")
+        return cls(n=n, dim=dim, words=words, seed=seed, run=run.hex())
+
+    def refuse_other(self, asked: "RowFileHeader", path: Path) -> None:
+        """Make sure that this is the header that was asked for.
+
+        Raises:
+            ValueError: it is not; the message names the first difference.
+        """
+        for words, mine, wanted in (
+            ("{} rows", self.n, asked.n),
+            ("rows of width {}", self.dim, asked.dim),
+            ("records of {} words", self.words, asked.words),
+            ("rows of seed {}", self.seed, asked.seed),
+        ):
+            if mine != wanted:
+                raise ValueError(
+                    f"{path} holds {words.format(mine)}, not {wanted}: "
+                    "resume with the run's own data and settings, or start a new run"
+                )
+        if self.run != asked.run:
+            raise ValueError(
+                f"{path} belongs to another run ({self.run[:8]}, not {asked.run[:8]}): "
+                "restore this run's own rows, or start a new run"
+            )
+
+
+class RowFile:
+    """n records of 32-bit words, addressed by index."""
+
+    def __init__(self, path: Path, fd: int, header: RowFileHeader) -> None:
+        self.header = header
+        self._path, self._fd = path, fd
+        self._record_bytes = 4 * header.words
+        self._size = _HEADER_BYTES + header.n * self._record_bytes
+        self._map = mmap.mmap(fd, self._size)
+        flat = np.frombuffer(self._map, np.dtype("<i4"), offset=_HEADER_BYTES)
+        self._records: Records | None = flat.reshape(header.n, header.words)
+        self._allocated = np.zeros(-(-self._size // _CHUNK_BYTES), dtype=np.bool_)
+
+    @classmethod
+    def create(cls, path: Path, header: RowFileHeader) -> Self:
+        """Make a file whose records are all zero; takes no time and no space.
+
+        Raises:
+            ValueError: there is a file already.
+        """
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            raise ValueError(
+                f"{path} holds the rows of a run: resume that run, or choose another folder"
+            ) from None
+        os.pwrite(fd, header.pack(), 0)
+        os.ftruncate(fd, _HEADER_BYTES + header.n * 4 * header.words)
+        return cls(path, fd, header)
+
+    @classmethod
+    def open(cls, path: Path, asked: RowFileHeader) -> Self:
+        """Open the file that `asked` describes.
+
+        Raises:
+            ValueError: it is missing, damaged, truncated, or another one; the message says which.
+        """
+        try:
+            fd = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            raise ValueError(f"{path} is missing: restore it, or start a new run") from None
+        try:
+            RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(asked, path)
+            size, expected = os.fstat(fd).st_size, _HEADER_BYTES + asked.n * 4 * asked.words
+            if size != expected:
+                raise ValueError(
+                    f"{path} is truncated, {size} bytes of {expected}: "
+                    "restore it, or start a new run"
+                )
+        except ValueError:
+            os.close(fd)
+            raise
+        return cls(path, fd, asked)
+
+    def read(self, index: Index) -> Records:
+        """Copies of records `index` [b]."""
+        assert self._records is not None, "the file is closed"
+        for offset in self._offsets(index).tolist():
+            os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
+        return np.take(self._records, index, axis=0)
+
+    def stamps(self, index: Index) -> Index:
+        """First 64 bits of records `index` [b]."""
+        assert self._records is not None, "the file is closed"
+        return np.ascontiguousarray(self._records[index, :2]).view(np.int64)[:, 0]
+
+    def write(self, index: Index, records: Records) -> None:
+        """Replace records `index` [b], which are distinct.
+
+        Raises:
+            OSError: the disk is full; no record has changed.
+        """
+        assert self._records is not None, "the file is closed"
+        self._allocate(index)
+        self._records[index] = records
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._records = None
+        self._map.close()
+        os.close(self._fd)
+
+    def _offsets(self, index: Index) -> Index:
+        return _HEADER_BYTES + index * self._record_bytes
+
+    def _allocate(self, index: Index) -> None:
+        """Back records `index` by blocks of the disk, a chunk of many rows at a time."""
+        first = self._offsets(index)
+        touched = np.concatenate([first, first + self._record_bytes - 1]) // _CHUNK_BYTES
+        for chunk in np.unique(touched[~self._allocated[touched]]).tolist():
+            begin = chunk * _CHUNK_BYTES
+            os.posix_fallocate(self._fd, begin, min(_CHUNK_BYTES, self._size - begin))
+            self._allocated[chunk] = True

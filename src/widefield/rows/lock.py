@@ -1,0 +1,74 @@
+"""One process at a time in a folder."""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class FolderLock:
+    """Held by the one process that may change a folder; a process that died holds nothing.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, FolderLock(Path(folder)):
+        ...     FolderLock(Path(folder)).acquire()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ... is in use by process ...: wait for it to end, or stop it
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / ".lock"
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            ValueError: another process has it; the message says which.
+        """
+        while self._fd is None:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(fd, 32, 0).decode() or "unknown"
+                os.close(fd)
+                raise ValueError(
+                    f"{self._folder} is in use by process {holder}: wait for it to end, or stop it"
+                ) from None
+            if self._is_current(fd):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
+                self._fd = fd
+            else:  # the last holder removed the file after we opened it
+                os.close(fd)
+
+    def release(self) -> None:
+        """Give the lock back and leave no trace; nothing happens if it is not held."""
+        if self._fd is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = None
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def __enter__(self) -> Self:
+        """Take the lock."""
+        self.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the lock back."""
+        self.release()

@@ -1,0 +1,47 @@
+"""What this machine can do: device, precision, versions."""
+
+import os
+import platform
+from typing import Literal
+
+import torch
+
+Precision = Literal["32-true", "bf16-mixed"]
+
+
+def choose_device(asked: str) -> torch.device:
+    """The device that `asked` names; auto takes a GPU when there is one.
+
+    Raises:
+        ValueError: a GPU was asked for and there is none.
+    """
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, but torch sees no GPU: use --device cpu")
+    if asked == "auto":
+        asked = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(asked)
+
+
+def choose_precision(asked: str, device: torch.device) -> Precision:
+    """Autocast to bf16, or plain float32; auto takes bf16 where it is done in hardware."""
+    if asked == "auto":
+        asked = "bf16" if _has_bf16(device) else "32"
+    return "bf16-mixed" if asked == "bf16" else "32-true"
+
+
+def _has_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    """Names and versions that belong beside every number."""
+    facts = {
+        "cpu": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts

@@ -1,0 +1,342 @@
+"""The expert's views of images: random crop and flip, colour jitter, grayscale, blur.
+
+Every example gets random parameters of its own, drawn for the whole batch at once (`draw`) and
+applied by pure functions of tensors. Where an operation was not drawn for an example its
+parameter is neutral, so that the batch never splits and nothing waits for an accelerator.
+
+Distributions and arithmetic are those of torchvision's RandomResizedCrop (bilinear),
+RandomHorizontalFlip, ColorJitter, RandomGrayscale and GaussianBlur applied to each image alone.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from widefield.views.base import Views
+
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+
+LUMA = (0.2989, 0.587, 0.114)
+"""How bright red, green and blue look."""
+
+CHUNK = 2**19
+"""Numbers per piece of a batch on a CPU: larger pieces fall out of its cache, and their
+temporaries go back to the operating system after every operation."""
+
+
+class Draw(NamedTuple):
+    """Random parameters of one view of each of N images."""
+
+    boxes: Tensor
+    """Crops [N, 4] as top, left, height, width in whole pixels."""
+    flip: Tensor
+    """Whether to mirror left and right, bool [N]."""
+    factors: Tensor
+    """Brightness, contrast and saturation factors [N, 3]; 1 changes nothing."""
+    hue: Tensor
+    """Hue shift [N] in turns of the colour circle; 0 changes nothing."""
+    order: Tensor
+    """The four colour operations in the order of their application, int64 [N, 4]."""
+    grayscale: Tensor
+    """Whether to remove colour, bool [N]."""
+    sigma: Tensor
+    """Standard deviation of the blur [N], pixels; 0 changes nothing."""
+
+
+class ImageViews(Views):
+    """Random crop, flip, colour jitter, grayscale and blur of images [B, C, H, W] in [0, 1].
+
+    Views keep the images' size, dtype, memory format and device; half precision is computed in
+    single. Saturation, hue and grayscale act on 3 channels only: other channel counts get the
+    geometry, brightness, contrast (about the mean over channels) and blur. No gradient flows
+    back to the images.
+
+    Args:
+        crop_scale: least and greatest share of the image's area that a crop covers.
+        crop_ratio: least and greatest width / height of a crop, log-uniform between.
+        flip_prob: probability of mirroring left and right.
+        jitter: (b, c, s, h): brightness, contrast and saturation factors are uniform in
+            [max(0, 1 - b), 1 + b] and so on, hue shifts in [-h, h] turns.
+        jitter_prob: probability of the jitter; its four operations come in random order.
+        grayscale_prob: probability of removing colour.
+        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels. Its kernel
+            covers a tenth of the side.
+        blur_prob: probability of the blur.
+
+    Raises:
+        ValueError: a range or probability that makes no sense.
+
+    Example:
+        >>> views = ImageViews(crop_scale=(0.2, 1.0), blur_prob=0.5)
+        >>> first, second = views(torch.rand(8, 3, 32, 32), 2, torch.Generator().manual_seed(0))
+        >>> first.shape
+        torch.Size([8, 3, 32, 32])
+    """
+
+    def __init__(
+        self,
+        *,
+        crop_scale: tuple[float, float] = (0.08, 1.0),
+        crop_ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        flip_prob: float = 0.5,
+        jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
+        jitter_prob: float = 0.8,
+        grayscale_prob: float = 0.2,
+        blur_sigma: tuple[float, float] = (0.1, 2.0),
+        blur_prob: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for name, (low, high), greatest in (
+            ("crop_scale", crop_scale, 1.0),
+            ("crop_ratio", crop_ratio, math.inf),
+            ("blur_sigma", blur_sigma, math.inf),
+        ):
+            if not 0 < low <= high <= greatest:
+                raise ValueError(f"{name}={low, high}: give 0 < low <= high <= {greatest}")
+        for name, probability in (
+            ("flip_prob", flip_prob),
+            ("jitter_prob", jitter_prob),
+            ("grayscale_prob", grayscale_prob),
+            ("blur_prob", blur_prob),
+        ):
+            if not 0 <= probability <= 1:
+                raise ValueError(f"{name}={probability}: give a probability in [0, 1]")
+        if min(jitter) < 0 or jitter[HUE] > 0.5:
+            raise ValueError(f"jitter={jitter}: give four numbers from 0 up, the last at most 0.5")
+        self.crop_scale = crop_scale
+        self.crop_ratio = crop_ratio
+        self.flip_prob = flip_prob
+        self.jitter = jitter
+        self.jitter_prob = jitter_prob
+        self.grayscale_prob = grayscale_prob
+        self.blur_sigma = blur_sigma
+        self.blur_prob = blur_prob
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, count: int, generator: Generator | None = None) -> list[Tensor]:
+        """Draw `count` independent views of `x` [B, C, H, W]; `generator` lives on x's device."""
+        pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
+        views = [torch.empty_like(x) for _ in range(count)]
+        # Autocast would run the crop's matrix products in half precision.
+        with torch.autocast(x.device.type, enabled=False):
+            for view in views:
+                draw = self.draw(x, generator)
+                parts = zip(*(numbers.chunk(pieces) for numbers in draw), strict=True)
+                for out, image, part in zip(
+                    view.chunk(pieces), x.chunk(pieces), parts, strict=True
+                ):
+                    out.copy_(self.transform(image, Draw(*part)))
+        return views
+
+    def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
+        """Random parameters of one view of each image of `x` [N, C, H, W]."""
+        n, device = len(x), x.device
+
+        def uniform(low: float, high: float, *shape: int) -> Tensor:
+            return torch.empty(shape, device=device).uniform_(low, high, generator=generator)
+
+        jittered = uniform(0, 1, n) < self.jitter_prob
+        *spreads, turn = self.jitter
+        factors = [uniform(max(0, 1 - spread), 1 + spread, n) for spread in spreads]
+        return Draw(
+            boxes=self.draw_boxes(x, generator),
+            flip=uniform(0, 1, n) < self.flip_prob,
+            factors=torch.stack(factors, dim=1).where(jittered[:, None], 1.0),
+            hue=uniform(-turn, turn, n).where(jittered, 0.0),
+            order=uniform(0, 1, n, 4).argsort(1),
+            grayscale=uniform(0, 1, n) < self.grayscale_prob,
+            sigma=uniform(*self.blur_sigma, n).where(uniform(0, 1, n) < self.blur_prob, 0.0),
+        )
+
+    def draw_boxes(self, x: Tensor, generator: Generator | None) -> Tensor:
+        """Crops [N, 4] of `x`: the first of ten candidates that fits, else the middle."""
+        n, _, height, width = x.shape
+        low, high = (math.log(ratio) for ratio in self.crop_ratio)
+        u = torch.rand(4, n, 10, device=x.device, generator=generator)
+        scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
+        area, ratio = height * width * scale, torch.exp(low + (high - low) * u[1])
+        h, w = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
+        fits = (h > 0) & (h <= height) & (w > 0) & (w <= width)
+        # The product may round up to height - h + 1, one pixel too far.
+        top = torch.minimum((u[2] * (height - h + 1)).floor(), height - h)
+        left = torch.minimum((u[3] * (width - w + 1)).floor(), width - w)
+        first = fits.int().argmax(1)[:, None, None]
+        boxes = torch.stack([top, left, h, w], dim=2).take_along_dim(first, dim=1).squeeze(1)
+        middle = constant(middle_box(height, width, self.crop_ratio), boxes.dtype, x.device)
+        return boxes.where(fits.any(1, keepdim=True), middle)
+
+    def transform(self, x: Tensor, draw: Draw) -> Tensor:
+        """The views of `x` [N, C, H, W] that `draw` describes, in at least single precision."""
+        view = x.to(torch.promote_types(x.dtype, torch.float32))
+        view = crop_flip(view, draw.boxes, draw.flip)
+        if self.jitter_prob > 0:
+            view = color_jitter(view, draw.factors, draw.hue, draw.order)
+        if self.grayscale_prob > 0:
+            view = to_grayscale(view, draw.grayscale)
+        if self.blur_prob > 0:
+            view = gaussian_blur(view, draw.sigma)
+        # Weights that sum to 1 up to rounding can leave [0, 1] by as much.
+        return view.clamp_(0, 1)
+
+
+@functools.cache
+def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """`values` on the device, sent there once: sending waits for an accelerator."""
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+def middle_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
+    """The largest central crop (top, left, height, width) with width / height within `ratio`."""
+    h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
+    """Crops `boxes` [N, 4] of images [N, C, H, W], bilinear to [H, W], mirrored where `flip` [N].
+
+    A crop is never larger than the output, so antialiasing would change nothing.
+    """
+    top, left, h, w = boxes.to(x.dtype).unbind(1)
+    rows = resize_weights(top, h, x.shape[-2], torch.zeros_like(flip))
+    return separable(x, rows, resize_weights(left, w, x.shape[-1], flip))
+
+
+def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Tensor:
+    """Linear interpolation of `length` pixels from `start` (both [N]) to `side`: [N, side, side].
+
+    Output i looks at u_i = start + (i + 1/2) length / side - 1/2, held inside the segment; pixel j
+    has the weight max(0, 1 - |u_i - j|). Where `flip` [N], the outputs come in reverse.
+    """
+    pixel = torch.arange(side, device=start.device, dtype=start.dtype)
+    output = torch.where(flip[:, None], side - 1 - pixel, pixel)
+    start, length = start[:, None], length[:, None]
+    u = start + (output + 0.5) * (length / side) - 0.5
+    u = torch.minimum(torch.maximum(u, start), start + length - 1)
+    return (u[:, :, None] - pixel).abs_().neg_().add_(1).clamp_min_(0)
+
+
+def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """R x C^T of every channel of x [N, C, H, W]; R: `rows` [N, H, H], C: `columns` [N, W, W]."""
+    n, c, h, w = x.shape
+    x = torch.bmm(x.reshape(n, c * h, w), columns.mT)
+    return rows[:, None] @ x.view(n, c, h, w)
+
+
+def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
+    """Brightness, contrast, saturation and hue of images [N, C, H, W], in each one's own order.
+
+    Args:
+        x: images in [0, 1].
+        factors: of brightness, contrast and saturation [N, 3].
+        hue: shift in turns [N].
+        order: the operations (0 to 3, as named) in the order of their application, int64 [N, 4].
+    """
+    if x.device.type != "cpu":
+        return jitter_(x.clone(), factors, hue, order, [slice(None)] * 3, [slice(None)] * 3)
+    # Sorted by the place of hue, the examples for which a blend is neutral can be left out: half
+    # of the work. The cuts have to be known here, for which an accelerator would have to wait.
+    place = order.argsort(1)[:, HUE]
+    rows = place.argsort()
+    cuts = [int((place <= k).sum()) for k in range(3)]
+    early, late = [slice(cut, None) for cut in cuts], [slice(cut) for cut in cuts]
+    x, factors, hue, order = (t.index_select(0, rows) for t in (x, factors, hue, order))
+    return jitter_(x, factors, hue, order, early, late).index_select(0, rows.argsort())
+
+
+def jitter_(
+    x: Tensor, factors: Tensor, hue: Tensor, order: Tensor, early: list[slice], late: list[slice]
+) -> Tensor:
+    """`color_jitter`, x overwritten: three blends, the hue shift, three blends.
+
+    Brightness, contrast and saturation are blends. An example's k-th blend comes before its hue
+    shift or after it and is neutral in the other place; it may be left out there: the early
+    blends are applied to the slices `early` of the batch, the late ones to `late`.
+    """
+    color, luma = x.shape[1] == 3, luma_weights(x)
+    before = torch.arange(3, device=x.device) < order.argsort(1)[:, HUE, None]
+    # The order without hue, [N, 3].
+    kind = order.gather(1, torch.arange(3, device=x.device) + ~before)
+    own, mean = ((kind == blend)[:, :, None] * luma for blend in (SATURATION, CONTRAST))
+    factors = factors.to(x.dtype).gather(1, kind).where((kind != SATURATION) | color, 1.0)
+    first, second = factors.where(before, 1.0), factors.where(~before, 1.0)
+    for k, part in enumerate(early):
+        blend_(x[part], first[part, k], own[part, k], mean[part, k])
+    if color:
+        x = adjust_hue(x, hue)
+    for k, part in enumerate(late):
+        blend_(x[part], second[part, k], own[part, k], mean[part, k])
+    return x
+
+
+def blend_(x: Tensor, factor: Tensor, own: Tensor, mean: Tensor) -> None:
+    """In place: x[N, C, H, W] <- clamp(f x + (1 - f) anchor), f = `factor` [N].
+
+    A pixel's anchor is its channels weighted by `own` [N, C] plus the image's mean channels
+    weighted by `mean` [N, C]: nothing for brightness, the mean luma for contrast, the pixel's
+    luma for saturation.
+    """
+    n, c, h, w = x.shape
+    offset = (x.mean((2, 3)) * mean).sum(1).view(n, 1, 1)
+    anchor = torch.baddbmm(offset, own[:, None], x.view(n, c, h * w)).view(n, 1, h, w)
+    torch.lerp(anchor, x, factor.view(n, 1, 1, 1), out=x).clamp_(0, 1)
+
+
+def luma_weights(x: Tensor) -> Tensor:
+    """The weights [C] of the channels of `x` in its luma; all alike unless there are three."""
+    channels = x.shape[1]
+    weights = LUMA if channels == 3 else (1 / channels,) * channels
+    return constant(weights, x.dtype, x.device)
+
+
+def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
+    """Turns the HSV hue of colour images [N, 3, H, W] by `shift` [N] turns, in [-1/2, 1/2].
+
+    Let M and m be a pixel's largest and smallest channel and d = M - m. In sixths of a turn the
+    hue is n / d with |n| = M - 2m + G + B - R and the sign of G - B, and a channel whose own hue
+    is p has the value m + clamp(2d - |n - p d|, 0, d), distances taken around the circle. Turning
+    every p the other way costs nothing, and nothing is divided by d, which may be 0.
+    """
+    r, g, b = x.unbind(1)
+    high = torch.maximum(torch.maximum(r, g), b)
+    low = torch.minimum(torch.minimum(r, g), b)
+    d = high - low
+    n = (g + b).sub_(r).add_(high).sub_(low, alpha=2).copysign_(g - b)[:, None]
+    own = 2 * torch.arange(3, device=x.device) - 6 * shift.to(x.dtype)[:, None]
+    own = torch.remainder(own + 3, 6) - 3
+    high, low, d = high[:, None], low[:, None], d[:, None]
+    # |n - p d| is at most 6d, and | |n - p d| - 3d | is 3d less the distance around the circle.
+    out = d * own[:, :, None, None]
+    torch.sub(n, out, out=out).abs_().sub_(d, alpha=3).abs_().add_(low - d)
+    return torch.clamp(out, low, high, out=out)
+
+
+def to_grayscale(x: Tensor, chosen: Tensor) -> Tensor:
+    """Luma in all three channels where `chosen` (bool [N]); other channel counts are unchanged."""
+    n, c, h, w = x.shape
+    if c != 3:
+        return x
+    luma = (luma_weights(x) @ x.reshape(n, c, h * w)).view(n, 1, h, w)
+    return torch.lerp(luma, x, (~chosen).to(x.dtype).view(n, 1, 1, 1))
+
+
+def gaussian_blur(x: Tensor, sigma: Tensor) -> Tensor:
+    """Gaussian blur of images [N, C, H, W] by `sigma` [N] pixels; 0 leaves an image unchanged.
+
+    The kernel's side is odd, about a tenth of the image's and at least 3; borders are mirrored.
+    """
+    rows, columns = (blur_weights(sigma.to(x.dtype), side) for side in x.shape[-2:])
+    return separable(x, rows, columns)
+
+
+def blur_weights(sigma: Tensor, side: int) -> Tensor:
+    """Matrices [N, side, side] that blur one axis: exp(-t^2 / 2 sigma^2) at distance t, sum 1."""
+    n, reach = len(sigma), max(1, side // 20)
+    offset = torch.arange(-reach, reach + 1, device=sigma.device)
+    taps = ((offset / sigma[:, None].clamp_min(1e-3)).square() / -2).softmax(1)
+    pixel = torch.arange(side, device=sigma.device)[:, None] + offset
+    mirrored = (side - 1) - ((side - 1) - pixel.abs()).abs()
+    weights = torch.zeros(n, side, side, device=sigma.device, dtype=sigma.dtype)
+    return weights.scatter_add_(2, mirrored.expand(n, -1, -1), taps[:, None].expand(-1, side, -1))

@@ -1,0 +1,1 @@
+"""What a user asks for, one file each: the calls behind the commands."""

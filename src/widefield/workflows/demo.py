@@ -1,0 +1,114 @@
+"""The whole tour on built-in photos: S-DIET beside floors and ceiling, and a report to look at."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from widefield.report import Table
+from widefield.train.folder import RunFolder
+from widefield.types import Score
+from widefield.workflows.frozen import training_data
+from widefield.workflows.pretrain import Pretrained, pretrain
+from widefield.workflows.probe import ProbeReport, probe
+from widefield.workflows.summary import run_report
+
+DATA, TEST = "photos:train+digits", "photos:test+digits"
+OURS = "S-DIET"
+COLUMNS = ("pixels", "random encoder", OURS, "supervised")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """What the tour found."""
+
+    folder: Path
+    report: Path
+    table: dict[str, dict[str, Score]]
+    """Task -> column -> score."""
+    pretrained: Pretrained
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as `widefield demo --json` prints them."""
+        return {
+            "report": str(self.report),
+            "seconds": round(self.seconds, 1),
+            "tasks": {
+                task: {column: score.accuracy for column, score in row.items()}
+                for task, row in self.table.items()
+            },
+        }
+
+
+def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Demo:
+    """Train S-DIET and its supervised ceiling on photos+digits, probe both, write a report.
+
+    Args:
+        out: folder for the two runs and `report.html`; must not hold other files.
+        seed: of both runs.
+        quiet: show no progress.
+
+    Raises:
+        ValueError: `out` is not empty.
+    """
+    began, folder = time.monotonic(), Path(out)
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
+    ours = pretrain(DATA, out=folder / "s-diet", epochs=40, seed=seed, quiet=quiet)
+    told = pretrain(
+        DATA, out=folder / "supervised", method="supervised", epochs=12, seed=seed, quiet=quiet
+    )
+    if not (ours.finished and told.finished):
+        raise KeyboardInterrupt
+    table = _table(probe(ours.run, TEST), probe(told.run, TEST, floors=False))
+    run = RunFolder(path=ours.run)
+    page = run_report(
+        run,
+        training_data(run),
+        title="widefield demo",
+        summary=_verdict(table),
+        table=Table(
+            rows=list(table),
+            columns=COLUMNS,
+            cells={
+                (task, column): (s.accuracy, s.low, s.high)
+                for task, row in table.items()
+                for column, s in row.items()
+            },
+            focus=OURS,
+        ),
+        next_steps=(
+            "`widefield pretrain ./my-images --out run` does the same on your own images",
+            f"`widefield embed {ours.run} photos:test --out features.npz` takes the features away",
+        ),
+    )
+    return Demo(
+        folder=folder,
+        report=page.write(folder / "report.html"),
+        table=table,
+        pretrained=ours,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _verdict(table: dict[str, dict[str, Score]]) -> str:
+    """Which tasks S-DIET's features beat both floors on, beyond their intervals."""
+    floors = {task: max(row[c].high for c in COLUMNS[:2]) for task, row in table.items()}
+    learned = [task for task, row in table.items() if row[OURS].low > floors[task]]
+    missed = [task for task in table if task not in learned]
+    said = f"Without a label, S-DIET learned {' and '.join(learned) or 'no task'}"
+    return f"{said}; {' and '.join(missed)} no better than the floors." if missed else f"{said}."
+
+
+def _table(found: ProbeReport, ceiling: ProbeReport) -> dict[str, dict[str, Score]]:
+    return {
+        task: dict(
+            zip(
+                COLUMNS,
+                (*row.floor.values(), row.score, ceiling.tasks[task].score),
+                strict=True,
+            )
+        )
+        for task, row in found.tasks.items()
+    }

@@ -1,0 +1,108 @@
+"""Take the embeddings away: features with index, path and labels."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from widefield.data import open_dataset
+from widefield.train.checkpoint import write_atomically
+from widefield.workflows.frozen import EncoderSpec, open_frozen
+from widefield.workflows.pretrain import Data
+
+FORMATS = (".npz", ".parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """Features of every example, in the data's stable order."""
+
+    features: np.ndarray
+    """float32 [n, D]."""
+    index: np.ndarray
+    """int64 [n], 0 .. n-1."""
+    paths: list[str]
+    labels: dict[str, np.ndarray]
+    """Class ids of each task, int64 [n]."""
+    classes: dict[str, tuple[str, ...]]
+    """Class names of each task."""
+
+    def save(self, path: str | Path) -> None:
+        """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
+
+        Raises:
+            ValueError: another suffix.
+        """
+        path = Path(path)
+        check_format(path)
+        write = self._write_npz if path.suffix == ".npz" else self._write_parquet
+        write_atomically(path, write)
+
+    def _write_npz(self, path: Path) -> None:
+        labels = {f"label_{task}": y for task, y in self.labels.items()}
+        names = {f"classes_{task}": np.array(c) for task, c in self.classes.items()}
+        columns = {"features": self.features, "index": self.index, "path": np.array(self.paths)}
+        with path.open("wb") as f:
+            np.savez(f, **columns, **labels, **names)  # type: ignore[arg-type]
+
+    def _write_parquet(self, path: Path) -> None:
+        features = pa.FixedSizeListArray.from_arrays(
+            pa.array(self.features.ravel()), self.features.shape[1]
+        )
+        labels = {
+            f"label_{task}": pa.array([self.classes[task][k] for k in y])
+            for task, y in self.labels.items()
+        }
+        table = {"index": self.index, "path": self.paths, **labels, "features": features}
+        pq.write_table(pa.table(table), path)
+
+
+def embed(
+    encoder: EncoderSpec,
+    data: Data,
+    *,
+    limit: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Embedding:
+    """Features of every example of `data`, kept in `out` where that is given.
+
+    Args:
+        encoder: a run's folder, a `.safetensors` file, `timm:NAME`, `random`, `pixels`, or an
+            `Encoder`.
+        data: as for `pretrain`.
+        limit: a class-balanced first N examples.
+        out: a `.npz` or `.parquet` file.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        ValueError: an input that cannot work; one line says which and what to do.
+
+    Example:
+        >>> embed("random", "photos:test", limit=4).features.shape
+        (4, 128)
+    """
+    if out is not None:
+        check_format(Path(out))
+        if Path(out).exists() and not overwrite:
+            raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
+    frozen = open_frozen(encoder)
+    dataset = open_dataset(data, limit=limit, image_size=frozen.image_size)
+    embedding = Embedding(
+        features=frozen.features(dataset.images).cpu().numpy(),
+        index=np.arange(len(dataset)),
+        paths=dataset.paths,
+        labels=dataset.labels,
+        classes=dataset.classes,
+    )
+    if out is not None:
+        embedding.save(out)
+    return embedding
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file whose suffix says no format that we write."""
+    if path.suffix not in FORMATS:
+        raise ValueError(f"cannot write {path.name}: its suffix must be .npz or .parquet")

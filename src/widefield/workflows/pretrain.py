@@ -1,0 +1,310 @@
+"""Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from rich.console import Console
+from torch import Tensor
+
+import widefield
+from widefield.data import Dataset, Loader, absolute, open_dataset
+from widefield.diagnose import Health, health
+from widefield.encoders import Encoder, build_encoder, save_encoder
+from widefield.methods import METHODS, RunFacts, build_method
+from widefield.probe import extract
+from widefield.recipe import Recipe, check_name
+from widefield.train.checkpoint import load, save
+from widefield.train.folder import RunFolder, recipe_settings
+from widefield.train.hardware import Precision, choose_device, choose_precision, machine
+from widefield.train.interrupt import Stop, StopRequest
+from widefield.train.loop import Objective, Pulse, Training, train
+from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.progress import MetricsLog, ProgressBar
+from widefield.views import VIEWS, Views, build_views
+from widefield.workflows.summary import run_report
+
+HEALTH_EXAMPLES = 512
+
+Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained:
+    """What a pretraining run left."""
+
+    run: Path
+    """Folder of the run."""
+    encoder: Encoder
+    steps: int
+    """Optimiser steps since the run began, over all resumes."""
+    images_per_second: float
+    """Examples per second of this call, views and logging included."""
+    data_wait: float
+    """Share of this call's training time spent waiting for data."""
+    health: Health
+    finished: bool
+    """False when it was asked to stop; `resume=True` goes on."""
+
+
+def pretrain(
+    data: Data,
+    *,
+    out: str | Path,
+    recipe: str | Recipe = "default",
+    resume: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> Pretrained:
+    """Train an encoder without labels and leave it in the folder `out`.
+
+    Args:
+        data: a data spec such as "photos+digits" or "./my-images", or images as an array
+            [n, H, W, C], uint8 or floats in [0, 1].
+        out: folder of the run; must not hold another one.
+        recipe: name of a recipe, or a whole one.
+        resume: go on with the run in `out`, with its own settings.
+        quiet: show no progress.
+        **settings: fields of `Recipe` to change.
+
+    Raises:
+        ValueError: an input that cannot work; one line says which and what to do.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     done = pretrain("photos", out=folder, epochs=1, limit=64, batch_size=32, quiet=True)
+        >>> done.steps
+        2
+    """
+    folder = RunFolder(path=Path(out))
+    console = Console(stderr=True, quiet=quiet)
+    if resume:
+        chosen = _recipe_to_resume(folder, settings)
+    else:
+        chosen = resolve(_recipe(recipe, settings))
+        folder.refuse_if_taken()
+    dataset = open_dataset(data, limit=chosen.limit, image_size=chosen.image_size, seed=chosen.seed)
+    for note in dataset.notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+    with torch.random.fork_rng(enabled=True):
+        torch.manual_seed(chosen.seed)
+        session = _Session(chosen, dataset, folder, console)
+        if resume:
+            folder.refuse_other_data(dataset)
+            session.resume()
+        else:
+            folder.write_manifest(dataset)
+            folder.write_settings(_describe(chosen, data, dataset))
+        return session.run()
+
+
+def resolve(recipe: Recipe) -> Recipe:
+    """Check every name, and replace `auto` by what this machine gets, so that a resume agrees."""
+    check_name("method", recipe.method, tuple(METHODS))
+    check_name("views", recipe.views, tuple(VIEWS))
+    device = choose_device(recipe.device)
+    encoder = recipe.encoder
+    if encoder == "auto":
+        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
+    bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
+    return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
+
+
+def _recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
+    if isinstance(recipe, Recipe):
+        return replace(recipe, **settings)
+    return Recipe.named(recipe, **settings)
+
+
+def _recipe_to_resume(folder: RunFolder, settings: dict[str, Any]) -> Recipe:
+    """The run's own recipe; settings given again must agree with it."""
+    own = folder.recipe()
+    for name, value in settings.items():
+        if getattr(own, name, value) != value:
+            raise ValueError(
+                f"the run in {folder.path} has {name} {getattr(own, name)!r}, not {value!r}: "
+                f"resume without {name}, or start a new run with another --out"
+            )
+    if not folder.last_checkpoint.exists():
+        raise ValueError(
+            f"the run in {folder.path} has no checkpoint yet: delete the folder and start again"
+        )
+    return own
+
+
+def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
+    return {
+        "widefield": widefield.__version__,
+        "data": absolute(dataset.spec) if isinstance(data, str | Path) else dataset.spec,
+        "examples": len(dataset),
+        "tasks": {task: list(names) for task, names in dataset.classes.items()},
+        "recipe": recipe_settings(recipe),
+        "machine": machine(choose_device(recipe.device)),
+        "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+class _Session:
+    """One call of `pretrain`: builds the players, trains, and writes what there is to write."""
+
+    def __init__(
+        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, console: Console
+    ) -> None:
+        self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
+        self.device = choose_device(recipe.device)
+        self.loader = Loader(
+            dataset, batch_size=recipe.batch_size, device=self.device, seed=recipe.seed
+        )
+        per_epoch = self.loader.steps_per_epoch
+        self.total_steps = recipe.epochs * per_epoch
+        self.rates = learning_rates(
+            recipe.lr,
+            steps=self.total_steps,
+            warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
+        )
+        self.views: Views = build_views(recipe.views).to(self.device)
+        self.encoder = build_run_encoder(recipe, dataset).to(self.device)
+        self.encoder.to(memory_format=torch.channels_last)
+        facts = RunFacts(
+            feature_dim=self.encoder.dim,
+            examples=len(dataset),
+            labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
+            learning_rates=self.rates,
+            device=self.device,
+        )
+        method = build_method(recipe, facts).to(self.device)
+        generator = torch.Generator(self.device).manual_seed(recipe.seed)
+        self.training = Training(
+            objective=Objective(self.encoder, method),
+            optimizer=build_optimizer(self.encoder, method, recipe),
+            generator=generator,
+        )
+        self.precision: Precision = choose_precision(recipe.precision, self.device)
+        self.images, self.seconds = 0, 0.0
+        self.health: Health | None = None
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint."""
+        self.training.load_state_dict(load(self.folder.last_checkpoint, torch.device("cpu")))
+        self.console.print(
+            f"resuming {self.folder.path} after epoch {self.training.epoch}"
+            f" of {self.recipe.epochs}",
+            highlight=False,
+        )
+
+    def run(self) -> Pretrained:
+        """Train to the end, or until asked to stop."""
+        fabric = Fabric(
+            accelerator=self.device.type, devices=1, precision=self.precision, loggers=[]
+        )
+        self.log = MetricsLog(self.folder.path, epoch=self.training.epoch)
+        self.bar = ProgressBar(
+            self.console,
+            epochs=self.recipe.epochs,
+            total_steps=self.total_steps,
+            done=self.training.step,
+        )
+        finished = True
+        with StopRequest() as self.request, self.bar:
+            try:
+                train(
+                    self.training,
+                    fabric=fabric,
+                    loader=self.loader,
+                    views=self.views,
+                    rates=self.rates,
+                    epochs=self.recipe.epochs,
+                    on_step=self._on_step,
+                    on_epoch=self._on_epoch,
+                )
+            except Stop:
+                finished = False
+                self._checkpoint()
+            finally:
+                self.log.close()
+        self.encoder.eval()
+        save_encoder(self.encoder, self.folder.path)
+        if finished:
+            self._report()
+        return Pretrained(
+            run=self.folder.path,
+            encoder=self.encoder,
+            steps=self.training.step,
+            images_per_second=self.images / max(self.seconds, 1e-9),
+            data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
+            health=self._last_health(),
+            finished=finished,
+        )
+
+    def _on_step(self, pulse: Pulse) -> None:
+        self.bar.step(pulse)
+        self.request.check()
+
+    def _on_epoch(self, pulse: Pulse) -> None:
+        recipe, epoch = self.recipe, self.training.epoch
+        self.images, self.seconds = self.images + pulse.images, self.seconds + pulse.seconds
+        last = epoch == recipe.epochs
+        values: dict[str, float | str] = {
+            "step": float(pulse.step),
+            **pulse.means(),
+            "lr": pulse.lr,
+            "images_per_second": pulse.images / pulse.seconds,
+            "data_wait": pulse.data_wait,
+        }
+        if last or epoch % recipe.health_every == 0:
+            self.health = self._check_health()
+            values |= {
+                "effective_rank": self.health.effective_rank,
+                "large_singular_values": float(self.health.large_singular_values),
+                "feature_std": self.health.feature_std,
+                "verdict": self.health.verdict,
+            }
+            self.bar.say(f"epoch {epoch}: {self.health.line()}")
+            if self.health.advice:
+                self.bar.say(f"  try: {self.health.advice}")
+        self.log.add(epoch, values)
+        if last or epoch % recipe.checkpoint_every == 0:
+            self._checkpoint()
+            save_encoder(self.encoder, self.folder.encoder_at(epoch))
+
+    def _report(self) -> None:
+        page = run_report(
+            self.folder,
+            self.dataset,
+            title=f"{self.recipe.method} on {self.dataset.spec}",
+            summary=f"The encoder is trained. Its features are {self._last_health().line()}.",
+            next_steps=(
+                f"`widefield probe {self.folder.path}` scores what can be read off the features",
+                f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
+            ),
+        )
+        page.write(self.folder.path / "report.html", overwrite=True)
+
+    def _last_health(self) -> Health:
+        return self.health or self._check_health()
+
+    def _check_health(self) -> Health:
+        some = self.dataset.images[:HEALTH_EXAMPLES]
+        return health(extract(self.encoder, some, device=self.device))
+
+    def _checkpoint(self) -> None:
+        save(self.folder.last_checkpoint, self.training.state_dict())
+
+
+def build_run_encoder(recipe: Recipe, dataset: Dataset) -> Encoder:
+    """A fresh encoder for this data: its size, its channels, its mean and deviation."""
+    mean, std = dataset.channel_mean_std()
+    return build_encoder(
+        recipe.encoder,
+        channels=dataset.images.shape[3],
+        image_size=dataset.images.shape[1],
+        mean=mean,
+        std=std,
+        seed=recipe.seed,
+    )

@@ -1,0 +1,60 @@
+"""Settings, their ranges, their words."""
+
+import dataclasses
+
+import pytest
+
+from widefield.recipe import RECIPES, Recipe, check_name, setting_help
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"epochs": 0}, "epochs must be above 0, got 0"),
+        ({"lr": -1.0}, "lr must be above 0"),
+        ({"lr": float("nan")}, "lr must be above 0"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\)"),
+        ({"limit": 0}, "limit must be at least 1"),
+        ({"precision": "bf61"}, "unknown precision 'bf61': did you mean bf16"),
+        ({"epocks": 3}, "unknown setting 'epocks': did you mean epochs"),
+        ({"row_store": "disc"}, "unknown row_store 'disc': did you mean"),
+    ],
+)
+def test_bad_settings_are_named(setting: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe.named(**setting)
+
+
+def test_unknown_recipe_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown recipe 'papr': did you mean paper"):
+        Recipe.named("papr")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_named_recipe_is_valid(name: str) -> None:
+    for method in (*RECIPES[name], "s-diet"):
+        assert Recipe.named(name, method=method).method == method
+
+
+def test_paper_recipe_is_appendix_c() -> None:
+    paper = Recipe.named("paper")
+    assert (paper.epochs, paper.batch_size, paper.lr, paper.weight_decay) == (5000, 256, 1e-3, 0.05)
+    assert (paper.label_smoothing, paper.projector_layers, paper.logit_scale) == (0.8, 3, 1.0)
+    assert (paper.head_lr_scale, paper.row_update) == (1.0, "estimated")
+    assert paper.projector_batch_norm is False
+
+
+def test_settings_win_over_the_recipe() -> None:
+    assert Recipe.named("paper", lr=0.5).lr == 0.5
+
+
+def test_every_setting_says_what_it_means() -> None:
+    texts = setting_help()
+    assert texts.keys() == {f.name for f in dataclasses.fields(Recipe)}
+    assert all(text.endswith(".") and "\n" not in text for text in texts.values())
+
+
+def test_without_a_near_match_all_names_are_given() -> None:
+    with pytest.raises(ValueError, match="known: a, b"):
+        check_name("letter", "zzzz", ("a", "b"))

@@ -1,0 +1,77 @@
+"""A checkpoint is whole or absent; nothing in the file is executed."""
+
+import errno
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from widefield.train import checkpoint
+
+CPU = torch.device("cpu")
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    state = {"step": 3, "nested": {"w": torch.arange(4.0)}}
+    checkpoint.save(tmp_path / "deep" / "last.pt", state)
+    back = checkpoint.load(tmp_path / "deep" / "last.pt", CPU)
+    assert back["step"] == 3
+    assert torch.equal(back["nested"]["w"], state["nested"]["w"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
+        SafetensorError("Error while serializing: I/O error: No space left on device"),
+    ],
+)
+def test_full_disk_keeps_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "last.pt"
+    checkpoint.save(path, {"step": 1})
+
+    def fail(state: object, target: Path) -> None:
+        target.write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(ValueError, match=r"no space left.*--resume"):
+        checkpoint.save(path, {"step": 2})
+    monkeypatch.undo()
+    assert checkpoint.load(path, CPU)["step"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
+
+
+def test_another_error_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    def fail(target: Path) -> None:
+        raise PermissionError(errno.EACCES, "no")
+
+    with pytest.raises(PermissionError):
+        checkpoint.write_atomically(tmp_path / "x", fail)
+
+
+def test_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    checkpoint.save(path, {"w": torch.arange(1000)})
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match="not a whole widefield checkpoint"):
+        checkpoint.load(path, CPU)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, ("raise SystemError('executed')",)
+
+
+def test_pickled_code_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    with path.open("wb") as f:
+        pickle.dump(Bomb(), f, protocol=2)
+    with pytest.raises(ValueError, match="not a whole widefield checkpoint"):
+        checkpoint.load(path, CPU)

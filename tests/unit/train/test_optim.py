@@ -1,0 +1,55 @@
+"""Schedule and parameter groups."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from widefield.encoders import build_encoder
+from widefield.methods import RunFacts, build_method
+from widefield.recipe import Recipe
+from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
+
+
+@given(st.integers(1, 200), st.integers(0, 250))
+def test_schedule_warms_up_then_follows_half_a_cosine(steps: int, warmup: int) -> None:
+    rates = learning_rates(0.3, steps=steps, warmup_steps=warmup)
+    warmup = min(warmup, steps)
+    assert rates.shape == (steps,)
+    assert rates.dtype == torch.float64
+    for s in range(1, steps + 1):
+        if s <= warmup:
+            expected = 0.3 * s / warmup
+        else:
+            expected = 0.15 * (1 + math.cos(math.pi * (s - warmup - 1) / (steps - warmup)))
+        assert float(rates[s - 1]) == pytest.approx(expected, rel=1e-12)
+    assert float(rates.min()) > 0
+
+
+def test_groups_cover_every_parameter_once() -> None:
+    recipe = Recipe.named(method="diet", head_lr_scale=7.0, weight_decay=0.1)
+    encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
+    facts = RunFacts(
+        feature_dim=encoder.dim,
+        examples=5,
+        labels={},
+        learning_rates=torch.ones(3, dtype=torch.float64),
+        device=torch.device("cpu"),
+    )
+    method = build_method(recipe, facts)
+    optimizer = build_optimizer(encoder, method, recipe)
+    set_learning_rate(optimizer, 0.01)
+    seen: dict[int, tuple[float, float]] = {}
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            assert id(p) not in seen
+            seen[id(p)] = (group["lr"], group["weight_decay"])
+    parameters = [*encoder.named_parameters(), *method.named_parameters()]
+    assert len(seen) == len(parameters)
+    for name, p in parameters:
+        if name == "rows":
+            assert seen[id(p)] == (0.07, 0.1)
+        else:
+            assert seen[id(p)] == (0.01, 0.1 if p.ndim > 1 else 0.0), name
