@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from widefield.data import Dataset, open_dataset
-from widefield.probe import extract, score
+from widefield.probes import extract, score
 from widefield.recipe import Recipe
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain

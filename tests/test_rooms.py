@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "widefield"
 
 ORDER = (
     {"types", "recipe"},
-    {"data", "views", "encoders", "rows", "probe", "diagnose", "report"},
+    {"data", "views", "encoders", "rows", "probes", "diagnose", "report"},
     {"methods"},
     {"train"},
     {"workflows"},
@@ -20,7 +20,7 @@ ORDER = (
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
 HOMES = {
-    r"\.backward\(": ("train/", "probe/linear.py", "labs/", "bench/"),
+    r"\.backward\(": ("train/", "labs/", "bench/"),
     r"\bmatplotlib\b": ("report/", "labs/"),
     r"(?<![.\w])print\(": ("cli/",),
     r"\bsvdvals\b": ("diagnose/", "labs/"),

@@ -1,11 +1,15 @@
 """The per-example head: where its rows live and how they are stepped."""
 
 from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.rows.disk import DiskStore
 from widefield.rows.head import RowHead, Rule, Store
 from widefield.rows.initial import initial_rows
+from widefield.rows.lock import FolderLock
 from widefield.rows.store import MemoryStore, choose_store
 
 __all__ = [
+    "DiskStore",
+    "FolderLock",
     "LazyAdamW",
     "MemoryStore",
     "RowHead",

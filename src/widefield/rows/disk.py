@@ -78,7 +78,9 @@ class DiskStore:
         self._ahead: deque[_Ahead] = deque()
         self._behind: deque[Future[None]] = deque()
         self._error: BaseException | None = None
-        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._side: torch.cuda.Stream | None = None
+        if self.device.type == "cuda":
+            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def expect(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index int64 [b], in their order."""
@@ -113,10 +115,11 @@ class DiskStore:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs to come back to this instant; the rows stay where they are."""
-        cut = self._submit(lambda: self._open_rows().cut())
+        cut: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().cut())
         while self._behind:
             self._wait(self._behind.popleft())
-        return {"run": self._run, **self._wait(cut)}
+        generation = self._wait(cut)
+        return {"run": self._run, **generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take the rows in the folder back to the checkpoint that kept `state`."""
@@ -209,7 +212,7 @@ class DiskStore:
         records = torch.from_numpy(self._open_rows().read(index.numpy()))
         last = records[:, :_STEP_WORDS].contiguous().view(torch.int64)[:, 0]
         packed = records[:, _STEP_WORDS:].contiguous().view(torch.float32)
-        row, m, v = (part.contiguous() for part in packed.split(self.dim, dim=1))
+        row, m, v = (part.contiguous() for part in packed.chunk(3, dim=1))
         never = last == 0
         if never.any():
             row[never] = initial_rows(index[never], self.dim, seed=self._seed, dtype=row.dtype)

@@ -1,5 +1,6 @@
 """Where rows live: on a device or in host memory, whole."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
@@ -34,6 +35,7 @@ class MemoryStore:
     ) -> None:
         self.n, self.dim = n, dim
         self.device = torch.device(device)
+        self.wait_seconds = 0.0
         everyone = torch.arange(n, device=self.device)
         self.row = initial_rows(everyone, dim, seed=seed, dtype=dtype)
         self.m = torch.zeros_like(self.row)
@@ -52,6 +54,9 @@ class MemoryStore:
             mine.index_copy_(0, here, new)
         self.last[index] = state.last
 
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """Take no note: rows in memory need no announcement."""
+
     def state_dict(self) -> dict[str, Tensor]:
         """All rows and their optimiser state."""
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
@@ -61,6 +66,12 @@ class MemoryStore:
         assert state["row"].shape == self.row.shape
         for name, mine in self.state_dict().items():
             mine.copy_(state[name])
+
+    def commit(self) -> None:
+        """Do nothing: a checkpoint holds the rows themselves."""
+
+    def close(self) -> None:
+        """Do nothing: memory is given back with the store."""
 
 
 def choose_store(

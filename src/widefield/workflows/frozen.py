@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, build_encoder, load_encoder
-from widefield.probe import extract, pixels
+from widefield.probes import extract, pixels
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
 

@@ -17,7 +17,7 @@ from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, build_encoder, save_encoder
 from widefield.methods import METHODS, RunFacts, build_method
-from widefield.probe import extract
+from widefield.probes import extract
 from widefield.recipe import Recipe, check_name
 from widefield.train.checkpoint import load, save
 from widefield.train.folder import RunFolder, recipe_settings

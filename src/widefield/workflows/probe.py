@@ -9,7 +9,7 @@ from torch import Tensor
 
 from widefield.data import Dataset, held_out_split, open_dataset
 from widefield.encoders import build_encoder
-from widefield.probe import score
+from widefield.probes import score
 from widefield.types import Score
 from widefield.workflows.frozen import EncoderSpec, Frozen, open_frozen, training_data
 from widefield.workflows.pretrain import Data

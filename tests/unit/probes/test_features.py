@@ -6,7 +6,7 @@ import torch
 from skimage.measure import block_reduce
 from torch import nn
 
-from widefield.probe import extract, pixels
+from widefield.probes import extract, pixels
 
 
 def images(n: int = 10, side: int = 8, channels: int = 3) -> np.ndarray:

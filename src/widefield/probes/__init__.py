@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from widefield.probe.features import extract as extract
-from widefield.probe.features import pixels as pixels
-from widefield.probe.knn import knn as knn
-from widefield.probe.linear import LinearResult as LinearResult
-from widefield.probe.linear import fit_linear as fit_linear
+from widefield.probes.features import extract as extract
+from widefield.probes.features import pixels as pixels
+from widefield.probes.knn import knn as knn
+from widefield.probes.linear import LinearResult as LinearResult
+from widefield.probes.linear import fit_linear as fit_linear
 from widefield.types import Score
 
 

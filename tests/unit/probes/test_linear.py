@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.probe import LinearResult, fit_linear
-from widefield.probe.linear import L2_GRID, _stratified_fifth, wilson
+from widefield.probes import LinearResult, fit_linear
+from widefield.probes.linear import L2_GRID, _stratified_fifth, wilson
 
 
 def problem(
@@ -105,7 +105,7 @@ def test_tasks_solved_together_are_the_tasks_solved_alone() -> None:
 def test_a_grid_solved_in_parts_is_the_same_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     h, y = problem()
     whole = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
-    monkeypatch.setattr("widefield.probe.linear._LOGITS", 3 * 400 * 4)
+    monkeypatch.setattr("widefield.probes.linear._LOGITS", 3 * 400 * 4)
     parts = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
     assert parts.validation == pytest.approx(whole.validation)
     assert parts.l2 == whole.l2

@@ -1,4 +1,5 @@
-from widefield.cli.bench_probe import bench_probe, made_up_features
+from widefield.bench.probe import bench as bench_probe
+from widefield.bench.probe import made_up_features
 from widefield.diagnose import health, singular_values
 
 

@@ -3,7 +3,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.probe.lbfgs import Problems, minimise
+from widefield.probes.lbfgs import Problems, minimise
 
 
 def problems(n: int = 60, d: int = 5) -> tuple[Tensor, Problems]:

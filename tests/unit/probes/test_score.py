@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from widefield.probe import fit_linear, knn, score
+from widefield.probes import fit_linear, knn, score
 from widefield.types import Score
 
 

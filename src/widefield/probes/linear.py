@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from widefield.probe.lbfgs import Problems, minimise
+from widefield.probes.lbfgs import Problems, minimise
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _LOGITS = 2**25

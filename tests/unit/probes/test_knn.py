@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.probe import knn
+from widefield.probes import knn
 
 
 def brute_force(
@@ -54,7 +54,7 @@ def test_chunks_and_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     test = {task: y[50:] for task, y in labels.items()}
     whole = knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4})
     assert whole["a"] != whole["b"]
-    module = importlib.import_module("widefield.probe.knn")  # the package's name is the function
+    module = importlib.import_module("widefield.probes.knn")  # the package's name is the function
     monkeypatch.setattr(module, "_SIMILARITIES", 7 * 50)
     assert knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4}) == whole
     assert knn(h[:50], train, h[50:], test, classes={"b": 4}) == {"b": whole["b"]}

@@ -1,0 +1,63 @@
+"""`widefield bench`."""
+
+import inspect
+from importlib import import_module
+
+from widefield.cli.output import print_json, print_line
+from widefield.recipe import check_name
+
+KINDS = ("step", "views", "probe")
+
+
+def bench(
+    kind: str,
+    /,
+    *,
+    encoder: str | None = None,
+    batch_size: int | None = None,
+    image_size: int | None = None,
+    rows: int | None = None,
+    json: bool = False,
+) -> None:
+    """Measure this machine: step, views or probe, as ratios.
+
+    Parameters
+    ----------
+    kind
+        step: a training step beside the bare encoder; views: images per second beside kornia and
+        torchvision; probe: ours beside scikit-learn's.
+    encoder
+        Encoder of the step.
+    batch_size
+        Examples a step, or images a batch of views.
+    image_size
+        Side of the images, pixels.
+    rows
+        Examples, and so rows of the per-example head.
+    json
+        Print one JSON object.
+    """
+    check_name("bench", kind, KINDS)
+    options = {
+        "encoder": encoder,
+        "batch_size": batch_size,
+        "image_size": image_size,
+        "rows": rows,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    run = import_module(f"widefield.bench.{kind}").bench
+    for name in given:
+        check_name(f"option of bench {kind}", name, tuple(inspect.signature(run).parameters))
+
+    from widefield.train.hardware import choose_device, machine
+
+    result = {**run(**given), "machine": machine(choose_device("auto"))}
+    if json:
+        print_json(result)
+        return
+    for name, ratio in result["ratios"].items():
+        print_line(f"{name:>28}  {ratio:8.2f}")
+    for name, value in result["values"].items():
+        print_line(
+            f"{name:>28}  {value:.4g}" if isinstance(value, float) else f"{name:>28}  {value}"
+        )

@@ -1,0 +1,43 @@
+"""`widefield embed`."""
+
+from pathlib import Path
+
+from widefield.cli.output import print_json, print_line
+
+
+def embed(
+    encoder: str,
+    data: str,
+    /,
+    *,
+    out: Path,
+    limit: int | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Write features of every example with its index, path and labels.
+
+    Parameters
+    ----------
+    encoder
+        A run's folder, a .safetensors file, timm:NAME, random or pixels.
+    data
+        As for pretrain.
+    out
+        A .npz or .parquet file.
+    limit
+        A class-balanced first N examples.
+    overwrite
+        Replace the file if it is there.
+    json
+        Print one JSON object.
+    """
+    from widefield.workflows.embed import embed as call
+
+    embedding = call(encoder, data, limit=limit, out=out, overwrite=overwrite)
+    n, dim = embedding.features.shape
+    if json:
+        tasks = list(embedding.labels)
+        print_json({"out": str(out), "examples": n, "dim": dim, "tasks": tasks})
+    else:
+        print_line(f"{out}: {n} x {dim} features")

@@ -1,0 +1,33 @@
+"""What commands print: one JSON object, or tables for people."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(values: Mapping[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json.dumps(values, indent=2))
+
+
+def print_line(text: str) -> None:
+    """One plain line on stdout."""
+    print(text)
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table on stdout; the first column is text, the others are numbers."""
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, markup=False)
+
+
+def percent(value: float) -> str:
+    """0.4183 -> 41.8."""
+    return f"{100 * value:.1f}"

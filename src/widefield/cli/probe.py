@@ -1,0 +1,60 @@
+"""`widefield probe`."""
+
+from widefield.cli.output import percent, print_json, print_line, print_table
+
+
+def probe(
+    encoder: str,
+    data: str | None = None,
+    /,
+    *,
+    task: str | None = None,
+    fit_on: str | None = None,
+    limit: int | None = None,
+    floors: bool = True,
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Score what can be read off frozen features, beside two floors.
+
+    Parameters
+    ----------
+    encoder
+        A run's folder, a .safetensors file, timm:NAME, random or pixels.
+    data
+        What to score on; by default the test split of the run's data.
+    task
+        Score this task alone.
+    fit_on
+        What to fit on; by default the run's own training data.
+    limit
+        Score on a class-balanced first N.
+    floors
+        Probe raw pixels and an untrained encoder too, which takes most of the time.
+    seed
+        Of the validation split that chooses the L2 strength.
+    json
+        Print one JSON object.
+    """
+    from widefield.workflows.probe import probe as call
+
+    report = call(encoder, data, fit_on=fit_on, task=task, limit=limit, floors=floors, seed=seed)
+    if json:
+        print_json(report.to_json())
+        return
+    rows = [
+        [
+            name,
+            f"{percent(found.score.accuracy)}  [{percent(found.score.low)}, "
+            f"{percent(found.score.high)}]",
+            percent(found.score.knn),
+            *(percent(floor.accuracy) for floor in found.floor.values()),
+        ]
+        for name, found in report.tasks.items()
+    ]
+    names = [f"floor: {name} %" for name in next(iter(report.tasks.values())).floor]
+    columns = ["task", "linear probe %  [95 %]", "kNN %", *names]
+    print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
+    print_line(f"fitted on {report.fitted_on}; L2 strength chosen on a fifth of it")
+    if report.seen:
+        print_line(f"note: {report.seen} of the scored images were in the encoder's training data")

@@ -1,0 +1,426 @@
+"""InfoNCE ascends the trace of a contrastive covariance, which is a sum of variances.
+
+Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
+eq. 1 to 3, Lemma 1 and Lemma 2. N pairs of views x[i], x'[i] of examples x0[i], features f and f':
+
+    C_alpha[g] = 1/(2 N^2) sum_ij alpha_ij [ (g[i] - g[j])(g[i] - g[j])^T
+                                            - (g[i] - g'[i])(g[i] - g'[i])^T ]                  (3)
+
+*Gradient.* With d_ij^2 = |f[i] - f[j]|^2/2, d_i^2 = |f[i] - f'[i]|^2/2, Z_i = sum_{j != i}
+exp(-d_ij^2/tau), InfoNCE is L = sum_i d_i^2 + tau log(eps exp(-d_i^2/tau) + Z_i). Differentiating
+the logarithm gives minus a mean of the d^2, with weights alpha_ij = exp(-d_ij^2/tau)/(eps
+exp(-d_i^2/tau) + Z_i) on d_ij^2 and 1 - sum_j alpha_ij on d_i^2. The d_i^2 cancel in part:
+
+    grad L = sum_ij alpha_ij grad(d_i^2 - d_ij^2) = -N^2 grad tr C_alpha[f], alpha held fixed.
+
+The constant is N^2, and the paper's eps = 0 is not needed.
+
+*Limit.* If alpha_ij = K(x0[i], x0[j]) = sum_l phi_l(x0[i]) phi_l(x0[j]), then for N -> infinity
+
+    C_alpha[g] -> sum_l z_l^2 Var_{x0 ~ p_l} E[g(x) | x0], z_l = E phi_l, p_l = phi_l p/z_l    (4)
+
+At finite N, C is a mean over pairs of k(i, j) = alpha_ij/2 [...], so that with zeta_1 the variance
+of E[k | i] and zeta_2 that of k, its squared error is (4 (N-2) zeta_1 + 2 zeta_2)(N-1)/N^3 and its
+mean misses the limit by -(limit + E Var[g | x0])/N, the terms i = j being the cause.
+
+Shapes: R replicates, N pairs, D features, P nets, E values of eps, L terms of the kernel, Q nodes.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUPPORT = 2.0  # x0 is uniform on [0, SUPPORT]
+EPSILONS = (0.0, 0.5, 1.0)
+TEMPERATURES = (0.1, 0.3, 1.0, 3.0)
+WIDTHS = (6, 16, 4)  # of the two-layer nets whose gradients are compared
+PAIR_DRAWS = 20_000  # for zeta_1 and zeta_2
+
+
+def contrastive_covariance(g: Tensor, g2: Tensor, alpha: Tensor) -> Tensor:
+    """C_alpha[g] (eq. 3), [..., D, D], of two views' features [..., N, D] and alpha [..., N, N].
+
+    Example:
+        >>> g = torch.tensor([[0.0], [2.0]])
+        >>> contrastive_covariance(g, g, torch.ones(2, 2)).item()  # the variance of 0 and 2
+        1.0
+    """
+    rows, both = alpha.sum(-1), alpha.sum(-1) + alpha.sum(-2)
+    between = (g * both.unsqueeze(-1)).mT @ g - g.mT @ (alpha + alpha.mT) @ g
+    within = ((g - g2) * rows.unsqueeze(-1)).mT @ (g - g2)
+    return (between - within) / (2 * g.shape[-2] ** 2)
+
+
+def squared_distances(x: Tensor) -> Tensor:
+    """|x[i] - x[j]|^2 of [..., N, D], [..., N, N]."""
+    norms = x.square().sum(-1)
+    return norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * x @ x.mT
+
+
+def gaussian_weights(x0: Tensor, temperature: float) -> Tensor:
+    """alpha_ij = exp(-|x0[i] - x0[j]|^2/(2 tau)) of examples [..., N, d] (Lemma 1)."""
+    return torch.exp(-squared_distances(x0) / (2 * temperature))
+
+
+def infonce(f: Tensor, f2: Tensor, temperature: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
+    """InfoNCE (eq. 1), [...], of both views' features [..., N, D], and its weights alpha.
+
+    `temperature` and `eps` are [...]. alpha_ij = exp(-d_ij^2/tau)/(eps exp(-d_i^2/tau) + Z_i) for
+    j != i and 0 for j = i; its rows sum to 1 where eps is 0.
+    """
+    tau = temperature.unsqueeze(-1)
+    own = (f - f2).square().sum(-1) / 2
+    diagonal = torch.eye(f.shape[-2], dtype=torch.bool)
+    others = (-squared_distances(f) / (2 * tau.unsqueeze(-1))).masked_fill(diagonal, -math.inf)
+    log_own = torch.log(eps.unsqueeze(-1)) - own / tau
+    log_all = torch.logaddexp(log_own, torch.logsumexp(others, dim=-1))
+    loss = (own + tau * log_all).sum(-1)
+    return loss, torch.exp(others - log_all.unsqueeze(-1)).detach()
+
+
+def energy(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
+    """tr C_alpha[f], [...]: what alpha-CL ascends with alpha held fixed (eq. 2)."""
+    trace = contrastive_covariance(f, f2, alpha).diagonal(dim1=-2, dim2=-1)
+    return trace.sum(-1)
+
+
+def gradients(*, nets: int, pairs: int, generator: Generator) -> Arrays:
+    """Parameter gradients of InfoNCE and of the energy, of random two-layer tanh nets.
+
+    `nets` of them for each temperature and eps, each with its own views of its own examples.
+    `gradient_error` is |grad L + N^2 grad E|/|grad L|, `gradient_ratio` the c of the best fit
+    grad L = -c N^2 grad E; both [nets, temperatures, eps].
+    """
+    tau, eps = torch.meshgrid(
+        torch.tensor(TEMPERATURES, dtype=torch.float64),
+        torch.tensor(EPSILONS, dtype=torch.float64),
+        indexing="ij",
+    )
+    lead = (nets, *tau.shape)
+    inputs, hidden, outputs = WIDTHS
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*lead, *shape, generator=generator, dtype=torch.float64)
+
+    weights = (
+        (normal(inputs, hidden) / math.sqrt(inputs)).requires_grad_(),
+        (normal(hidden, outputs) / math.sqrt(hidden)).requires_grad_(),
+    )
+    x0 = normal(pairs, inputs)
+    f, f2 = (
+        torch.tanh((x0 + 0.5 * normal(pairs, inputs)) @ weights[0]) @ weights[1] for _ in range(2)
+    )
+    loss, alpha = infonce(f, f2, tau, eps)
+    # Nets are independent, so that the gradient of the sum holds the gradient of each.
+    flat = []
+    for scalar in (loss.sum(), energy(f, f2, alpha).sum()):
+        parts = torch.autograd.grad(scalar, weights, retain_graph=True)
+        flat.append(torch.cat([part.flatten(-2) for part in parts], dim=-1))
+    of_loss, of_energy = flat
+    rest = torch.linalg.vector_norm(of_loss + pairs**2 * of_energy, dim=-1)
+    ratio = -(of_loss * of_energy).sum(-1) / of_energy.square().sum(-1) / pairs**2
+    return {
+        "gradient_error": (rest / torch.linalg.vector_norm(of_loss, dim=-1)).numpy(),
+        "gradient_ratio": ratio.numpy(),
+    }
+
+
+def features(x: Tensor) -> Tensor:
+    """The function g(x) = (x, x^2, cos 2x) whose contrastive covariance is measured, [..., 3]."""
+    return torch.stack([x, x.square(), torch.cos(2 * x)], dim=-1)
+
+
+def conditional(x0: Tensor, noise: float) -> tuple[Tensor, Tensor]:
+    """E[g(x) | x0] [..., D] and Var[g(x) | x0] [..., D, D] of views x = x0 + noise * N(0, 1)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weight = torch.from_numpy(weights / weights.sum()).unsqueeze(-1)
+    g = features(x0.unsqueeze(-1) + noise * torch.from_numpy(nodes))
+    mean = (weight * g).sum(-2)
+    centred = g - mean.unsqueeze(-2)
+    return mean, (weight * centred).mT @ centred
+
+
+def kernel_terms(largest: float, temperature: float) -> int:
+    """How many phi_l leave less than rounding out, for arguments in [0, largest]."""
+    most = largest**2 / temperature  # the mean of the Poisson law that phi_l^2 is
+    return int(most + 12 * math.sqrt(most) + 40)
+
+
+def kernel_features(y: Tensor, temperature: float, terms: int) -> Tensor:
+    """phi_l(y) of the Gaussian kernel for l < `terms`, [L, ...], of y >= 0 (Lemma 1, eq. 13).
+
+    phi_l = exp(-y^2/(2 tau)) y^l/sqrt(tau^l l!). Over all l, the products phi_l(y) phi_l(y') sum to
+    exp(-(y - y')^2/(2 tau)).
+
+    Example:
+        >>> phi = kernel_features(torch.tensor([0.0, 1.0]), temperature=0.5, terms=40)
+        >>> round((phi[:, 0] @ phi[:, 1]).item(), 6), round(math.exp(-1), 6)
+        (0.367879, 0.367879)
+    """
+    order = torch.arange(terms, dtype=y.dtype).view(-1, *[1] * y.dim())
+    ratio = torch.where(order == 0, 1.0, y / (temperature * order.clamp_min(1)).sqrt())
+    return torch.exp(-y.square() / (2 * temperature)) * ratio.cumprod(0)
+
+
+def nodes_on_support() -> tuple[Tensor, Tensor]:
+    """Nodes of x0 and weights that sum to 1, [Q]."""
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    return torch.from_numpy((nodes + 1) * SUPPORT / 2), torch.from_numpy(weights / 2)
+
+
+def limit(temperature: float, noise: float) -> tuple[Tensor, Tensor]:
+    """The right side of (4) for Gaussian weights on x0, and E Var[g | x0]; [D, D] both.
+
+    z_l^2 Var_{p_l}[m] = z_l E[phi_l m m^T] - E[phi_l m] E[phi_l m]^T with m = E[g | x0].
+    """
+    x0, weight = nodes_on_support()
+    mean, within = conditional(x0, noise)
+    terms = kernel_terms(SUPPORT, temperature)
+    weighted = kernel_features(x0, temperature, terms) * weight
+    z, first = weighted.sum(-1), weighted @ mean
+    second = (z @ weighted * mean.mT) @ mean
+    return second - first.mT @ first, (weight[:, None, None] * within).sum(0)
+
+
+def error_law(
+    temperature: float, noise: float, *, draws: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """zeta_1 and zeta_2 of every entry of C_alpha[g], [D, D] both, over `draws` random pairs.
+
+    E[k | i] = 1/2 [D (g g^T - (g-g')(g-g')^T/2) - g m^T - m g^T + E_j K m m^T] at x0[i], where
+    D = E_j K and m = E_j K E[g | x0[j]].
+    """
+    x0 = SUPPORT * torch.rand(2, draws, generator=generator, dtype=torch.float64)
+    shape = (2, 2, draws)
+    views = x0 + noise * torch.randn(shape, generator=generator, dtype=torch.float64)
+    g, g2 = features(views)
+
+    def outer(a: Tensor, b: Tensor) -> Tensor:
+        return a.unsqueeze(-1) * b.unsqueeze(-2)
+
+    y0, weight = nodes_on_support()
+    mean, _ = conditional(y0, noise)
+    kernel = torch.exp(-(x0[0].unsqueeze(-1) - y0).square() / (2 * temperature)) * weight
+    own, degree = g[0], kernel.sum(-1)[:, None, None]
+    cross = outer(own, kernel @ mean)
+    seconds = (kernel @ outer(mean, mean).flatten(-2)).view_as(cross)
+    spread = outer(own, own) - outer(own - g2[0], own - g2[0]) / 2
+    projected = (degree * spread - cross - cross.mT + seconds) / 2
+    pair = outer(g[0] - g[1], g[0] - g[1]) - (outer(g[0] - g2[0], g[0] - g2[0])) / 2
+    pair = pair - outer(g[1] - g2[1], g[1] - g2[1]) / 2
+    alpha = torch.exp(-(x0[0] - x0[1]).square() / (2 * temperature))[:, None, None]
+    return projected.var(0), (alpha * pair / 2).var(0)
+
+
+def sampled(
+    size: int, *, replicates: int, temperature: float, noise: float, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """C_alpha[g] of `replicates` batches of `size` pairs, [R, D, D], for two choices of alpha.
+
+    The first compares the examples x0 and has kernel structure; the second compares the views.
+    """
+    x0 = SUPPORT * torch.rand(replicates, size, 1, generator=generator, dtype=torch.float64)
+    shape = (2, *x0.shape)
+    x, x2 = x0 + noise * torch.randn(shape, generator=generator, dtype=torch.float64)
+    g, g2 = features(x.squeeze(-1)), features(x2.squeeze(-1))
+    of_examples, of_views = (
+        contrastive_covariance(g, g2, gaussian_weights(points, temperature)) for points in (x0, x)
+    )
+    return of_examples, of_views
+
+
+def convergence(
+    sizes: tuple[int, ...],
+    *,
+    budget: int,
+    temperature: float,
+    noise: float,
+    generator: Generator,
+) -> Arrays:
+    """Sampled C_alpha[g] against (4) over the batch size: means, squared errors, negative shares.
+
+    Each size N gets budget/N^2 batches, 64 to 1000: the sizes differ, so they are taken in turn.
+    """
+    goal, within = limit(temperature, noise)
+    zeta_1, zeta_2 = error_law(temperature, noise, draws=PAIR_DRAWS, generator=generator)
+    columns: dict[str, list[Tensor]] = {}
+    for n in sizes:
+        replicates = min(max(budget // n**2, 64), 1000)
+        c, of_views = sampled(
+            n, replicates=replicates, temperature=temperature, noise=noise, generator=generator
+        )
+        bias = -(goal + within) / n
+        square = (c - goal).square().sum((-2, -1))
+        law = (4 * (n - 2) * zeta_1 + 2 * zeta_2) * (n - 1) / n**3 + bias.square()
+        root = math.sqrt(replicates)
+        for name, value in {
+            "mean_score": (c.mean(0) - goal - bias) / (c.std(0) / root),
+            "views_score": (of_views.mean(0) - goal) / (of_views.std(0) / root),
+            "square": square.mean(),
+            "square_error": square.std() / root,
+            "square_law": law.sum(),
+            "negative_share": (torch.linalg.eigvalsh(c)[:, 0] < 0).double().mean(),
+        }.items():
+            columns.setdefault(name, []).append(value)
+    arrays = {name: torch.stack(values).numpy() for name, values in columns.items()}
+    return {"sizes": np.array(sizes), "limit": goal.numpy(), **arrays}
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """The predictions of the gradient identity and of Lemma 2, from the arrays of a run."""
+    sizes, square, error = arrays["sizes"], arrays["square"], arrays["square_error"]
+    ratio = np.sqrt(square / arrays["square_law"])
+    # Relative error of a root mean square; what the law leaves out is of relative order 1/N.
+    uncertainty = error / square / 2
+    log_n = np.log(sizes)
+    pull = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
+    return (
+        at_most(
+            "|grad InfoNCE + N^2 grad tr C_alpha| / |grad InfoNCE|, eps = 0 (worst net)",
+            arrays["gradient_error"][..., 0].max(),
+            1e-10,
+        ),
+        at_most(
+            "the same with eps > 0 in InfoNCE and in alpha (worst net)",
+            arrays["gradient_error"][..., 1:].max(),
+            1e-10,
+        ),
+        close(
+            "factor between the gradients, in units of -N^2 (mean over nets)",
+            arrays["gradient_ratio"].mean(),
+            1.0,
+            tolerance=1e-10,
+        ),
+        at_most(
+            "mean of C_alpha minus the sum of variances and its 1/N bias "
+            "(worst entry and N, standard errors)",
+            abs(arrays["mean_score"]).max(),
+            5.0,
+        ),
+        close(
+            f"error of C_alpha at N = {sizes[-1]} over its predicted value (root mean square)",
+            ratio[-1],
+            1.0,
+            tolerance=float(4 * uncertainty[-1] + 2 / sizes[-1]),
+        ),
+        close(
+            "exponent of N in the error, from a fit over all N",
+            (pull * np.log(np.sqrt(square))).sum(),
+            (pull * np.log(np.sqrt(arrays["square_law"]))).sum(),
+            tolerance=float(
+                4 * np.sqrt((pull**2 * uncertainty**2).sum()) + abs(pull / sizes).sum()
+            ),
+        ),
+        at_least("the limit's smallest eigenvalue", np.linalg.eigvalsh(arrays["limit"])[0], 0.0),
+        at_least(
+            "boundary: with alpha from the views C_alpha misses (4) "
+            "(worst entry at the largest N, standard errors)",
+            abs(arrays["views_score"][-1]).max(),
+            5.0,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """Where the claims end."""
+    sizes, share = arrays["sizes"], arrays["negative_share"]
+    return (
+        "The identity of the gradients holds for every eps >= 0 of eq. 1, with alpha normalised by "
+        "the same denominator; the paper states it for eps = 0.",
+        "C_alpha is positive semi-definite only in the limit: "
+        f"{share[0]:.0%} of batches of {sizes[0]} pairs have a negative eigenvalue, "
+        f"{share[-1]:.0%} of batches of {sizes[-1]}.",
+        "Lemma 2 needs weights that compare the examples x0. Weights that compare the views, as "
+        "InfoNCE's do, lead elsewhere: "
+        f"{abs(arrays['views_score'][-1]).max():.0f} standard errors from (4) at N = {sizes[-1]}.",
+        "InfoNCE's weights sum to 1 over j, so its C_alpha as printed shrinks like 1/N; only "
+        "N C_alpha can have a limit.",
+    )
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """Error over the batch size; agreement of the gradients."""
+    left, middle, right = figure.subplots(1, 3)
+    sizes, square = arrays["sizes"], arrays["square"]
+    root = np.sqrt(square)
+    left.errorbar(
+        sizes,
+        root,
+        2 * arrays["square_error"] / root,
+        fmt="o",
+        ms=4,
+        capsize=3,
+        ls="none",
+        label="measured, ± 4 standard errors",
+    )
+    left.plot(sizes, np.sqrt(arrays["square_law"]), color="0.2", ls="-", label="predicted")
+    left.plot(sizes, root[0] * np.sqrt(sizes[0] / sizes), ls=":", color="0.4", label="slope −1/2")
+    left.set(yscale="log", ylabel="root mean square error of C_α")
+    left.set_title("C_α tends to a sum of variances")
+    left.yaxis.set_minor_formatter("{x:g}")
+    middle.plot(sizes, arrays["negative_share"], marker="s")
+    middle.set(ylim=(-0.02, 1.02), ylabel="share of batches")
+    middle.set_title("Batches with a negative eigenvalue")
+    for axes in (left, middle):
+        axes.set_xscale("log", base=2)
+        axes.set(xticks=sizes, xticklabels=[str(n) for n in sizes], xlabel="batch size N [pairs]")
+    for index, eps in enumerate(EPSILONS):
+        right.plot(
+            TEMPERATURES,
+            arrays["gradient_error"][..., index].max(0),
+            marker="os^"[index],
+            ms=4,
+            label=f"ε = {eps:g}",
+        )
+    right.set(xscale="log", yscale="log", ylim=(1e-17, 1e-12), xlabel="temperature τ")
+    right.set(ylabel="|∇L + N² ∇tr C_α| / |∇L|, worst net", title="Gradients agree to rounding")
+    for axes in (left, right):
+        axes.legend(fontsize=7)
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    temperature: float = 0.5,
+    noise: float = 0.3,
+    nets: int = 16,
+    pairs: int = 32,
+) -> Result:
+    """Gradients of InfoNCE and of alpha-CL on random nets; C_alpha over the batch size.
+
+    `temperature` is that of the Gaussian weights on x0, uniform on [0, 2]; `noise` the standard
+    deviation of a view around its example. Gradients are compared on `nets` nets, each with a batch
+    of `pairs`, at every temperature of 0.1 to 3. Raises ValueError for an argument out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    require(0.05 <= temperature <= 2, "temperature", temperature, "positive, in [0.05, 2]")
+    require(0.2 <= noise <= 1, "noise", noise, "in [0.2, 1]")
+    require(nets >= 1, "nets", nets, "at least 1")
+    require(pairs >= 3, "pairs", pairs, "at least 3, so that negatives can differ")
+    generator = Generator().manual_seed(seed)
+    sizes = at_scale(scale, tiny=(16, 32, 64, 128), default=(16, 32, 64, 128, 256))
+    budget = at_scale(scale, tiny=2**21, default=2**24)
+    arrays = gradients(nets=nets, pairs=pairs, generator=generator) | convergence(
+        sizes, budget=budget, temperature=temperature, noise=noise, generator=generator
+    )
+    return Result(
+        name="contrastive-covariance",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

@@ -1,0 +1,341 @@
+"""DIET and the spectral contrastive loss share their global minimisers.
+
+"Memory-efficient self-supervised contrastive learning with a supervised loss" (S-DIET, 2025),
+section 4 and Appendix B.2. Linear encoder f(x) = W x, head W_H in R^{n x m}, m <= n; the label y is
+which of the n examples x is a view of. With M = E[x x^T], B = E[e_y x^T] and M_pos = B^T B:
+
+    DIET      L = 1/2 E|W_H W x - e_y|^2
+                = 1/2 tr(W_H^T W_H W M W^T) - tr(W_H W B^T) + 1/2                              (4)
+    spectral  L = -E[[y1 = y2] f1.f2] + 1/2 E[(f1.f2)^2]
+                = -tr(W M_pos W^T) + 1/2 tr((W M W^T)^2)                                       (2)
+
+Theorem 4.3: with W_H an isometry, both are least exactly where W^T W M = [M^+ M_pos]_m, the part of
+M^+ M_pos in its m leading eigenvectors. With eigenvalues lam_i, the least values are
+(1 - sum_{i<=m} lam_i)/2 and -sum_{i<=m} lam_i^2 / 2.
+
+Shapes: R data sets, n examples, d input dimensions, m embedding dimensions.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CONVERGED = 1e-4
+"""Relative distance that counts as equal. Both minimisers run to rounding in the value of the loss,
+1e-15; W is then right to its root, 3e-8, over the root of an eigengap, 1e-3 of a value or more."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the two losses see of R data sets: M [R, d, d] and B [R, n, d], float64."""
+
+    m: Tensor
+    b: Tensor
+
+    @property
+    def m_pos(self) -> Tensor:
+        """E over pairs of views of x1 x2^T where both are of one example, [R, d, d]."""
+        return self.b.mT @ self.b
+
+
+def moments(x: Tensor) -> Moments:
+    """Moments of views x [R, n, views, d]."""
+    _, examples, views, _ = x.shape
+    flat = x.flatten(1, 2)
+    return Moments(flat.mT @ flat / (examples * views), x.mean(2) / examples)
+
+
+def leading_part(data: Moments, rank: int) -> tuple[Tensor, Tensor]:
+    """[M^+ M_pos]_m [R, d, d] and the eigenvalues of M^+ M_pos [R, d], largest first.
+
+    M^+ M_pos is not symmetric but similar to M^{+1/2} M_pos M^{+1/2}, which is.
+    """
+    values, vectors = torch.linalg.eigh(data.m)
+    kept = values > 1e-10 * values[:, -1:]
+    root = torch.where(kept, values, 0.0).sqrt()
+    inverse = torch.where(kept, 1 / root.clamp_min(1e-150), 0.0)
+    half, inverse_half = ((vectors * s.unsqueeze(1)) @ vectors.mT for s in (root, inverse))
+    lam, q = torch.linalg.eigh(inverse_half @ data.m_pos @ inverse_half)
+    lam, q = lam.flip(-1), q.flip(-1)
+    top: Tensor = (q[..., :rank] * lam[:, None, :rank]) @ q[..., :rank].mT
+    target: Tensor = inverse_half @ top @ half
+    return target, lam
+
+
+def diet_loss(data: Moments, w: Tensor, head: Tensor) -> Tensor:
+    """(4) of W [R, m, d] and W_H [R, n, m], [R]."""
+    power = (head.mT @ head @ w @ data.m * w).sum((-2, -1))
+    loss: Tensor = 0.5 * power - (head @ w * data.b).sum((-2, -1)) + 0.5
+    return loss
+
+
+def spectral_loss(data: Moments, w: Tensor) -> Tensor:
+    """(2) of W [R, m, d], [R]."""
+    gram = w @ data.m @ w.mT
+    return 0.5 * (gram * gram).sum((-2, -1)) - (w @ data.m_pos * w).sum((-2, -1))
+
+
+def matching_head(data: Moments, w: Tensor) -> Tensor:
+    """The isometry W_H that suits a given W best: the polar factor of B W^T (proof of 4.3)."""
+    u, _, vh = torch.linalg.svd(data.b @ w.mT, full_matrices=False)
+    head: Tensor = u @ vh
+    return head
+
+
+def minimise_diet(
+    data: Moments, w: Tensor, head: Tensor, rounds: int, *, free: bool = False
+) -> tuple[Tensor, list[Tensor]]:
+    """Least W for the head, then least head for W, ten times a round: (head, W of each round).
+
+    Of the W that are least for a head, the one nearest to the last W is taken, as gradient descent
+    would: outside the span of the data W stays where it started. A `free` head is a least-squares
+    fit, otherwise it is an isometry.
+    """
+    inverse, seen = torch.linalg.pinv(data.m, hermitian=True), [w]
+    for _ in range(rounds):
+        for _ in range(10):
+            wanted = torch.linalg.solve(head.mT @ head, head.mT @ data.b)
+            w = w + (wanted - w @ data.m) @ inverse
+            if free:
+                head = torch.linalg.solve(w @ data.m @ w.mT, w @ data.b.mT).mT
+            else:
+                head = matching_head(data, w)
+        seen.append(w)
+    return head, seen
+
+
+def minimise_spectral(data: Moments, w: Tensor, rounds: int) -> list[Tensor]:
+    """L-BFGS on the sum over data sets, ten iterations a round: W of each round."""
+    moving = w.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [moving],
+        max_iter=10,
+        history_size=50,
+        tolerance_grad=1e-12,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        total = spectral_loss(data, moving).sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    seen = [w]
+    for _ in range(rounds):
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        seen.append(moving.detach().clone())
+    return seen
+
+
+def solve(data: Moments, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
+    """Minimise each loss from random starts; distances to the theorem's W^T W M, and values."""
+    target, lam = leading_part(data, rank)
+    sets, examples, dimension = data.b.shape
+    start = 0.3 * torch.randn(sets, rank, dimension, generator=generator, dtype=torch.float64)
+    raw = torch.randn(sets, examples, rank, generator=generator, dtype=torch.float64)
+
+    def distance(w: list[Tensor]) -> Tensor:
+        gap: Tensor = torch.linalg.matrix_norm(torch.stack(w).mT @ torch.stack(w) @ data.m - target)
+        size: Tensor = torch.linalg.matrix_norm(target)
+        return gap / size
+
+    head, diet = minimise_diet(data, start, torch.linalg.qr(raw).Q, rounds)
+    free_head, free = minimise_diet(data, start, raw, rounds, free=True)
+    spectral = minimise_spectral(data, start, rounds)
+    # Lemma 4.2: an isometry and another W with the same product, by W_H = Q R.
+    absorbed = torch.linalg.qr(free_head).R @ free[-1]
+    return {
+        "diet": distance(diet),
+        "spectral": distance(spectral),
+        "free": distance(free),
+        "absorbed": distance([absorbed]),
+        "diet_value": diet_loss(data, diet[-1], head),
+        "spectral_value": spectral_loss(data, spectral[-1]),
+        "borrowed_value": diet_loss(data, spectral[-1], matching_head(data, spectral[-1])),
+        "diet_least": 0.5 * (1 - lam[:, :rank].sum(1)),
+        "spectral_least": -0.5 * lam[:, :rank].square().sum(1),
+        "entries": torch.stack([w[-1].mT @ w[-1] @ data.m for w in (diet, spectral)]),
+        "target": target,
+    }
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """Theorem 4.3 and Lemma 4.2, as relative distances (largest of the data sets)."""
+    pairs = (("diet", "diet"), ("spectral", "spectral"), ("borrowed", "diet"))
+    gap = {
+        name: np.abs(arrays[f"{name}_value"] / arrays[f"{least}_least"] - 1).max()
+        for name, least in pairs
+    }
+    return (
+        at_most(
+            "W^T W M of DIET's minimiser is [M^+ M_pos]_m (largest relative distance)",
+            arrays["diet"][-1].max(),
+            CONVERGED,
+        ),
+        at_most(
+            "W^T W M of the spectral loss's minimiser is the same (largest relative distance)",
+            arrays["spectral"][-1].max(),
+            CONVERGED,
+        ),
+        at_most("DIET's least value is (1 - sum lam)/2 (relative)", gap["diet"], 1e-6),
+        at_most("the spectral loss's is -sum lam^2 / 2 (relative)", gap["spectral"], 1e-6),
+        at_most(
+            "a spectral minimiser with a suitable isometry has DIET's least value (relative)",
+            gap["borrowed"],
+            1e-6,
+        ),
+        at_most(
+            "Lemma 4.2: a free head's W, with the head made an isometry, agrees too",
+            arrays["absorbed"].max(),
+            CONVERGED,
+        ),
+        at_least(
+            "boundary: with the free head itself W^T W M differs (smallest relative distance)",
+            arrays["free"][-1].min(),
+            100 * CONVERGED,
+        ),
+        at_least(
+            "boundary: where lam_m = lam_{m+1} the minimiser is one of many (smallest distance)",
+            arrays["tie_diet"][-1].min(),
+            100 * CONVERGED,
+        ),
+        at_least(
+            "boundary: where M is singular a random start keeps its share outside the data",
+            arrays["singular_diet"][-1].min(),
+            100 * CONVERGED,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """The conditions that the formula needs beyond the theorem's."""
+    tie = np.abs(arrays["tie_diet_value"] / arrays["tie_diet_least"] - 1).max()
+    return (
+        "The head must be an isometry: a free head reaches the same value with W^T W M a relative "
+        f"{np.median(arrays['free'][-1]):.2f} away (median).",
+        "The formula names one minimiser only if lam_m > lam_{m+1}: in a tie the value is right "
+        f"(to {tie:.0e}), W^T W M is a relative {np.median(arrays['tie_diet'][-1]):.2f} away.",
+        "Where M is singular (more dimensions than views) the losses do not see W outside the "
+        "data's span: both sets of minimisers still coincide, but W^T W M = [M^+ M_pos]_m holds "
+        "only for the W inside it, from W = 0 say; from a random start it is a relative "
+        f"{np.median(arrays['singular_diet'][-1]):.2f} away.",
+    )
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """Distance to the predicted W^T W M while minimising; its entries at the end."""
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
+    shown = (
+        ("diet", "DIET, isometric head", "o"),
+        ("spectral", "spectral contrastive", "s"),
+        ("free", "DIET, free head", "^"),
+        ("tie_diet", "DIET, equal eigenvalues", "D"),
+        ("singular_diet", "DIET, singular M", "v"),
+    )
+    for name, label, marker in shown:
+        curve = np.median(arrays[name], axis=1)
+        left.plot(10 * np.arange(len(curve)), curve, marker=marker, ms=4, markevery=3, label=label)
+    left.set(
+        yscale="log",
+        xlabel="alternations (DIET) or L-BFGS iterations (spectral)",
+        title="Distance while minimising",
+    )
+    left.set(ylabel="|WᵀWM − [M⁺M_pos]_m| / |[M⁺M_pos]_m|")
+    left.legend(fontsize=7)
+    target = arrays["target"][0].ravel()
+    for entries, label, marker, size in zip(
+        arrays["entries"][:, 0], ("DIET", "spectral contrastive"), "ox", (7, 4), strict=True
+    ):
+        right.plot(target, entries.ravel(), marker, mfc="none", ms=size, ls="none", label=label)
+    right.axline((0, 0), slope=1, color="black", lw=0.8, ls="-")
+    right.set(xlabel="entries of [M⁺M_pos]_m", ylabel="entries of WᵀWM", title="At the minimum")
+    right.legend(fontsize=7)
+
+
+def data_sets(
+    sets: int,
+    shape: tuple[int, int, int],
+    strong: int,
+    noise: float,
+    generator: Generator,
+) -> Moments:
+    """Moments of Gaussian examples with views x + noise N(0, I); shape = (n, views, d).
+
+    The first `strong` coordinates deviate by 1 and the others by 0.2, which keeps their eigenvalues
+    apart: near a tie both minimisers would need ever more iterations.
+    """
+    examples, views, dimension = shape
+    deviation = torch.full((dimension,), 0.2, dtype=torch.float64)
+    deviation[:strong] = 1.0
+    x = torch.randn(sets, examples, 1, dimension, generator=generator, dtype=torch.float64)
+    jitter = torch.randn(sets, examples, views, dimension, generator=generator, dtype=torch.float64)
+    return moments(deviation * x + noise * jitter)
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    examples: int = 12,
+    dimension: int = 10,
+    embedding: int = 3,
+    views: int = 6,
+    noise: float = 0.5,
+) -> Result:
+    """Minimise both losses on random data sets and compare W^T W M with the theorem's.
+
+    `noise` is the standard deviation of a view around its example, in units of the examples'.
+    Raises ValueError for an argument out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    require(examples >= 2, "examples", examples, "at least 2")
+    require(dimension >= 2, "dimension", dimension, "at least 2")
+    require(views >= 1, "views", views, "at least 1")
+    require(noise > 0, "noise", noise, "positive")
+    limit = min(examples, dimension) - 1
+    require(
+        1 <= embedding <= limit,
+        "embedding",
+        embedding,
+        f"in 1..{limit} (an isometric head needs embedding <= examples, a rank < dimension)",
+    )
+    require(
+        examples * views >= dimension, "views", views, "enough for examples * views >= dimension"
+    )
+    generator = Generator().manual_seed(seed)
+    sets = at_scale(scale, tiny=4, default=16)
+    rounds = at_scale(scale, tiny=25, default=60)
+    generic = data_sets(sets, (examples, views, dimension), embedding, noise, generator)
+    # n one-hot examples without noise: M = I/n, M_pos = I/n^2, so that all eigenvalues are 1/n.
+    eye = torch.eye(examples, dtype=torch.float64).view(1, examples, 1, examples)
+    tie = moments(eye.expand(sets, -1, -1, -1))
+    # More dimensions than views in all: M is singular.
+    wide_shape = (examples, views, 2 * examples * views)
+    wide = data_sets(sets, wide_shape, embedding, noise, generator)
+    arrays = {k: v.numpy() for k, v in solve(generic, embedding, rounds, generator).items()}
+    for name, data in (("tie", tie), ("singular", wide)):
+        solved = solve(data, embedding, rounds, generator)
+        for key in ("diet", "diet_value", "diet_least"):
+            arrays[f"{name}_{key}"] = solved[key].numpy()
+    return Result(
+        name="diet-is-spectral",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

@@ -1,0 +1,405 @@
+"""Plain DIET learns the less noisy feature only; normalised DIET learns both.
+
+"Memory-efficient self-supervised contrastive learning with a supervised loss" (S-DIET, 2025),
+sections 5.1 and 6.1, Figure 1 and Theorem 5.1. Example i has class c(i) and views
+
+    x = (1 + e1) u_c + (1 + e2) v_c + xi
+
+with orthonormal u, v (here coordinates c and C + c), e1 and e2 symmetric of deviation s1 < s2 and
+bounded by nu1, nu2, and xi of variance phi^2/d across them; a view redraws e1, e2 and xi. The
+encoder W starts at 0 and the loss is |W_H g(W x) - e_i|^2 with g the identity or norm(z) = z/|z|.
+The alignment with a feature is |W u_c| or |W v_c|; rho = |W v_c|/|W u_c|.
+
+Plain DIET is least squares, so that for every head
+
+    rho = (s1^2 + (C - 1) phi^2/d) / (s2^2 + (C - 1) phi^2/d)                        (Lemma B.4)
+
+Normalised DIET with a fixed isometric head sees only its class sums r_c = sum_{c(i)=c} W_H^T e_i.
+If they are orthogonal, W u_c = a r_c and W v_c = b r_c, and a stationary point has
+
+    b/a = E[(1 + e2) w] / E[(1 + e1) w],   w = S / (kappa^2 + S)^{3/2} > 0        (from Lemma B.8)
+    kappa = a (1 + e1) + b (1 + e2),   S = |W xi|^2/|r_c|^2
+
+so that rho lies in [(1 - nu2)/(1 + nu1), (1 + nu2)/(1 - nu1)]. Theorem 5.1 prints the bounds of
+1/rho, [(1 - nu1)/(1 + nu2), (1 + nu1)/(1 - nu2)], which Lemma B.8 derives for a/b.
+
+Shapes: R trials, 2 variants (0 plain, 1 normalised), n examples, m embedding, d input, C classes.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from widefield.labs.result import (
+    Arrays,
+    Check,
+    Result,
+    at_least,
+    at_most,
+    at_scale,
+    between,
+    close,
+    require,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CLASSES, EXAMPLES, AMBIENT = 2, 8, 16  # of the population part; the toy's are arguments
+CIRCLE = 16  # directions of xi in the plane of one other class
+NU1 = 0.1
+GRID = [(NU1, nu2, phi) for phi in (0.5, 1.0, 2.0) for nu2 in (0.1, 0.3, 0.5, 0.7, 0.9)]
+OVERLAP_CASE = (0.02, 0.2, 1.0)
+
+
+def train_toy(
+    *,
+    shape: tuple[int, int, int, int, int],
+    deviations: tuple[float, float, float],
+    learning_rate: float,
+    steps: int,
+    generator: Generator,
+) -> Arrays:
+    """Figure 1: Adam with a trainable head and one view of every example a step (Appendix C.2).
+
+    `shape` = (R, n, m, d, C), `deviations` = (s1, s2, phi). Both variants of a trial share draws.
+    """
+    trials, examples, embedding, dimension, classes = shape
+    s1, s2, phi = deviations
+    w = torch.zeros(trials, 2, embedding, dimension, requires_grad=True)
+    start = torch.randn(trials, 1, examples, embedding, generator=generator)
+    head = (start / math.sqrt(embedding)).repeat(1, 2, 1, 1).requires_grad_()
+    optimizer = torch.optim.Adam([w, head], lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    row, label = torch.arange(examples), torch.arange(examples) % classes
+    eye, curve = torch.eye(examples), []
+    for step in range(steps):
+        x = (
+            phi
+            / math.sqrt(dimension)
+            * torch.randn(trials, 1, examples, dimension, generator=generator)
+        )
+        e1, e2 = torch.randn(2, trials, 1, examples, generator=generator)
+        x[:, :, row, label] = 1 + s1 * e1
+        x[:, :, row, classes + label] = 1 + s2 * e2
+        plain, normalised = (x @ w.mT).unbind(1)
+        z = torch.stack([plain, functional.normalize(normalised, dim=-1)], dim=1)
+        loss = (z @ head.mT - eye).square().mean((-1, -2)).sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        if step == 0:  # the normalisation's slope at z = 0 is 1/eps, which Adam would remember
+            optimizer.state.clear()
+        if step % (steps // 50) == 0 or step == steps - 1:
+            curve.append(w.detach()[..., : 2 * classes].square().sum(-2).sqrt())
+    alignment = torch.stack(curve).view(-1, trials, 2, 2, classes)  # [time, R, 2, (u, v), C]
+    return {
+        "toy_alignment": alignment.numpy(),
+        "toy_step": np.linspace(0, steps, len(curve)),
+        "toy_predicted": np.array(plain_ratio(s1, s2, phi, classes, dimension)),
+        # Normal noise is unbounded; four deviations bound all but 1e-4 of the draws.
+        "toy_bounds": np.array(ratio_bounds(4 * s1, 4 * s2)),
+    }
+
+
+def plain_ratio(s1: float, s2: float, phi: float, classes: int, dimension: int) -> float:
+    """rho of plain DIET (Lemma B.4)."""
+    background = (classes - 1) * phi**2 / dimension
+    return (s1**2 + background) / (s2**2 + background)
+
+
+def ratio_bounds(nu1: float, nu2: float) -> tuple[float, float]:
+    """Bounds of rho for normalised DIET that Lemma B.8 implies."""
+    return (1 - nu2) / (1 + nu1), (1 + nu2) / (1 - nu1)
+
+
+def printed_bounds(nu1: float, nu2: float) -> tuple[float, float]:
+    """Bounds of rho as Theorem 5.1 prints them."""
+    return (1 - nu1) / (1 + nu2), (1 + nu1) / (1 - nu2)
+
+
+def population(nu1: float, nu2: float, phi: float) -> Tensor:
+    """All views of each class with equal weights, float64 [C, A, 2C]: an exact population.
+
+    e = +-nu, and xi points in one of 16 directions in each other class's (u, v) plane: the proof
+    uses the symmetry of these laws only. Directions that W never sees (W p = 0) are left out.
+    """
+    angle = 2 * math.pi * torch.arange(CIRCLE, dtype=torch.float64) / CIRCLE
+    xi = phi * math.sqrt(2 / AMBIENT) * torch.stack([angle.cos(), angle.sin()])
+    views = torch.zeros(CLASSES, 2, 2, CIRCLE, 2 * CLASSES, dtype=torch.float64)
+    sign = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    for own, other in ((0, 1), (1, 0)):
+        views[own, ..., own] = 1 + nu1 * sign.view(2, 1, 1)
+        views[own, ..., CLASSES + own] = 1 + nu2 * sign.view(1, 2, 1)
+        views[own, ..., other], views[own, ..., CLASSES + other] = xi
+    return views.flatten(1, 3)
+
+
+def stationary_ratio(nu1: float, nu2: float, phi: float) -> float:
+    """b/a of the stationary point for class sums of equal length, by damped iteration."""
+    x = population(nu1, nu2, phi)[0]
+    ratio = torch.ones((), dtype=torch.float64)
+    for _ in range(500):
+        kappa = x[:, 0] + ratio * x[:, CLASSES]
+        s = (x[:, 1] + ratio * x[:, CLASSES + 1]) ** 2
+        w = s / (kappa**2 + s) ** 1.5
+        ratio = 0.5 * ratio + 0.5 * (x[:, CLASSES] * w).sum() / (x[:, 0] * w).sum()
+    return float(ratio)
+
+
+def square_head(generator: Generator) -> Tensor:
+    """A random orthogonal head, m = n, [n, n]."""
+    raw = torch.randn(EXAMPLES, EXAMPLES, generator=generator, dtype=torch.float64)
+    head: Tensor = torch.linalg.qr(raw).Q
+    return head
+
+
+def isometric_heads(count: int, generator: Generator) -> Tensor:
+    """Random isometries with m = C < n, [R, n, m]."""
+    raw = torch.randn(count, EXAMPLES, CLASSES, generator=generator, dtype=torch.float64)
+    heads: Tensor = torch.linalg.qr(raw).Q
+    return heads
+
+
+def class_sums(heads: Tensor) -> Tensor:
+    """r_c = sum over the examples of class c of W_H^T e_i, [R, C, m]."""
+    return heads.view(len(heads), EXAMPLES // CLASSES, CLASSES, -1).sum(1)
+
+
+def plain_solution(x: Tensor, sums: Tensor) -> Tensor:
+    """Least W [.., m, 2C] of plain DIET with an isometric head on views x [C, A, 2C] (eq. 16)."""
+    second = torch.einsum("cad,cae->de", x, x) / (x.shape[0] * x.shape[1])
+    first = torch.einsum("...cm,cd->...md", sums, x.mean(1)) / EXAMPLES
+    w: Tensor = first @ torch.linalg.inv(second)
+    return w
+
+
+def descend(x: Tensor, sums: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Normalised DIET's rho [S, R, C] by gradient descent with momentum, half way and at the end.
+
+    `x` [S, C, A, 2C] of S cases, `sums` [R, C, m] of R heads. With W_H^T W_H = I the loss is a
+    constant minus the mean of norm(W x).r_c. Its first step from W = 0 is along E[r_c x^T]. The
+    loss does not depend on |W|, which is held at 1 so that one step size suits all cases.
+    """
+
+    def on_sphere(w: Tensor) -> Tensor:
+        return w / w.square().sum((2, 3), keepdim=True).sqrt()
+
+    w = on_sphere(torch.einsum("rcm,scd->srmd", sums, x.mean(2)))
+    velocity, halfway = torch.zeros_like(w), w
+    for step in range(steps):
+        moving = w.clone().requires_grad_()
+        z = functional.normalize(torch.einsum("scad,srmd->srcam", x, moving), dim=-1)
+        loss = -(z * sums.unsqueeze(2)).sum(-1).mean(-1).sum() / EXAMPLES
+        (gradient,) = torch.autograd.grad(loss, moving)
+        velocity = 0.9 * velocity + gradient
+        w = on_sphere(w - velocity)
+        if step == steps // 2:
+            halfway = w
+    return feature_ratio(halfway), feature_ratio(w)
+
+
+def feature_ratio(w: Tensor) -> Tensor:
+    """|W v_c|/|W u_c| of W [.., m, 2C], [.., C]."""
+    alignment = w.square().sum(-2).sqrt()
+    return alignment[..., CLASSES:] / alignment[..., :CLASSES]
+
+
+def theorem(heads: int, steps: int, generator: Generator) -> Arrays:
+    """Theorem 5.1 over GRID with an orthogonal head, and over random isometries."""
+    orthogonal = class_sums(square_head(generator).unsqueeze(0))
+    sums = class_sums(isometric_heads(heads, generator))
+    x = torch.stack([population(*case) for case in GRID])
+    _, ratio = descend(x, orthogonal, steps)
+    overlap_x = population(*OVERLAP_CASE).unsqueeze(0)
+    halfway, loose = descend(overlap_x, sums, 3 * steps)
+    cosine = functional.cosine_similarity(sums[:, 0], sums[:, 1], dim=-1)
+    plain = torch.stack([feature_ratio(plain_solution(views, sums)) for views in x])
+    return {
+        "ratio": ratio.squeeze(1).numpy(),
+        "stationary": np.array([stationary_ratio(*case) for case in GRID]),
+        "bounds": np.array([ratio_bounds(nu1, nu2) for nu1, nu2, _ in GRID]),
+        "printed": np.array([printed_bounds(nu1, nu2) for nu1, nu2, _ in GRID]),
+        "plain": plain.numpy(),
+        "plain_predicted": np.array(
+            [plain_ratio(nu1, nu2, phi, CLASSES, AMBIENT) for nu1, nu2, phi in GRID]
+        ),
+        "overlap": cosine.abs().numpy(),
+        "overlap_ratio": loose.squeeze(0).numpy(),
+        "overlap_halfway": halfway.squeeze(0).numpy(),
+        "overlap_bounds": np.array(ratio_bounds(*OVERLAP_CASE[:2])),
+    }
+
+
+def outside(ratio: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """How far ratios [.., C] lie outside bounds [.., 2]; negative within them."""
+    excess: np.ndarray = np.maximum(bounds[..., :1] - ratio, ratio - bounds[..., 1:]).max(-1)
+    return excess
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """Figure 1 and both halves of Theorem 5.1."""
+    last = arrays["toy_alignment"][-1].mean(-1)  # over classes: [R, 2, (u, v)]
+    ratio = last[..., 1] / last[..., 0]
+    # Four standard errors, and 5 %: the last steps' noise makes the norm of a small W v larger.
+    error = 4 * ratio[:, 0].std() / math.sqrt(len(ratio)) + 0.05 * arrays["toy_predicted"]
+    low, high = arrays["toy_bounds"]
+    plain_gap = np.abs(arrays["plain"] / arrays["plain_predicted"][:, None, None] - 1)
+    stationary_gap = np.abs(arrays["ratio"] / arrays["stationary"][:, None] - 1)
+    printed = outside(arrays["ratio"], arrays["printed"])
+    # Overlapping sums converge slowly: outside counts if half the descent did not lead back.
+    excess = outside(arrays["overlap_ratio"], arrays["overlap_bounds"])
+    before = outside(arrays["overlap_halfway"], arrays["overlap_bounds"])
+    left = (excess > 0) & (excess > before - 1e-3)
+    return (
+        close(
+            "Figure 1a, trainable head: |Wv|/|Wu| of DIET is Lemma B.4's",
+            ratio[:, 0].mean(),
+            float(arrays["toy_predicted"]),
+            tolerance=float(error),
+        ),
+        between(
+            "Figure 1b, trainable head: |Wv|/|Wu| of normalised DIET is within the bounds (mean)",
+            ratio[:, 1].mean(),
+            float(low),
+            float(high),
+        ),
+        at_most(
+            "Theorem 5.1, DIET, isometric heads: |Wv|/|Wu| is Lemma B.4's (largest relative gap)",
+            plain_gap.max(),
+            1e-9,
+        ),
+        at_most(
+            "Theorem 5.1, normalised: |Wv|/|Wu| within Lemma B.8's bounds (largest excess)",
+            outside(arrays["ratio"], arrays["bounds"]).max(),
+            0.0,
+        ),
+        at_most(
+            "normalised: |Wv|/|Wu| is the stationary b/a (largest relative gap)",
+            stationary_gap.max(),
+            1e-5,
+        ),
+        at_least(
+            "erratum: the bounds as printed are left where nu2 = 0.9 (largest excess)",
+            printed.max(),
+            0.02,
+        ),
+        at_least(
+            "boundary: share of random isometries with m < n that leave Lemma B.8's bounds",
+            left.mean(),
+            0.1,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """What the theorem needs beyond its statement."""
+    worst = outside(arrays["ratio"], arrays["printed"]).argmax()
+    nu1, nu2, phi = GRID[worst]
+    left = outside(arrays["overlap_ratio"], arrays["overlap_bounds"]) > 0
+    plain = plain_ratio(0.02, 0.2, 1.0, CLASSES, AMBIENT)
+    return (
+        "Erratum of Theorem 5.1: the printed interval bounds |Wu|/|Wv|, as in its proof, not "
+        f"|Wv|/|Wu|. At nu1 = {nu1}, nu2 = {nu2}, phi = {phi} the ratio is "
+        f"{arrays['ratio'][worst].mean():.3f}, below the printed {arrays['printed'][worst][0]:.3f} "
+        f"and above the right {arrays['bounds'][worst][0]:.3f}.",
+        "The proof needs orthogonal class sums: Lemma B.5 says that W_H^T e_i and W_H^T e_j are "
+        "orthogonal, which for rows that are all non-zero holds only for m = n. Of random "
+        f"isometries with m = {CLASSES} < n = {EXAMPLES}, {left.mean():.0%} end outside the "
+        "bounds, those whose class sums overlap.",
+        "DIET's s1^2/s2^2 + o(1) asks for (C - 1) phi^2/d far below s1^2. With s1 = 0.02, "
+        f"s2 = 0.2, phi = 1, C = 2, d = {AMBIENT} the exact ratio is {plain:.2f}, not 0.01.",
+        "Without xi (phi = 0) the first step from W = 0 is already least: |Wv| = |Wu| exactly.",
+    )
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """Figure 1a and 1b; the ratio against nu2; the ratio against the overlap of class sums."""
+    figure.set_size_inches(9, 6)
+    (plain, normalised), (bounds, overlap) = figure.subplots(2, 2)
+    mean = arrays["toy_alignment"].mean((1, -1))  # [time, 2, (u, v)]
+    for variant, (axes, title) in enumerate(
+        ((plain, "DIET (Fig. 1a)"), (normalised, "Normalised DIET (Fig. 1b)"))
+    ):
+        for feature, label in enumerate(("clean feature |W u|", "noisy feature |W v|")):
+            axes.plot(arrays["toy_step"], mean[:, variant, feature], label=label)
+        axes.set(xlabel="Adam step", ylabel="alignment", title=title, ylim=(0, None))
+    few = [i for i, (_, _, phi) in enumerate(GRID) if phi == GRID[0][2]]
+    nu2 = [GRID[i][1] for i in few]
+    bounds.plot(nu2, arrays["ratio"][few].mean(-1), "o", ls="none", label="gradient descent")
+    bounds.plot(nu2, arrays["stationary"][few], label="stationary b/a")
+    bounds.plot(nu2, arrays["bounds"][few, 0], label="lower bound, Lemma B.8")
+    bounds.plot(nu2, arrays["printed"][few, 0], label="lower bound, as printed")
+    bounds.set(xlabel="ν₂, bound of the noise on v", ylim=(0, 1.05))
+    bounds.set(ylabel="|Wv| / |Wu|", title=f"Orthogonal head, ν₁ = {NU1}, φ = {GRID[0][2]}")
+    low, high = arrays["overlap_bounds"]
+    overlap.plot(
+        np.repeat(arrays["overlap"], CLASSES), arrays["overlap_ratio"].ravel(), ".", ls="none"
+    )
+    for bound in (low, high):
+        overlap.axhline(bound, color="black", ls="--", lw=1)
+    overlap.set(xlabel="|cos| between the two class sums of a random isometry")
+    overlap.set(ylabel="|Wv| / |Wu|", title="Isometric head, m < n (dashed: bounds)")
+    for axes in (plain, normalised, bounds):
+        axes.legend(fontsize=7)
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    classes: int = 4,
+    dimension: int = 16,
+    embedding: int = 4,
+    examples: int = 32,
+    clean_noise: float = 0.01,
+    noisy_noise: float = 0.1,
+    background: float = 0.001,
+    learning_rate: float = 0.1,
+) -> Result:
+    """The toy of Figure 1 with a trainable head, and Theorem 5.1 with fixed isometric heads.
+
+    `clean_noise`, `noisy_noise` and `background` are s1, s2 and phi of the toy. Raises ValueError
+    for an argument out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    require(classes >= 2, "classes", classes, "at least 2")
+    require(2 * classes <= dimension, "dimension", dimension, f"at least {2 * classes} (2 classes)")
+    require(1 <= embedding <= examples, "embedding", embedding, f"in 1..{examples} (m <= n)")
+    require(examples >= classes, "examples", examples, f"at least {classes} (classes)")
+    require(0 < clean_noise < 0.25, "clean_noise", clean_noise, "in (0, 0.25)")
+    require(
+        clean_noise < noisy_noise < 0.25, "noisy_noise", noisy_noise, f"in ({clean_noise}, 0.25)"
+    )
+    require(background > 0, "background", background, "positive")
+    require(learning_rate > 0, "learning_rate", learning_rate, "positive")
+    generator = Generator().manual_seed(seed)
+    arrays = train_toy(
+        shape=(at_scale(scale, tiny=8, default=16), examples, embedding, dimension, classes),
+        deviations=(clean_noise, noisy_noise, background),
+        learning_rate=learning_rate,
+        steps=at_scale(scale, tiny=2000, default=5000),
+        generator=generator,
+    )
+    arrays |= theorem(
+        heads=at_scale(scale, tiny=24, default=64),
+        steps=at_scale(scale, tiny=300, default=1000),
+        generator=generator,
+    )
+    return Result(
+        name="diet-toy",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

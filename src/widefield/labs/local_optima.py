@@ -1,0 +1,455 @@
+"""Each latent feature is a locally maximal eigenvector of its own, below a critical rate.
+
+Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
+Definition 3, Lemma 3, Appendix B.1 and B.2.
+
+One row w of a one-layer net, |w| = 1, with activation h(t) = h'(t) t. With uniform pair weights
+and no augmentation its contrastive covariance and its dynamics are
+
+    A(w) = Var[x h'(w.x)],    dw/dt = (I - w w^T) A(w) w                                     (7)
+
+w is a locally maximal eigenvector (LME) if it is A(w)'s top eigenvector and that eigenvalue is
+simple. Both of the paper's examples are discrete, so that A(w) is a finite sum over atoms:
+
+    categorical: x = u_m with probability p_m          A(u_m) = p_m (1 - p_m) u_m u_m^T      (34)
+    summation:   x = sum_m y_m u_m, y_m standardised   A(u_m) = (1 - q_m)^2 u_m u_m^T
+                 Bernoulli(q_m), independent                     + q_m (I - u_m u_m^T)       (35)
+
+Hence u_m is an LME of the summation model if and only if q_m < (3 - sqrt 5)/2. The u_m are the
+axes here: a rotation of the data rotates everything else.
+
+Shapes: M features, n atoms, d dimensions, R rows, S replicates, G rates.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Generator, Tensor
+
+from widefield.labs.result import (
+    Arrays,
+    Check,
+    Result,
+    at_most,
+    at_scale,
+    close,
+    require,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CRITICAL_RATE = (3 - math.sqrt(5)) / 2
+"""The rate q at which (1 - q)^2 = q."""
+
+NEAR = 0.999  # cosine from which a row counts as being at a feature
+MIXED_RATES = (0.05, 0.15, 0.25, 0.35, 0.37, 0.39, 0.41, 0.5)
+NUDGE = 1e-6  # far inside the ball around u_m in which no atom changes sides
+ESCAPE_STEPS, ESCAPE_STEP_SIZE = 10, 0.1
+
+
+def categorical(probability: Tensor) -> tuple[Tensor, Tensor]:
+    """Atoms [M, M] and probabilities [M] of x = u_m with probability p_m.
+
+    Example:
+        >>> categorical(torch.tensor([0.5, 0.5]))[0].tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return torch.eye(len(probability), dtype=probability.dtype), probability
+
+
+def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
+    """Atoms [..., 2^M, M] and probabilities [..., 2^M] of x = sum_m y_m u_m at rates q [..., M].
+
+    y_m is sqrt((1 - q_m)/q_m) with probability q_m, else -sqrt(q_m/(1 - q_m)): mean 0, variance 1.
+
+    Example:
+        >>> atoms, probability = summation(torch.tensor([0.2]))
+        >>> atoms.flatten().tolist(), probability.tolist()
+        ([-0.5, 2.0], [0.800000011920929, 0.20000000298023224])
+    """
+    features = rate.shape[-1]
+    on = torch.cartesian_prod(*[torch.tensor([False, True])] * features).view(-1, features)
+    q = rate.unsqueeze(-2)
+    atoms = torch.where(on, ((1 - q) / q).sqrt(), -(q / (1 - q)).sqrt())
+    return atoms, torch.where(on, q, 1 - q).prod(-1)
+
+
+def gated_covariance(w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0) -> Tensor:
+    """A(w) [..., d, d] of one row `w` [..., d] over atoms `x` [..., n, d] of weights `p` [..., n].
+
+    h' is 1 above zero and `slope` elsewhere: ReLU at slope 0 (with h'(0) = 0), linear at slope 1.
+
+    Example:
+        >>> x, p = summation(torch.tensor([0.2, 0.2]))
+        >>> [round(v, 6) for v in gated_covariance(torch.tensor([1.0, 0.0]), x, p).diag().tolist()]
+        [0.64, 0.2]
+    """
+    active = (x @ w.unsqueeze(-1)).squeeze(-1) > 0
+    gated = torch.where(active, 1.0, slope).unsqueeze(-1).to(x.dtype) * x
+    weighted = p.unsqueeze(-1) * gated
+    mean = weighted.sum(-2)
+    return weighted.mT @ gated - mean.unsqueeze(-1) * mean.unsqueeze(-2)
+
+
+def push(w: Tensor, x: Tensor, p: Tensor, *, slope: Tensor | float = 0.0) -> Tensor:
+    """A(w) w of many rows `w` [..., R, d], without forming A: E[x~ h] - E[x~] E[h]."""
+    scores = w @ x.mT
+    gate = torch.where(scores > 0, torch.ones_like(scores), slope)
+    h, weighted = gate * scores, gate * p.unsqueeze(-2)
+    mean_h = (p.unsqueeze(-2) * h).sum(-1, keepdim=True)
+    return (weighted * (h - mean_h)) @ x
+
+
+def ascend(
+    w: Tensor,
+    x: Tensor,
+    p: Tensor,
+    *,
+    steps: int,
+    step_size: float,
+    slope: Tensor | float = 0.0,
+) -> Tensor:
+    """Follow (7) from the unit rows `w` [..., R, d]: a step along A(w) w, then back to the sphere.
+
+    A step is `step_size` in units of 1/(w.A(w) w), each row's own time scale; it bends no path.
+    """
+    for _ in range(steps):
+        force = push(w, x, p, slope=slope)
+        speed = step_size / (w * force).sum(-1, keepdim=True).clamp_min(1e-12)
+        w = torch.nn.functional.normalize(w + speed * force, dim=-1)
+    return w
+
+
+def at_category(probability: Tensor) -> Tensor:
+    """A(u_m) of the categorical model for every m, [M, M, M] (eq. 34)."""
+    return torch.diag_embed(torch.diag_embed(probability * (1 - probability)))
+
+
+def at_summand(rate: Tensor) -> Tensor:
+    """A(u_m) of the summation model for every m, [..., M, M, M] (eq. 35)."""
+    one = torch.eye(rate.shape[-1], dtype=rate.dtype)
+    q = rate.unsqueeze(-1)
+    return torch.diag_embed((1 - q) ** 2 * one + q * (1 - one))
+
+
+def all_off(rate: Tensor) -> Tensor:
+    """The direction of the atom in which every feature is off, [M].
+
+    Where every atom with a feature on has w.x <= 0, only this atom is active, A(w) has rank one
+    and w is an LME that stands for no feature. It is so iff sum q_l/(1 - q_l) < 1/(1 - q_m) for
+    every m; for equal rates, iff M q < 1.
+    """
+    return torch.nn.functional.normalize(-(rate / (1 - rate)).sqrt(), dim=-1)
+
+
+def sampled(
+    w: Tensor, x: Tensor, p: Tensor, *, size: int, replicates: int, generator: Generator
+) -> Tensor:
+    """A(w) of `replicates` samples of `size` points: [..., S, d, d] for the rows `w` [..., d].
+
+    Multiplied by size/(size - 1), which makes a sample's covariance unbiased.
+    """
+    flat = p.reshape(-1, p.shape[-1]).repeat_interleave(replicates, 0)
+    draws = torch.multinomial(flat, size, replacement=True, generator=generator)
+    counts = torch.zeros_like(flat).scatter_add_(
+        1, draws, torch.ones_like(flat[:, :1]).expand_as(draws)
+    )
+    counts = counts.view(*p.shape[:-1], replicates, -1)
+    a = gated_covariance(w.unsqueeze(-2), x.unsqueeze(-3), counts / size)
+    return a * size / (size - 1)
+
+
+def closed_form_scores(
+    probability: Tensor, rate: Tensor, *, size: int, replicates: int, generator: Generator
+) -> Tensor:
+    """Entries of the sampled A(u_m) minus (34) and (35), in standard errors of their mean."""
+    scores = []
+    for (x, p), closed in (
+        (categorical(probability), at_category(probability)),
+        (summation(rate), at_summand(rate)),
+    ):
+        features = x.shape[-1]
+        a = sampled(
+            torch.eye(features, dtype=x.dtype),
+            x.expand(features, -1, -1),
+            p.expand(features, -1),
+            size=size,
+            replicates=replicates,
+            generator=generator,
+        )
+        error = a.mean(1) - closed
+        standard = a.std(1) / math.sqrt(replicates)
+        # An entry that never varies is right up to rounding, or wrong by many "standard errors".
+        scores.append((error / standard.clamp_min(1e-12)).flatten())
+    return torch.cat(scores)
+
+
+def sampled_gaps(
+    rates: Tensor, features: int, *, size: int, replicates: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """Eigenvalue of A(u_1) along u_1 minus the mean of the others: mean and error of it, [G]."""
+    x, p = summation(rates.unsqueeze(-1).expand(-1, features))
+    first = torch.eye(features, dtype=x.dtype)[0].expand(len(rates), -1)
+    a = sampled(first, x, p, size=size, replicates=replicates, generator=generator)
+    eigenvalues = a.diagonal(dim1=-2, dim2=-1)
+    gap = eigenvalues[..., 0] - eigenvalues[..., 1:].mean(-1)
+    return gap.mean(-1), gap.std(-1) / math.sqrt(replicates)
+
+
+def escape_rates(rates: Tensor, features: int, *, generator: Generator) -> Tensor:
+    """Log growth per unit time of a nudge off u_1 under (7), [G]; rows return where it is < 0."""
+    x, p = summation(rates.unsqueeze(-1).expand(-1, features))
+    aside = torch.randn(len(rates), 8, features, generator=generator, dtype=x.dtype)
+    aside[..., 0] = 0
+    start = NUDGE * torch.nn.functional.normalize(aside, dim=-1)
+    start[..., 0] = 1
+    start = torch.nn.functional.normalize(start, dim=-1)
+    end = ascend(start, x, p, steps=ESCAPE_STEPS, step_size=ESCAPE_STEP_SIZE)
+    before, after = (torch.linalg.vector_norm(w[..., 1:], dim=-1) for w in (start, end))
+    return torch.log(after / before).mean(-1) / (ESCAPE_STEPS * ESCAPE_STEP_SIZE)
+
+
+def closed_escape_rates(rates: Tensor) -> Tensor:
+    """What (35) says of `escape_rates`: a factor (1 + eta q/(1-q)^2)/(1 + eta) a step."""
+    growth = (1 + ESCAPE_STEP_SIZE * rates / (1 - rates) ** 2) / (1 + ESCAPE_STEP_SIZE)
+    return growth.log() / ESCAPE_STEP_SIZE
+
+
+def is_lme(a: Tensor, w: Tensor) -> Tensor:
+    """Definition 3: whether `w` [..., d] is the simple top eigenvector of `a` [..., d, d]."""
+    values, vectors = torch.linalg.eigh(a)
+    along = (vectors[..., -1] * w).sum(-1).abs()
+    return torch.logical_and(along > 1 - 1e-9, values[..., -1] - values[..., -2] > 1e-9)
+
+
+def endpoints(
+    x: Tensor, p: Tensor, targets: Tensor, *, rows: int, steps: int, generator: Generator
+) -> Tensor:
+    """Shares of random starts that end at each of `targets` [..., K, d]: [..., K]."""
+    w = torch.randn(*x.shape[:-2], rows, x.shape[-1], generator=generator, dtype=x.dtype)
+    w = ascend(torch.nn.functional.normalize(w, dim=-1), x, p, steps=steps, step_size=1.0)
+    return (w @ targets.mT > NEAR).to(x.dtype).mean(-2)
+
+
+def random_starts(
+    probability: Tensor, rates: Tensor, *, rows: int, steps: int, generator: Generator
+) -> Arrays:
+    """Where random rows end: in the categorical model, and in summation models of equal rates."""
+    features = len(probability)
+    axes = torch.eye(features, dtype=rates.dtype)
+    x, p = categorical(probability)
+    ends = endpoints(x, p, axes, rows=rows, steps=steps, generator=generator)
+    q = rates.unsqueeze(-1).expand(-1, features)
+    targets = torch.cat([axes.expand(len(q), -1, -1), all_off(q).unsqueeze(-2)], dim=-2)
+    shares = endpoints(*summation(q), targets, rows=rows, steps=steps, generator=generator)
+    return {"categorical_share": ends.numpy(), "summation_share": shares.numpy()}
+
+
+def crossing(x: Tensor, y: Tensor) -> float:
+    """Where y(x) crosses zero for the first time, between grid points; infinite if nowhere."""
+    signs = torch.sign(y)
+    turned = torch.nonzero(signs[:-1] != signs[1:])
+    if not len(turned):
+        return math.inf
+    i = int(turned[0])
+    return float(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i]))
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """The predictions of (34), (35) and of the critical rate, from the arrays of a run."""
+    rates, gap = (torch.from_numpy(arrays[name]) for name in ("rates", "gap"))
+    sampled_at = crossing(rates, gap)
+    nearest = int((rates - CRITICAL_RATE).abs().argmin())
+    slope = 3 - 2 * CRITICAL_RATE  # of q - (1 - q)^2, where it vanishes
+    spacing = float(rates[1] - rates[0])  # a straight line between f's values errs by h^2 f''/8f'
+    features, rows = len(arrays["categorical_share"]), int(arrays["rows"])
+    dead = 1 - arrays["categorical_share"].sum()
+    shares, grid = arrays["summation_share"], arrays["start_rates"]
+    sparse = shares[features * grid <= 0.5 + 1e-9]
+    mixed = arrays["mixed_rates"] < CRITICAL_RATE
+    return (
+        at_most(
+            "A(u_m): sampled minus closed form, both models (worst entry, standard errors)",
+            abs(arrays["closed_form_score"]).max(),
+            5.0,
+        ),
+        close(
+            "rate at which the sampled eigengap of u_m changes sign",
+            sampled_at,
+            CRITICAL_RATE,
+            tolerance=float(4 * arrays["gap_error"][nearest] / slope) + spacing**2 / (4 * slope),
+        ),
+        close(
+            "rate at which rows nudged off u_m stop returning",
+            crossing(rates, torch.from_numpy(arrays["escape"])),
+            CRITICAL_RATE,
+            tolerance=0.7 * spacing**2,  # f = q/(1 - q)^2
+        ),
+        at_most(
+            "growth of the nudge minus its closed form (largest difference)",
+            abs(arrays["escape"] - arrays["escape_closed"]).max(),
+            1e-5,
+        ),
+        close(
+            "features of unequal rates that are LMEs although q_m >= 0.382, or not although below",
+            (arrays["mixed_is_lme"] != mixed).sum(),
+            0,
+            tolerance=0.0,
+        ),
+        close(
+            "categorical model: features at which random rows end",
+            (arrays["categorical_share"] > 0).sum(),
+            features,
+            tolerance=0.0,
+        ),
+        close(
+            "categorical model: share of rows that never fire and stay where they are",
+            dead,
+            2.0**-features,
+            tolerance=4 * math.sqrt(2.0**-features / rows),
+        ),
+        close(
+            "summation model, M q <= 1/2: optima at which random rows end (features and all-off)",
+            (sparse > 0).sum(-1).min(),
+            features + 1,
+            tolerance=0.0,
+        ),
+        close(
+            "summation model, M q <= 1/2: share of rows that end anywhere else",
+            (1 - sparse.sum(-1)).max(),
+            0.0,
+            tolerance=1e-9,
+        ),
+        close(
+            "summation model, q > 0.4: share of rows that end at a feature",
+            shares[grid > 0.4, :features].sum(-1).max(),
+            0.0,
+            tolerance=0.0,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """Where the claims end."""
+    features = len(arrays["categorical_share"])
+    shares, grid = arrays["summation_share"], arrays["start_rates"]
+    elsewhere = 1 - shares.sum(-1)
+    kinked = int((elsewhere > 0.002).argmax())
+    last = int((grid < CRITICAL_RATE).sum()) - 1
+    return (
+        "The features are not the only LMEs of the summation model: while M q < 1 the direction of "
+        "the atom with every feature off is one more "
+        f"({shares[0, features]:.1%} of random rows at q = {grid[0]:.3f}).",
+        "Denser models also have optima at kinks, where an atom lies on w.x = 0 and A(w) jumps, so "
+        f"that Definition 3 does not apply: first seen at M q = {features * grid[kinked]:.2f}, and "
+        f"{elsewhere[last]:.0%} of random rows at q = {grid[last]:.3f}, though each u_m is an LME.",
+        "In the categorical model A(w) jumps at every u_m itself (the other atoms have w.x = 0), "
+        "so its roughness is infinite and Theorem 1 is silent there; the rows arrive all the same.",
+        "0.382 is for features of equal variance; the lab winner-takes-all has the general rule.",
+    )
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """The eigengap and the escape rate over q; where random rows end."""
+    left, middle, right = figure.subplots(1, 3)
+    rates, features = arrays["rates"], len(arrays["categorical_share"])
+    left.errorbar(
+        rates,
+        arrays["gap"],
+        4 * arrays["gap_error"],
+        fmt="o",
+        ms=3,
+        ls="none",
+        label="sampled, ± 4 standard errors",
+    )
+    left.plot(rates, (1 - rates) ** 2 - rates, color="0.2", label="(1 − q)² − q")
+    left.set(ylabel="eigengap of A(u_m) along u_m", title="u_m is the top eigenvector ...")
+    middle.plot(rates, arrays["escape"], "s", ms=3, ls="none", label="measured")
+    middle.plot(rates, arrays["escape_closed"], color="0.2", label="closed form")
+    middle.set(ylabel="growth of a nudge [per unit time]", title="... and attracts ...")
+    for axes in (left, middle):
+        axes.axhline(0, color="0.6", lw=0.8)
+        axes.axvline(CRITICAL_RATE, color="0.6", lw=0.8)
+        axes.set_xlabel("rate q (grey line: 0.382)")
+    shares, grid = arrays["summation_share"], arrays["start_rates"]
+    at_feature = shares[:, :features].sum(-1)
+    for curve, label, marker in (
+        (at_feature, "at a feature", "o"),
+        (shares[:, features], "all-off direction", "s"),
+        (1 - shares.sum(-1), "elsewhere", "^"),
+    ):
+        right.plot(grid, curve, marker=marker, ms=4, label=label)
+    for line in (1 / features, CRITICAL_RATE):
+        right.axvline(line, color="0.6", lw=0.8)
+    right.set(
+        xlabel=f"rate q (grey lines: 1/{features}, 0.382)",
+        ylabel="share of random rows",
+        title="... until 0.382",
+        ylim=(-0.02, 1.02),
+    )
+    for axes in (left, middle, right):
+        axes.legend(fontsize=7)
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    features: int = 6,
+    ratio: float = 0.8,
+    lowest_rate: float = 0.05,
+    highest_rate: float = 0.6,
+) -> Result:
+    """Both models: closed forms against samples, the critical rate, optima from random starts.
+
+    The categorical probabilities fall by `ratio` from feature to feature; the summation models
+    have equal rates between `lowest_rate` and `highest_rate`. Raises ValueError for an argument
+    out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    require(2 <= features <= 8, "features", features, "in 2..8, for 2^features atoms")
+    require(0 < ratio <= 1, "ratio", ratio, "in (0, 1]")
+    require(0 < lowest_rate < 0.35, "lowest_rate", lowest_rate, "a probability in (0, 0.35)")
+    require(0.4 < highest_rate <= 0.7, "highest_rate", highest_rate, "a probability in (0.4, 0.7]")
+    generator = Generator().manual_seed(seed)
+    weights = ratio ** torch.arange(features, dtype=torch.float64)
+    probability = weights / weights.sum()
+    rates = torch.linspace(lowest_rate, highest_rate, 45, dtype=torch.float64)
+    sparse = torch.tensor([0.2, 0.35, 0.5], dtype=torch.float64) / features
+    count = at_scale(scale, tiny=5, default=10)
+    dense = torch.linspace(0.7 / features, highest_rate, count, dtype=torch.float64)
+    start_rates = torch.cat([sparse, dense])
+    mixed = torch.tensor(MIXED_RATES, dtype=torch.float64)
+    axes = torch.eye(len(mixed), dtype=torch.float64)
+    sampling = {"size": at_scale(scale, tiny=500, default=5000), "replicates": 64}
+    rows = at_scale(scale, tiny=8, default=20) * 2**features
+    gap, gap_error = sampled_gaps(rates, features, **sampling, generator=generator)
+    arrays = {
+        "closed_form_score": closed_form_scores(
+            probability, mixed[:features], **sampling, generator=generator
+        ).numpy(),
+        "rates": rates.numpy(),
+        "gap": gap.numpy(),
+        "gap_error": gap_error.numpy(),
+        "escape": escape_rates(rates, features, generator=generator).numpy(),
+        "escape_closed": closed_escape_rates(rates).numpy(),
+        "mixed_rates": mixed.numpy(),
+        "mixed_is_lme": is_lme(gated_covariance(axes, *summation(mixed)), axes).numpy(),
+        "rows": torch.tensor(rows).numpy(),
+        "start_rates": start_rates.numpy(),
+        **random_starts(probability, start_rates, rows=rows, steps=300, generator=generator),
+    }
+    return Result(
+        name="local-optima",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

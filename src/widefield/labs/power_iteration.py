@@ -1,0 +1,343 @@
+"""Power iteration converges to a point near each latent feature, at a geometric rate.
+
+Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
+Appendix B.5, Theorem 3 and Lemmas 4 to 8, and Figure 1 (right).
+
+The data are x = U y + sigma xi with xi ~ N(0, I), y standardised Bernoulli(q), and the columns u_m
+of U only nearly orthogonal. Then no u_m is an exact eigenvector of A(u_m), yet from it
+
+    w(t+1) = A(w(t)) w(t) / |A(w(t)) w(t)|                                                     (94)
+
+reaches one close by. With c = w.phi_1(A(w)), the eigenvalues lambda_1 > lambda_2 of A(w) and their
+gap g, let L be a Lipschitz constant of A and kappa that of Lemma 6. The irregularity is
+
+    mu    = (1 + c)/(2 c^2) (lambda_2/lambda_1)^2
+    omega = mu + 2 kappa L^2 (1 + mu c) + 2 L/g sqrt(mu (1 + mu c))                            (95)
+
+If omega <= gamma < 1 on B_gamma, the ball of radius sqrt(2 (1 + gamma)(1 - c_0))/(1 - sqrt(gamma))
+around w(0), then w(t) stays in B_gamma, converges there, and 1 - c_t <= gamma^t (1 - c_0).
+
+The paper asserts that kappa exists; we supply one. For |dA| <= e < g the resolvent of A + dA on the
+complement of phi_1 is at most r = 1/(g - e), and expanding phi_1' to second order leaves at most
+kappa e^2 with kappa^2 = (sqrt(2) r^2 + r/g)^2 + r^4. Along the path e = L |w(t+1) - w(t)| is at
+most L sqrt(2 (1 + gamma)(1 - c_0)), by Lemma 5.
+
+Everything is exact: the noise is integrated in closed form over each of the 2^M values of y.
+
+Shapes: J tilts of U, T trials, S noise levels, M features (one start u_m each), G values of gamma,
+P points of a sphere, I iterations, n = 2^M atoms, d dimensions.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+from torch.nn.functional import normalize
+
+from widefield.labs.local_optima import CRITICAL_RATE, summation
+from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TILTS = (0.25, 0.5, 1.0, 2.0)  # times the tilt asked for
+ITERATIONS = 60
+FLOOR = 1e-26  # of 1 - c, which float64 knows to about 1e-30
+GAMMAS = torch.linspace(0.02, 0.98, 49, dtype=torch.float64)
+DIFFERENCE = 1e-5  # of w, in central differences of A
+POINTS = 3  # on each of the nested spheres that sample a ball
+
+
+def nearly_orthogonal(
+    tilts: Tensor, trials: int, dimension: int, features: int, *, generator: Generator
+) -> Tensor:
+    """Unit columns [J, T, d, M]: orthonormal ones plus each tilt times standard normal noise."""
+    shape = (2, len(tilts), trials, dimension, features)
+    raw, noise = torch.randn(shape, generator=generator, dtype=tilts.dtype)
+    return normalize(torch.linalg.qr(raw).Q + tilts[:, None, None, None] * noise, dim=-2)
+
+
+def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
+    """A(w) = Var[x 1(w.x > 0)] of x = atom + noise * N(0, I), [..., d, d].
+
+    `w` [..., d] counts by its direction; `atoms` [..., n, d] of weights `p` [n]; `noise` [...].
+    An atom a has score t = w.a/noise, and with Phi, phi the normal distribution and density
+    E[xi 1] = phi w and E[xi xi^T 1] = Phi I - t phi w w^T.
+
+    Example:
+        >>> one = torch.ones(1, dtype=torch.float64)
+        >>> smooth_covariance(one, torch.zeros(1, 1).double(), one, one[0]).item()  # 1/2 - 1/(2 pi)
+        0.3408450569081046
+    """
+    w = normalize(w, dim=-1)
+    sigma = noise.clamp_min(1e-12).unsqueeze(-1)
+    t = (atoms @ w.unsqueeze(-1)).squeeze(-1) / sigma
+    inside: Tensor = p * torch.special.ndtr(t)
+    edge: Tensor = p * torch.exp(-t.square() / 2) / math.sqrt(2 * math.pi)
+    first = (inside.unsqueeze(-1) * atoms).sum(-2) + sigma * edge.sum(-1, keepdim=True) * w
+    cross = (sigma * (edge.unsqueeze(-1) * atoms).sum(-2)).unsqueeze(-1) * w.unsqueeze(-2)
+    along = (sigma**2 * (t * edge).sum(-1, keepdim=True)).unsqueeze(-1)
+    second = (inside.unsqueeze(-1) * atoms).mT @ atoms + cross + cross.mT
+    isotropic = (sigma**2 * inside.sum(-1, keepdim=True)).unsqueeze(-1)
+    second = second + isotropic * torch.eye(w.shape[-1], dtype=w.dtype)
+    second = second - along * w.unsqueeze(-1) * w.unsqueeze(-2)
+    return second - first.unsqueeze(-1) * first.unsqueeze(-2)
+
+
+def roughest(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
+    """A bound on |dA|/|dw| at `w`, [...]: the norm of [dA/dw_1 ... dA/dw_d] side by side."""
+    shift = DIFFERENCE * torch.eye(w.shape[-1], dtype=w.dtype)
+    ahead, behind = (
+        smooth_covariance(w.unsqueeze(-2) + by, atoms.unsqueeze(-3), p, noise.unsqueeze(-1))
+        for by in (shift, -shift)
+    )
+    slopes = (ahead - behind) / (2 * DIFFERENCE)
+    norms: Tensor = torch.linalg.matrix_norm(slopes.transpose(-3, -2).flatten(-2), 2)
+    return norms
+
+
+def spectrum(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """1 - c, lambda_1 and lambda_2 of A(w); 1 - c = |w - phi_1|^2/2 keeps its last digits."""
+    values, vectors = torch.linalg.eigh(a)
+    top = vectors[..., -1]
+    top = top * torch.sign((top * w).sum(-1, keepdim=True))
+    return (w - top).square().sum(-1) / 2, values[..., -1], values[..., -2]
+
+
+def irregularity(
+    miss: Tensor, top: Tensor, second: Tensor, lipschitz: Tensor, largest_step: Tensor
+) -> Tensor:
+    """omega (95) from 1 - c, the eigenvalues, L and the largest step; inf where L is too large."""
+    c, gap = 1 - miss, top - second
+    mu = (1 + c) / (2 * c**2) * (second / top) ** 2
+    room = gap - lipschitz * largest_step
+    r = 1 / room.clamp_min(1e-12)
+    kappa = torch.hypot(math.sqrt(2) * r**2 + r / gap, r**2)
+    stretch = 1 + mu * c
+    omega = mu + 2 * kappa * lipschitz**2 * stretch + 2 * lipschitz / gap * (mu * stretch).sqrt()
+    return torch.where(room > 0, omega, math.inf)
+
+
+def radius(gamma: Tensor, miss: Tensor) -> Tensor:
+    """Radius of B_gamma, from 1 - c_0."""
+    return (2 * (1 + gamma) * miss).sqrt() / (1 - gamma.sqrt())
+
+
+def find_gamma(
+    w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor, *, points: int, generator: Generator
+) -> Tensor:
+    """The smallest gamma of a grid with omega <= gamma on B_gamma, [...]; infinite if none is.
+
+    A supremum over a ball is taken over `points` random points on its surface and on the surface
+    of every smaller ball of the grid.
+    """
+    miss, _, _ = spectrum(smooth_covariance(w, atoms, p, noise), w)
+    size = radius(GAMMAS, miss.unsqueeze(-1))
+    shape = (*size.shape, points, w.shape[-1])
+    away = normalize(torch.randn(shape, generator=generator, dtype=w.dtype), dim=-1)
+    ball = normalize(w[..., None, None, :] + size[..., None, None] * away, dim=-1)
+    own, level = atoms[..., None, None, :, :], noise[..., None, None]
+    lipschitz = roughest(ball, own, p, level).amax(-1).cummax(-1).values
+    # A path of the sphere between two points of the ball is longer than their distance.
+    angle = 2 * torch.asin((size / 2).clamp(1e-9, 1))
+    lipschitz = lipschitz * angle / torch.sin(angle.clamp_max(math.pi / 2))
+    step = (2 * (1 + GAMMAS) * miss.unsqueeze(-1)).sqrt()
+    omega = irregularity(
+        *spectrum(smooth_covariance(ball, own, p, level), ball),
+        lipschitz.unsqueeze(-1),
+        step.unsqueeze(-1),
+    )
+    worst = omega.amax(-1).cummax(-1).values
+    covered = torch.logical_and(worst <= GAMMAS, jump_free(w, atoms, noise, size))
+    return torch.where(covered, GAMMAS, math.inf).amin(-1)
+
+
+def jump_free(w: Tensor, atoms: Tensor, noise: Tensor, size: Tensor) -> Tensor:
+    """Whether A is continuous on balls of `size` [..., G] around `w`: [..., G].
+
+    With noise always; without, if no atom changes sides of w.x = 0 within the ball.
+    """
+    distance = (atoms @ w.unsqueeze(-1)).squeeze(-1).abs()
+    reach = (distance / torch.linalg.vector_norm(atoms, dim=-1)).amin(-1, keepdim=True)
+    return torch.logical_or(noise.unsqueeze(-1) > 0, reach > size)
+
+
+def iterate(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Arrays:
+    """Follow (94) from `w` [..., d]: points [I, ..., d], 1 - c_t, lambda_2/lambda_1 [I, ...]."""
+    points, misses, ratios = [], [], []
+    for _ in range(ITERATIONS):
+        a = smooth_covariance(w, atoms, p, noise)
+        miss, top, second = spectrum(a, w)
+        points.append(w)
+        misses.append(miss)
+        ratios.append(second / top)
+        w = normalize((a @ w.unsqueeze(-1)).squeeze(-1), dim=-1)
+    return {
+        "points": torch.stack(points).numpy(),
+        "miss": torch.stack(misses).numpy(),
+        "ratio": torch.stack(ratios).numpy(),
+    }
+
+
+def discrepancies(points: NDArray[Any]) -> Any:
+    """|w(t+1) - w(t)| of the points [I, ..., d] of a path, [I - 1, ...]."""
+    return np.linalg.norm(np.diff(points, axis=0), axis=-1)
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """The predictions of Theorem 3 and Figure 1, from the arrays of a run."""
+    gamma, miss = arrays["gamma"], arrays["miss"]
+    covered = np.isfinite(gamma)
+    gamma, miss, points = gamma[covered], miss[:, covered], arrays["points"][:, covered]
+    steps, t = discrepancies(points), np.arange(len(miss))[:, None]
+    bound = gamma**t * miss[0]
+    seen = (bound > FLOOR) & (t > 0)
+    exact = miss[:-1] > FLOOR
+    step_bound = np.sqrt(2 * (1 + gamma) * bound[:-1])
+    ball = np.sqrt(2 * (1 + gamma) * miss[0]) / (1 - np.sqrt(gamma))
+    distance = np.linalg.norm(points - points[0], axis=-1)
+    eigenvalues = np.broadcast_to(arrays["ratio"][-1, covered], steps[1:].shape)
+    noiseless = np.broadcast_to(arrays["noise"][:, None] == 0, covered.shape)[covered]
+    late = (steps[:-1] < 1e-5) & (steps[1:] > 1e-12) & noiseless
+    return (
+        at_least("starts to which Theorem 3 applies", covered.sum(), 1),
+        at_most(
+            "1 - c_t over its bound gamma^t (1 - c_0) (worst start and iteration)",
+            (miss[seen] / bound[seen]).max(initial=0),
+            1.0,
+        ),
+        at_most(
+            "1 - c_(t+1) over gamma (1 - c_t) (worst start and iteration)",
+            (miss[1:] / (gamma * miss[:-1].clip(FLOOR)))[exact].max(initial=0),
+            1.0,
+        ),
+        at_most(
+            "|w(t+1) - w(t)| over its bound, eq. 127 (worst start and iteration)",
+            (steps[seen[:-1]] / step_bound[seen[:-1]]).max(initial=0),
+            1.0,
+        ),
+        at_most(
+            "distance from the start over the radius of B_gamma (worst start and iteration)",
+            (distance / ball).max(initial=0),
+            1.0,
+        ),
+        at_most(
+            "without noise: late factor of |w(t+1) - w(t)| over lambda_2/lambda_1 (worst start)",
+            (steps[1:][late] / steps[:-1][late] / eigenvalues[late]).max(initial=0),
+            1.0,
+            tolerance=1e-4,
+        ),
+        close(
+            "starts at u_m that end nearer to another feature",
+            (arrays["nearest"][covered] != np.nonzero(covered)[-1]).sum(),
+            0,
+            tolerance=0.0,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """Where the claims end."""
+    covered = np.isfinite(arrays["gamma"])
+    steps = discrepancies(arrays["points"])
+    settled = steps[-1] < np.maximum(1e-9, steps[len(steps) // 2] / 2)
+    kinks = ~settled[:, :, arrays["noise"] == 0]
+    return (
+        "Appendix B.5 asks for one Lipschitz constant of A on the whole sphere. Without noise the "
+        "data are discrete, A jumps and there is none; the proof only needs one on B_gamma.",
+        f"The theorem is sufficient, not necessary: it applies to {covered.mean():.0%} of these "
+        f"starts, and {settled[~covered].mean():.0%} of the others converge as well.",
+        "Without noise a start can also alternate for ever across a kink, where an atom changes "
+        "sides, A jumps and (94) has no fixed point: "
+        f"{kinks.sum()} of {kinks.size} starts here, more at a larger tilt.",
+        f"Suprema over B_gamma are over {len(GAMMAS)} x {POINTS} random points, and gamma is a "
+        "grid value.",
+    )
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """Steps of one trial without noise; 1 - c_t with its bound; where the theorem applies."""
+    left, middle, right = figure.subplots(1, 3)
+    tilts, noise = arrays["tilts"], arrays["noise"]
+    steps = discrepancies(arrays["points"])
+    for index, marker in zip(range(len(tilts) - 1), "os^", strict=False):
+        curves = steps[:, index, 0, 0].clip(1e-17)
+        left.plot(curves[:, 0], marker=marker, ms=3, lw=1, label=f"tilt {tilts[index]:g}")
+        left.plot(curves[:, 1:], color=left.lines[-1].get_color(), lw=0.6, ls="-")
+    left.set(yscale="log", xlabel="iteration t", ylabel="|w(t+1) − w(t)|", xlim=(0, 35))
+    left.set_title("From each u_m, without noise")
+    gamma, miss = arrays["gamma"][0, 0, :, 0], arrays["miss"][:, 0, 0, :, 0]
+    shown = np.flatnonzero(np.isfinite(gamma))
+    for level, marker, style in zip(
+        shown[:: max(len(shown) - 1, 1)], "os", ("-", "--"), strict=False
+    ):
+        line = middle.plot(miss[:, level], marker, ms=4, label=f"noise {noise[level]:g}")[0]
+        bound = gamma[level] ** np.arange(len(miss)) * miss[0, level]
+        middle.plot(bound, color=line.get_color(), ls=style, label=f"bound, γ = {gamma[level]:.2f}")
+    middle.set(yscale="log", xlabel="iteration t", ylabel="1 − c_t", xlim=(0, 35), ylim=(1e-32, 1))
+    middle.set_title(f"Geometric rate, tilt {tilts[0]:g}")
+    applies = np.isfinite(arrays["gamma"]).mean((1, 3))
+    for row, tilt, marker in zip(applies, tilts, "os^v", strict=False):
+        right.plot(noise, row, marker=marker, ms=4, label=f"tilt {tilt:g}")
+    right.set(xlabel="noise σ of the data", ylabel="share of starts", ylim=(-0.02, 1.02))
+    right.set_title("Where Theorem 3 applies")
+    for axes in (left, middle, right):
+        axes.legend(fontsize=7)
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    features: int = 5,
+    dimension: int = 6,
+    rate: float = 0.2,
+    tilt: float = 0.02,
+    noise: float = 0.2,
+) -> Result:
+    """Power iteration from every u_m of summation models with nearly orthogonal U.
+
+    U's columns deviate from orthonormal ones by a quarter of `tilt` up to twice as much per entry;
+    the noise of the data runs from 0 to `noise`. Raises ValueError for an argument out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    require(2 <= features <= 7, "features", features, "in 2..7, for 2^features atoms")
+    allowed = f"at least features={features}, for nearly orthonormal directions"
+    require(dimension >= features, "dimension", dimension, allowed)
+    allowed = f"a probability in (0, {CRITICAL_RATE:.3f}), below which u_m is an optimum"
+    require(0 < rate < CRITICAL_RATE, "rate", rate, allowed)
+    require(0 < tilt <= 0.1, "tilt", tilt, "in (0, 0.1]")
+    require(noise > 0, "noise", noise, "a positive standard deviation")
+    generator = Generator().manual_seed(seed)
+    tilts = tilt * torch.tensor(TILTS, dtype=torch.float64)
+    levels = torch.linspace(0, noise, at_scale(scale, tiny=3, default=9), dtype=torch.float64)
+    trials = at_scale(scale, tiny=1, default=2)
+    u = nearly_orthogonal(tilts, trials, dimension, features, generator=generator)
+    y, p = summation(torch.full((features,), rate, dtype=torch.float64))
+    lead = (len(tilts), trials, len(levels), features)
+    atoms = (y @ u.mT)[:, :, None, None].expand(*lead, -1, -1)
+    starts = u.mT.unsqueeze(2).expand(*lead, -1)
+    level = levels.unsqueeze(-1).expand(lead)
+    arrays = {
+        "tilts": tilts.numpy(),
+        "noise": levels.numpy(),
+        "gamma": find_gamma(starts, atoms, p, level, points=POINTS, generator=generator).numpy(),
+        **iterate(starts, atoms, p, level),
+    }
+    ends = torch.from_numpy(arrays["points"][-1])
+    arrays["nearest"] = (ends @ u.unsqueeze(2)).argmax(-1).numpy()
+    return Result(
+        name="power-iteration",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

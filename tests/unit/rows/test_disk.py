@@ -1,0 +1,276 @@
+"""The disk store against the in-memory one, and against crashes, foreign files and full disks."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from widefield.rows import DiskStore, LazyAdamW, MemoryStore, RowHead, RowState
+
+N, DIM, BATCH = 40, 3, 5
+EVERYONE = torch.arange(N)
+
+
+def disk(folder: Path, seed: int = 1) -> DiskStore:
+    return DiskStore(folder, N, DIM, seed=seed)
+
+
+def state_at(step: int, count: int) -> RowState:
+    g = torch.Generator().manual_seed(step)
+    row, m, v = (torch.randn(count, DIM, generator=g) for _ in range(3))
+    return RowState(row, m, v, torch.full((count,), step))
+
+
+def batch(step: int) -> Tensor:
+    return torch.randperm(N, generator=torch.Generator().manual_seed(step))[:BATCH]
+
+
+def assert_equal(one: RowState, two: RowState) -> None:
+    for name in ("row", "m", "v", "last"):
+        assert torch.equal(getattr(one, name), getattr(two, name)), name
+
+
+def write(store: DiskStore | MemoryStore, steps: range) -> None:
+    for step in steps:
+        store.write(batch(step), state_at(step, BATCH))
+
+
+@pytest.mark.parametrize("announced", ["nothing", "all", "others"])
+@pytest.mark.parametrize("rule", ["exact", "estimated"])
+def test_training_on_disk_equals_training_in_memory(
+    tmp_path: Path, rule: str, announced: str
+) -> None:
+    """Bit for bit, with batches that overlap those being read ahead and written behind."""
+    steps = 60
+    rates = torch.linspace(0.1, 0.01, steps, dtype=torch.float64)
+    heads = []
+    for store in (MemoryStore(N, DIM, seed=1), disk(tmp_path / "rows")):
+        order = {"nothing": [], "all": range(1, steps + 1), "others": [3, 2, 1, 4]}[announced]
+        store.expect(batch(step) for step in order)
+        head = RowHead(store, LazyAdamW(rates), rule=rule, gap=4)  # type: ignore[arg-type]
+        for step in range(1, steps + 1):
+            rows = head.take(batch(step), step)
+            head.put(batch(step), rows, torch.tanh(rows - 1), step)
+        heads.append(head)
+    assert_equal(*(head.store.read(EVERYONE) for head in heads))
+    heads[1].store.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    cuts=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    saved=st.integers(0, 3),
+    committed=st.booleans(),
+    tail=st.integers(0, 12),
+    twice=st.booleans(),
+)
+def test_any_uncommitted_cut_comes_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    cuts: list[int],
+    saved: int,
+    committed: bool,
+    tail: int,
+    twice: bool,
+) -> None:
+    """Whatever was written after a cut, and however many later cuts were never saved."""
+    folder, mirror = tmp_path_factory.mktemp("rows"), MemoryStore(N, DIM, seed=1)
+    saved, step = min(saved, len(cuts) - 1), 1
+    with closing(disk(folder)) as store:
+        for number, count in enumerate(cuts):
+            write(store, range(step, step + count))
+            if number <= saved:
+                write(mirror, range(step, step + count))
+            step += count
+            cut = store.state_dict()
+            if number == saved:
+                kept = cut
+                if committed:
+                    store.commit()
+        write(store, range(step, step + tail))
+    for _ in range(1 + twice):
+        with closing(disk(folder)) as store:
+            store.load_state_dict(kept)
+            assert_equal(store.read(EVERYONE), mirror.read(EVERYONE))
+            write(store, range(step, step + 3))
+    assert len(list(folder.glob("journal-*"))) == 1
+
+
+def test_a_cut_that_was_committed_drops_what_only_older_ones_need(tmp_path: Path) -> None:
+    with closing(disk(tmp_path)) as store:
+        write(store, range(1, 4))
+        old = store.state_dict()
+        write(store, range(4, 8))
+        store.state_dict()
+        store.commit()
+    assert [p.name for p in tmp_path.glob("journal-*")] == ["journal-2"]
+    with closing(disk(tmp_path)) as store, pytest.raises(ValueError, match="journal-1 is missing"):
+        store.load_state_dict(old)
+
+
+def test_a_hundred_million_rows_cost_nothing_until_touched(tmp_path: Path) -> None:
+    index = torch.tensor([99_999_999, 0, 12_345_678])
+    with closing(DiskStore(tmp_path, 10**8, 128, seed=4)) as store:
+        state = store.read(index)
+        assert torch.equal(state.row, initial_rows(index, 128, seed=4, dtype=torch.float32))
+        assert (tmp_path / "rows.bin").stat().st_blocks * 512 < 2**16
+        store.write(index, RowState(state.row, state.m, state.v, state.last + 1))
+        assert store.read(index).last.tolist() == [1, 1, 1]
+        assert (tmp_path / "rows.bin").stat().st_blocks * 512 < 2**23
+
+
+def test_a_checkpoint_costs_what_was_touched(tmp_path: Path) -> None:
+    """Rows never written cost 8 bytes each, others a record, and a second write nothing."""
+    with closing(disk(tmp_path)) as store:
+        store.write(EVERYONE, state_at(1, N))
+        store.state_dict()
+        empty, record = (tmp_path / "journal-1").stat().st_size, 8 + 12 * DIM
+        store.write(EVERYONE[:7], state_at(2, 7))
+        store.write(EVERYONE[:5], state_at(3, 5))
+        store.state_dict()
+        grown = (tmp_path / "journal-1").stat().st_size - empty
+        assert 7 * record <= grown < 8 * (record + 8)
+        assert (tmp_path / "journal-0").stat().st_size < N * 8 + 2 * empty
+
+
+@pytest.fixture
+def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
+    """A store that died after a checkpoint: its folder, the checkpoint and the rows of then."""
+    folder = tmp_path / "rows"
+    with closing(disk(folder)) as store:
+        write(store, range(1, 9))
+        kept, rows = store.state_dict(), store.read(EVERYONE)
+        store.commit()
+        write(store, range(9, 20))
+    return folder, kept, rows
+
+
+Checkpointed = tuple[Path, dict[str, Any], RowState]
+
+
+def open_again(folder: Path, state: dict[str, Any], n: int = N, dim: int = DIM) -> RowState:
+    with closing(DiskStore(folder, n, dim, seed=1)) as store:
+        store.load_state_dict(state)
+        return store.read(EVERYONE)
+
+
+def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
+    """Cut at every byte of the last entry, whose records are then as they were before it."""
+    folder, kept, rows = checkpointed
+    journal = folder / "journal-1"
+    whole = journal.read_bytes()
+    with closing(disk(folder)) as store:  # one more batch, whose records never reached the file
+        store.load_state_dict(kept)
+        before = (folder / "rows.bin").read_bytes()
+        store.write(batch(30), state_at(30, BATCH))
+    entry = journal.read_bytes()
+    for length in range(36, len(entry), 7):
+        (folder / "rows.bin").write_bytes(before)
+        journal.write_bytes(entry[:length])
+        assert_equal(open_again(folder, kept), rows)
+    assert len(whole) > len(entry)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_foreign_and_damaged_files_are_refused_by_name(checkpointed: Checkpointed) -> None:
+    folder, kept, rows = checkpointed
+    file, journal = folder / "rows.bin", folder / "journal-1"
+    good = {path: path.read_bytes() for path in (file, journal)}
+
+    def refused(match: str, **other: Any) -> None:
+        with pytest.raises(ValueError, match=match) as caught:
+            open_again(folder, **{"state": kept, **other})
+        assert "\n" not in str(caught.value)
+        for path, data in good.items():
+            path.write_bytes(data)
+
+    refused(r"holds 40 rows, not 41", n=41)
+    refused(r"holds rows of width 3, not 4", dim=4)
+    refused(r"belongs to another run \(.{8}, not 00000000\)", state={**kept, "run": "0" * 32})
+    refused(r"journal-5 is missing", state={**kept, "generation": 5})
+    for at in (20, 24, 40, 60):
+        flip(file, at)
+        refused(r"rows\.bin has a damaged header")
+    version = struct.pack("<I", 2)
+    file.write_bytes(good[file][:16] + version + good[file][20:])
+    refused(r"rows\.bin is of version 2, and this widefield reads version 1")
+    file.write_bytes(b"PK" + good[file][2:])
+    refused(r"rows\.bin holds no rows of widefield")
+    file.write_bytes(good[file][:-1])
+    refused(r"rows\.bin is truncated, \d+ bytes of \d+")
+    file.unlink()
+    refused(r"rows\.bin is missing")
+    flip(journal, 3)
+    refused(r"journal-1 is not this run's journal")
+    for at in (38, 46, 60, 120, 400):
+        flip(journal, at)
+        refused(r"journal-1 is damaged")
+    journal.unlink()
+    refused(r"journal-1 is missing")
+    assert_equal(open_again(folder, kept), rows)
+
+
+def test_a_new_store_does_not_overwrite_another(checkpointed: Checkpointed) -> None:
+    folder, kept, rows = checkpointed
+    with (
+        closing(disk(folder)) as store,
+        pytest.raises(ValueError, match="holds the rows of a run: resume that run"),
+    ):
+        store.read(EVERYONE)
+    assert_equal(open_again(folder, kept), rows)
+
+
+def test_a_second_process_is_refused_by_pid(checkpointed: Checkpointed) -> None:
+    folder, kept, _ = checkpointed
+    code = (
+        "import sys; from widefield.rows import FolderLock; from pathlib import Path\n"
+        "with FolderLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdin is not None
+    assert other.stdout is not None
+    with other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(ValueError, match=f"is in use by process {other.pid}: wait"):
+            open_again(folder, kept)
+        other.kill()
+    open_again(folder, kept)
+    assert not (folder / ".lock").exists()
+
+
+def full(*args: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("where", ["rows", "journal", "half a journal entry"])
+def test_full_disk_is_one_line_and_loses_nothing(
+    checkpointed: Checkpointed, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    folder, kept, rows = checkpointed
+    store = disk(folder)
+    store.load_state_dict(kept)
+    pwrite = os.pwrite
+
+    def half(fd: int, data: bytes, at: int) -> int:
+        return pwrite(fd, data[: len(data) // 2], at) if len(data) > 200 else full()  # type: ignore[return-value,func-returns-value]
+
+    name = "posix_fallocate" if where == "rows" else "pwrite"
+    monkeypatch.setattr(os, name, half if where == "half a journal entry" else full)
+    with pytest.raises(ValueError, match=r"No space left.*last checkpoint is whole") as caught:
+        write(store, range(12, 60))
+        store.state_dict()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="No space left"):
+        store.read(EVERYONE)
+    monkeypatch.undo()
+    store.close()
+    assert_equal(open_again(folder, kept), rows)
