@@ -58,7 +58,8 @@ SIMCLR_KNOBS: dict[str, dict[str, Any]] = {
     "default": {},
     "lr / 2": {"lr": Recipe.named(method="simclr").lr / 2},
     "lr / 4": {"lr": Recipe.named(method="simclr").lr / 4},
-    "temperature 0.1": {"temperature": 0.1},
+    "lr x 5 / 3": {"lr": 1e-2},
+    "temperature 0.2": {"temperature": 0.2},
     "temperature 0.5": {"temperature": 0.5},
 }
 

@@ -43,7 +43,7 @@ class Recipe:
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
     """Share of the target spread over all classes, for diet and s-diet."""
-    temperature: float = 0.2
+    temperature: float = 0.1
     """Softmax temperature of simclr."""
     projector_layers: int = 3
     """Linear layers of the projection head."""
@@ -57,8 +57,8 @@ class Recipe:
     """First value of a row: its example's own first embedding, or random as in the paper."""
     row_update: Literal["exact", "estimated"] = "exact"
     """Missed steps of a row: replayed exactly, or estimated as in the paper."""
-    row_store: Literal["auto", "device", "host"] = "auto"
-    """Where head rows live; auto takes the device while they fill under a quarter of it."""
+    row_store: Literal["auto", "device", "host", "disk"] = "auto"
+    """Where head rows live; auto takes the first of which they fill under a quarter."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from widefield.encoders import Encoder, build_encoder, save_encoder
 from widefield.methods import METHODS, RunFacts, build_method
 from widefield.probes import extract
 from widefield.recipe import Recipe, check_name
+from widefield.rows import FolderLock, Place, choose_place
 from widefield.train.checkpoint import load, save
 from widefield.train.folder import RunFolder, recipe_settings
 from widefield.train.hardware import Precision, choose_device, choose_precision, machine
@@ -92,16 +94,19 @@ def pretrain(
     dataset = open_dataset(data, limit=chosen.limit, image_size=chosen.image_size, seed=chosen.seed)
     for note in dataset.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
-    with torch.random.fork_rng(enabled=True):
+    if not resume:
+        chosen = replace(chosen, row_store=_row_store(chosen, len(dataset)))
+        folder.path.mkdir(parents=True, exist_ok=True)
+    with torch.random.fork_rng(enabled=True), FolderLock(folder.path):
         torch.manual_seed(chosen.seed)
-        session = _Session(chosen, dataset, folder, console)
-        if resume:
-            folder.refuse_other_data(dataset)
-            session.resume()
-        else:
-            folder.write_manifest(dataset)
-            folder.write_settings(_describe(chosen, data, dataset))
-        return session.run()
+        with closing(_Session(chosen, dataset, folder, console)) as session:
+            if resume:
+                folder.refuse_other_data(dataset)
+                session.resume()
+            else:
+                folder.write_manifest(dataset)
+                folder.write_settings(_describe(chosen, data, dataset))
+            return session.run()
 
 
 def resolve(recipe: Recipe) -> Recipe:
@@ -114,6 +119,12 @@ def resolve(recipe: Recipe) -> Recipe:
         encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
     bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
     return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
+
+
+def _row_store(recipe: Recipe, examples: int) -> Place:
+    return choose_place(
+        recipe.row_store, examples, recipe.projector_dim, choose_device(recipe.device)
+    )
 
 
 def _recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
@@ -177,6 +188,7 @@ class _Session:
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
             learning_rates=self.rates,
             device=self.device,
+            folder=folder.rows_folder,
         )
         method = build_method(recipe, facts).to(self.device)
         generator = torch.Generator(self.device).manual_seed(recipe.seed)
@@ -295,6 +307,11 @@ class _Session:
 
     def _checkpoint(self) -> None:
         save(self.folder.last_checkpoint, self.training.state_dict())
+        self.training.objective.method.after_checkpoint()
+
+    def close(self) -> None:
+        """Let go of the method's files, whether the run ended well or not."""
+        self.training.objective.method.close()
 
 
 def build_run_encoder(recipe: Recipe, dataset: Dataset) -> Encoder:

@@ -30,6 +30,7 @@ def run_report(
     """The page of the run in `folder`, trained on `dataset`."""
     metrics, settings = read_metrics(folder.path / "metrics.csv"), folder.settings()
     recipe = folder.recipe()
+    spread = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
     return Report(
         title=title,
         summary=summary,
@@ -38,7 +39,7 @@ def run_report(
             name.replace("_", " "): _curve(metrics, name, caption)
             for name, caption in CAPTIONS.items()
         },
-        view_grid=view_grid(recipe.views, dataset.images[:EXAMPLES], seed=recipe.seed),
+        view_grid=view_grid(recipe.views, dataset.images[spread], seed=recipe.seed),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if row.get("verdict")],
         next_steps=next_steps,
         facts={
