@@ -24,7 +24,7 @@ class Recipe:
     method: str = "s-diet"
     """Objective: s-diet, diet, simclr or supervised."""
     views: str = "expert"
-    """View policy: expert (crop, flip, colour), expert:fd (milder crop, blur) or none."""
+    """View policy: expert (crop, flip, colour), expert:fd (with blur), gentle or none."""
     encoder: str = "auto"
     """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
     epochs: int = 100
@@ -158,7 +158,7 @@ def check_name(what: str, given: str, known: tuple[str, ...]) -> None:
     if given in known:
         return
     near = difflib.get_close_matches(str(given), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
     raise ValueError(f"unknown {what} {given!r}: {hint}")
 
 

@@ -1,5 +1,6 @@
 """A run that was stopped and resumed ends with the weights of the run that was not."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from widefield.encoders import load_encoder
+from widefield.rows import FolderLock
+from widefield.rows.journal import Journal
 from widefield.train.loop import Pulse
 from widefield.workflows import pretrain as module
 from widefield.workflows.pretrain import pretrain
@@ -53,10 +56,19 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("method", ["s-diet", "diet", "simclr", "supervised"])
+@pytest.mark.parametrize(
+    ("method", "place"),
+    [
+        ("s-diet", "host"),
+        ("s-diet", "disk"),
+        ("diet", "auto"),
+        ("simclr", "auto"),
+        ("supervised", "auto"),
+    ],
+)
 @pytest.mark.parametrize("after", [1, 3])
 def test_killed_after_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, after: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, place: str, after: int
 ) -> None:
     """The process dies after epoch `after`'s checkpoint, in the middle of the next epoch."""
     data = "photos+digits"
@@ -69,10 +81,11 @@ def test_killed_after_an_epoch(
 
     monkeypatch.setattr(module._Session, "_on_step", die)
     with pytest.raises(Killed):
-        pretrain(data, out=broken, method=method, **SMALL)
+        pretrain(data, out=broken, method=method, row_store=place, **SMALL)
     monkeypatch.undo()
     pretrain(data, out=broken, resume=True, quiet=True)
-    assert_same(whole, broken)
+    assert_same(whole, broken)  # and rows on disk train as rows in memory do
+    assert (broken / "rows" / "rows.bin").exists() == (place == "disk")
 
 
 @pytest.mark.parametrize("precision", ["32", "bf16"])
@@ -104,11 +117,13 @@ def test_asked_to_stop_inside_an_epoch(
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
-def test_sigkill_then_resume(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["host", "disk"])
+def test_sigkill_then_resume(tmp_path: Path, place: str) -> None:
     """As a user would see it: kill -9, then --resume."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     words = "--limit 64 --batch-size 16 --image-size 16 --checkpoint-every 1 --epochs 12"
     words += " --encoder resnet-tiny --projector-width 32 --projector-dim 16 --health-every 12"
+    words += f" --row-store {place}"
     command = [sys.executable, "-m", "widefield", "pretrain", "photos", *words.split()]
     subprocess.run([*command, "--out", whole], check=True, capture_output=True)
     process = subprocess.Popen(
@@ -125,6 +140,42 @@ def test_sigkill_then_resume(tmp_path: Path) -> None:
     subprocess.run([*resumed, "--resume"], check=True, capture_output=True)
     first, second = weights(whole), weights(broken)
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain("photos", out=run, **{**SMALL, "epochs": 1})
+    pid = os.getpid()
+    with (
+        FolderLock(run),
+        pytest.raises(ValueError, match=f"run is in use by process {pid}: wait for it to end"),
+    ):
+        pretrain("photos", out=run, resume=True, quiet=True)
+
+
+def test_full_disk_stops_with_one_line_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up inside the third epoch, as rows are journalled."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain("photos", out=whole, **SMALL)
+    original = module._Session._on_step
+
+    def no_space(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fill(self: module._Session, pulse: Pulse) -> None:
+        if pulse.step == 9:
+            monkeypatch.setattr(Journal, "append", no_space)
+        original(self, pulse)
+
+    monkeypatch.setattr(module._Session, "_on_step", fill)
+    with pytest.raises(ValueError, match=r"No space left.*run again with --resume") as caught:
+        pretrain("photos", out=broken, row_store="disk", **SMALL)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    pretrain("photos", out=broken, resume=True, quiet=True)
+    assert_same(whole, broken)
 
 
 def paint(folder: Path, count: int) -> None:

@@ -16,8 +16,8 @@ from widefield.recipe import RECIPES, Recipe, check_name, setting_help
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
         ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\)"),
         ({"limit": 0}, "limit must be at least 1"),
-        ({"precision": "bf61"}, "unknown precision 'bf61': did you mean bf16"),
-        ({"epocks": 3}, "unknown setting 'epocks': did you mean epochs"),
+        ({"precision": "bf61"}, "unknown precision 'bf61': did you mean 'bf16'"),
+        ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
         ({"row_store": "disc"}, "unknown row_store 'disc': did you mean"),
     ],
 )
@@ -27,7 +27,7 @@ def test_bad_settings_are_named(setting: dict[str, object], message: str) -> Non
 
 
 def test_unknown_recipe_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown recipe 'papr': did you mean paper"):
+    with pytest.raises(ValueError, match="unknown recipe 'papr': did you mean 'paper'"):
         Recipe.named("papr")
 
 

@@ -12,7 +12,9 @@ from lightning.fabric import Fabric
 from widefield.data import Loader, open_dataset
 from widefield.encoders import Encoder, build_encoder
 from widefield.methods import RunFacts, build_method
+from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
+from widefield.rows import RowState
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.train.loop import Objective, Stepper, Training
 from widefield.train.optim import build_optimizer
@@ -122,6 +124,9 @@ def _method_step(
         optimizer=build_optimizer(encoder, method, recipe),
         generator=torch.Generator(device).manual_seed(0),
     )
+    if isinstance(method, SDiet):
+        method.steps = training.step = loader.steps_per_epoch
+        _visit_every_row(method, loader.steps_per_epoch)
     stepper = Stepper(
         training, fabric=_fabric(device), views=build_views(recipe.views), rates=rates
     )
@@ -131,6 +136,15 @@ def _method_step(
         stepper.step(next(batches))
 
     return step
+
+
+def _visit_every_row(method: SDiet, steps: int) -> None:
+    """As after a first epoch of `steps` steps: every row has momentum and a gap to catch up on."""
+    store = method.head.store
+    everyone = torch.arange(store.n)
+    state = store.read(everyone)
+    m, v = torch.full_like(state.m, 1e-3), torch.full_like(state.v, 1e-6)
+    store.write(everyone, RowState(state.row, m, v, 1 + everyone % steps))
 
 
 def _endless(loader: Loader) -> Iterator[Batch]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from widefield.cli.output import print_json, print_line
 from widefield.recipe import check_name
 
-KINDS = ("step", "views", "probe")
+KINDS = ("step", "head", "views", "probe")
 
 
 def bench(
@@ -19,13 +19,14 @@ def bench(
     rows: int | None = None,
     json: bool = False,
 ) -> None:
-    """Measure this machine: step, views or probe, as ratios.
+    """Measure this machine: step, head, views or probe, as ratios.
 
     Parameters
     ----------
     kind
-        step: a training step beside the bare encoder; views: images per second beside kornia and
-        torchvision; probe: ours beside scikit-learn's.
+        step: a training step beside the bare encoder; head: rows on disk at 10^4 to 10^7
+        examples beside rows in memory, DIET's dense head and a memory map; views: images per
+        second beside kornia and torchvision; probe: ours beside scikit-learn's.
     encoder
         Encoder of the step.
     batch_size
@@ -61,3 +62,5 @@ def bench(
         print_line(
             f"{name:>28}  {value:.4g}" if isinstance(value, float) else f"{name:>28}  {value}"
         )
+    for row in result.get("table", ()):
+        print_line("  ".join(f"{name} {value:.4g}" for name, value in row.items() if value))

@@ -65,14 +65,18 @@ class Loader:
         self._n, self._batch_size, self._seed = len(dataset), batch_size, seed
         self._source = _Source(dataset, device, keep)
 
+    def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
+        """Examples of each batch of `epoch` from step `start` on, int64 [steps, batch_size]."""
+        order = draws.permutation(self._seed, f"epoch {epoch}", self._n)
+        steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
+        return steps[start:]
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of `epoch` (0, 1, ...) from step `start` on.
 
         Batch `step` is the same whatever `start` was.
         """
-        order = draws.permutation(self._seed, f"epoch {epoch}", self._n)
-        steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
-        with closing(self._source.batches(steps[start:])) as batches:
+        with closing(self._source.batches(self.order(epoch, start))) as batches:
             while True:
                 asked = time.perf_counter()
                 batch = next(batches, None)

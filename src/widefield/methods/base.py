@@ -1,7 +1,9 @@
 """The contract of every objective."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -25,6 +27,8 @@ class RunFacts:
     """Of steps 1..T, float64 [T]."""
     device: torch.device
     """Where the encoder is trained."""
+    folder: Path | None = None
+    """Where a method may keep files of its own for the run; None without a run."""
 
 
 class Method(nn.Module, ABC):
@@ -52,3 +56,17 @@ class Method(nn.Module, ABC):
 
     def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
         """Called once after optimiser step `step` (1, 2, ...) taken at learning rate `lr`."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time that steps have waited for files of the method's own."""
+        return 0.0
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """Called before an epoch, or the rest of one, with the `index` of each batch to come."""
+
+    def after_checkpoint(self) -> None:
+        """Called once a checkpoint with this method's state is saved."""
+
+    def close(self) -> None:
+        """Called when the run ends, however it ends; lets go of files and threads."""

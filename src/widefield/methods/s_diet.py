@@ -1,5 +1,6 @@
 """S-DIET: every example is its own class, and a step uses the rows of its batch alone."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import torch
@@ -85,6 +86,7 @@ class SDiet(Method):
             recipe.projector_dim,
             seed=recipe.seed,
             device=facts.device,
+            folder=facts.folder,
         )
         gap = max(1, round(facts.examples / recipe.batch_size))
         return cls(
@@ -114,6 +116,23 @@ class SDiet(Method):
         assert rows.grad is not None
         self.head.put(index, rows.detach(), rows.grad, step)
         self.steps, self._batch = step, None
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time that steps have waited for rows."""
+        return self.head.store.wait_seconds
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """Let the store read the rows of the batches to come."""
+        self.head.store.expect(batches)
+
+    def after_checkpoint(self) -> None:
+        """Let the store forget what older checkpoints needed."""
+        self.head.store.commit()
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self.head.store.close()
 
     def get_extra_state(self) -> dict[str, Any]:
         """Rows are not parameters: they travel in the checkpoint beside them."""

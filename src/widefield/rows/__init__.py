@@ -5,17 +5,19 @@ from widefield.rows.disk import DiskStore
 from widefield.rows.head import RowHead, Rule, Store
 from widefield.rows.initial import initial_rows
 from widefield.rows.lock import FolderLock
-from widefield.rows.store import MemoryStore, choose_store
+from widefield.rows.store import MemoryStore, Place, choose_place, choose_store
 
 __all__ = [
     "DiskStore",
     "FolderLock",
     "LazyAdamW",
     "MemoryStore",
+    "Place",
     "RowHead",
     "RowState",
     "Rule",
     "Store",
+    "choose_place",
     "choose_store",
     "initial_rows",
 ]

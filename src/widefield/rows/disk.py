@@ -113,11 +113,15 @@ class DiskStore:
         while self._behind and (len(self._behind) > _WRITE_BEHIND or self._behind[0].done()):
             self._wait(self._behind.popleft())
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to come back to this instant; the rows stay where they are."""
-        cut: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().cut())
+    def flush(self) -> None:
+        """Return when all rows are written."""
         while self._behind:
             self._wait(self._behind.popleft())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs to come back to this instant; the rows stay where they are."""
+        self.flush()
+        cut: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().cut())
         generation = self._wait(cut)
         return {"run": self._run, **generation}
 

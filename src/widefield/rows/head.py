@@ -1,7 +1,8 @@
 """The per-example head: one trainable row per example, used b at a time."""
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +17,11 @@ class Store(Protocol):
 
     n: int
     dim: int
+    wait_seconds: float
+    """Time that its caller has waited for it."""
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """Announce the next reads, each index [b], in their order."""
 
     def read(self, index: Tensor) -> RowState:
         """State of rows `index` [b]."""
@@ -23,11 +29,17 @@ class Store(Protocol):
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b]."""
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs."""
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
+
+    def commit(self) -> None:
+        """Take note that what `state_dict` last returned is saved."""
+
+    def close(self) -> None:
+        """Let go of files and threads."""
 
 
 class RowHead:

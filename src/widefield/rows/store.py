@@ -1,13 +1,20 @@
-"""Where rows live: on a device or in host memory, whole."""
+"""Where rows live: whole in the memory of a device or of the host, or on disk."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from widefield.rows.adamw import RowState
+from widefield.rows.disk import DiskStore
 from widefield.rows.initial import initial_rows
+
+Place = Literal["device", "host", "disk"]
+
+_MEMORY_SHARE = 0.25
 
 
 class MemoryStore:
@@ -74,22 +81,49 @@ class MemoryStore:
         """Do nothing: memory is given back with the store."""
 
 
+def choose_place(
+    where: Literal["auto", "device", "host", "disk"], n: int, dim: int, device: torch.device
+) -> Place:
+    """As told, or the first of device, host and disk of which n rows fill under a quarter.
+
+    Counts the free memory of a GPU and all memory of the host.
+
+    Example:
+        >>> import torch
+        >>> [choose_place("auto", n, 128, torch.device("cpu")) for n in (10**3, 10**12)]
+        ['host', 'disk']
+    """
+    if where != "auto":
+        return where
+    size = 3 * 4 * n * dim
+    if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
+        return "device"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "host" if size < _MEMORY_SHARE * memory else "disk"
+
+
 def choose_store(
-    where: Literal["auto", "device", "host"],
+    where: Literal["auto", "device", "host", "disk"],
     n: int,
     dim: int,
     *,
     seed: int,
     device: torch.device,
-) -> MemoryStore:
-    """A store for n rows of width `dim`: as told, or on `device` while it fills under a quarter.
+    folder: Path | None = None,
+) -> MemoryStore | DiskStore:
+    """A store for n rows of width `dim` where `choose_place` says; on disk they are in `folder`.
+
+    Raises:
+        ValueError: the rows belong on disk and there is no folder.
 
     Example:
         >>> import torch
         >>> choose_store("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    size = 3 * 4 * n * dim
-    fits = device.type != "cuda" or size < torch.cuda.mem_get_info(device)[0] / 4
-    at_device = where == "device" or (where == "auto" and fits)
-    return MemoryStore(n, dim, seed=seed, device=device if at_device else "cpu")
+    place = choose_place(where, n, dim, device)
+    if place != "disk":
+        return MemoryStore(n, dim, seed=seed, device=device if place == "device" else "cpu")
+    if folder is None:
+        raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
+    return DiskStore(folder, n, dim, seed=seed, device=device)

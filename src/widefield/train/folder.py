@@ -38,6 +38,11 @@ class RunFolder:
         """The whole run as of its last checkpoint."""
         return self.path / "checkpoints" / "last.pt"
 
+    @property
+    def rows_folder(self) -> Path:
+        """The per-example head, where its rows live on disk."""
+        return self.path / "rows"
+
     def encoder_at(self, epoch: int) -> Path:
         """Folder of the encoder alone, as of a finished epoch."""
         return self.path / "checkpoints" / f"epoch-{epoch:05d}"

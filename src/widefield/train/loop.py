@@ -84,6 +84,8 @@ class Pulse:
     seconds: float
     data_wait: float
     """Share of the epoch's time spent waiting for data, in [0, 1]."""
+    row_wait: float
+    """Share of the epoch's time spent waiting for rows of a head on disk, in [0, 1]."""
     sums: dict[str, Tensor] = field(repr=False)
 
     def means(self) -> dict[str, float]:
@@ -143,9 +145,12 @@ def train(
         ValueError: the loss of an epoch is not finite.
     """
     stepper = Stepper(training, fabric=fabric, views=views, rates=rates)
+    method = training.objective.method
     while training.epoch < epochs:
         sums: dict[str, Tensor] = {}
-        images, began, waited = 0, time.perf_counter(), loader.wait_seconds
+        method.expect(map(torch.from_numpy, loader.order(training.epoch, training.epoch_step)))
+        images, began = 0, time.perf_counter()
+        data_waited, rows_waited = loader.wait_seconds, method.wait_seconds
         for batch in loader.epoch(training.epoch, start=training.epoch_step):
             _add(sums, stepper.step(batch))
             images += len(batch.index)
@@ -156,7 +161,8 @@ def train(
                 lr=float(rates[training.step - 1]),
                 images=images,
                 seconds=seconds,
-                data_wait=(loader.wait_seconds - waited) / seconds,
+                data_wait=(loader.wait_seconds - data_waited) / seconds,
+                row_wait=(method.wait_seconds - rows_waited) / seconds,
                 sums=sums,
             )
             on_step(pulse)

@@ -15,6 +15,8 @@ from widefield.train.loop import Pulse
 
 SECONDS_BETWEEN_LOSSES = 1.0  # reading the loss waits for the device: once a second costs nothing
 
+ROW_WAIT_SHOWN = 0.02  # below that the disk keeps up, and the bar has better things to say
+
 
 class ProgressBar:
     """Epoch, loss, images/s, share of time spent waiting for data, time left; on stderr."""
@@ -50,6 +52,7 @@ class ProgressBar:
     def step(self, pulse: Pulse) -> None:
         """Advance by one step."""
         now = time.monotonic()
+        rows = f"{pulse.row_wait:.0%} for rows " if pulse.row_wait >= ROW_WAIT_SHOWN else ""
         if now - self._read_at > SECONDS_BETWEEN_LOSSES:
             self._read_at = now
             self._bar.update(
@@ -59,7 +62,7 @@ class ProgressBar:
                 ),
                 rate=(
                     f"{pulse.images / pulse.seconds:,.0f} images/s  "
-                    f"{pulse.data_wait:.0%} waiting for data "
+                    f"{pulse.data_wait:.0%} waiting for data {rows}"
                 ),
             )
         self._bar.update(self._task, completed=pulse.step)

@@ -1,11 +1,11 @@
 """Views: x[B, C, H, W] in [0, 1] -> V images of the same content, drawn jointly."""
 
-import difflib
 from collections.abc import Callable
 from functools import partial
 
 from torch import Generator, Tensor
 
+from widefield.recipe import check_name
 from widefield.views.base import Views as Views
 from widefield.views.image import ImageViews as ImageViews
 
@@ -23,6 +23,8 @@ VIEWS: dict[str, Callable[[], Views]] = {
     "expert": partial(ImageViews, crop_scale=(0.08, 1.0)),
     # Feature Dropout: Tamkin et al. (2022), the expert image views.
     "expert:fd": partial(ImageViews, crop_scale=(0.2, 1.0), blur_sigma=(0.1, 2.0), blur_prob=0.5),
+    # Ours: keeps most of the image, for features that a hard crop or a mirror destroys.
+    "gentle": partial(ImageViews, crop_scale=(0.7, 1.0), flip_prob=0.0),
     "none": NoViews,
 }
 """Every view policy by name."""
@@ -38,7 +40,5 @@ def build_views(name: str) -> Views:
         >>> build_views("expert").blur_prob
         0.0
     """
-    if name in VIEWS:
-        return VIEWS[name]()
-    nearest = difflib.get_close_matches(name, VIEWS, n=1, cutoff=0.0)
-    raise ValueError(f"unknown views {name!r}: did you mean {nearest[0]!r}?")
+    check_name("views", name, tuple(VIEWS))
+    return VIEWS[name]()

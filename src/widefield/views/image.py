@@ -235,7 +235,8 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
         order: the operations (0 to 3, as named) in the order of their application, int64 [N, 4].
     """
     if x.device.type != "cpu":
-        return jitter_(x.clone(), factors, hue, order, [slice(None)] * 3, [slice(None)] * 3)
+        everything, x = [slice(None)] * 3, x.clone(memory_format=torch.contiguous_format)
+        return jitter_(x, factors, hue, order, everything, everything)
     # Sorted by the place of hue, the examples for which a blend is neutral can be left out: half
     # of the work. The cuts have to be known here, for which an accelerator would have to wait.
     place = order.argsort(1)[:, HUE]

@@ -1,0 +1,271 @@
+"""Which store for rows on disk: gather and scatter of random records, four ways.
+
+    python benchmarks/store_comparison.py --json benchmarks/results/store_comparison.json
+
+- map: a plain memory-mapped array. No recovery: the limit of the machine.
+- journal: widefield's store, a memory map with an undo journal, without its thread. Every write is
+  the first since a checkpoint, so that every record is journalled.
+- pread: the same file by one system call a record. No recovery.
+- lmdb: one transaction a batch, not synced: safe when the process dies, as ours is, but it comes
+  back to the last batch and not to the last checkpoint. Needs `pip install lmdb`.
+
+Warm means in the page cache. Cold means that the store was closed and its pages dropped before
+each batch. Times are medians; the stores take turns.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import lmdb
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.rows.file import RowFileHeader
+from widefield.rows.journal import RecoverableRows
+
+BYTES = 150_000_000  # of a store
+WARM_ROUNDS, COLD_ROUNDS = 15, 5
+
+Index = NDArray[np.int64]
+Records = NDArray[np.int32]
+
+
+class Store(Protocol):
+    """Records of 32-bit words, the first two of which are an int64 above 0."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None: ...
+    def open(self) -> None: ...
+    def read(self, index: Index) -> Records: ...
+    def write(self, index: Index, records: Records) -> None: ...
+    def close(self) -> None: ...
+
+
+class Map:
+    """A plain memory-mapped array."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None:
+        self.path, self.shape = folder / "map.bin", (n, words)
+        np.memmap(self.path, np.int32, "w+", shape=self.shape)
+
+    def open(self) -> None:
+        self.records = np.memmap(self.path, np.int32, "r+", shape=self.shape)
+
+    def read(self, index: Index) -> Records:
+        return np.take(self.records, index, axis=0)
+
+    def write(self, index: Index, records: Records) -> None:
+        self.records[index] = records
+
+    def close(self) -> None:
+        self.records.flush()
+        del self.records
+
+
+class JournalledMap:
+    """Ours."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None:
+        self.folder = folder / "journal"
+        self.folder.mkdir()
+        self.header = RowFileHeader(n=n, dim=words, words=words, seed=0, run="0" * 32)
+        rows = RecoverableRows.create(self.folder, self.header)
+        self.state = rows.cut()
+        rows.close()
+
+    def open(self) -> None:
+        self.rows = RecoverableRows.open(self.folder, self.header, self.state)
+
+    def read(self, index: Index) -> Records:
+        return self.rows.read(index)
+
+    def write(self, index: Index, records: Records) -> None:
+        self.rows.write(index, records)
+
+    def checkpoint(self) -> None:
+        """Begin a generation, so that the next writes are journalled."""
+        self.state = self.rows.cut()
+        self.rows.commit()
+
+    def close(self) -> None:
+        self.checkpoint()
+        self.rows.close()
+
+
+class Pread:
+    """One system call a record."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None:
+        self.path, self.words = folder / "pread.bin", words
+        with open(self.path, "wb") as file:
+            file.truncate(4 * n * words)
+
+    def open(self) -> None:
+        self.fd = os.open(self.path, os.O_RDWR)
+
+    def read(self, index: Index) -> Records:
+        records = np.empty((len(index), self.words), np.int32)
+        for record, offset in zip(records, (4 * self.words * index).tolist(), strict=True):
+            os.preadv(self.fd, [record], offset)
+        return records
+
+    def write(self, index: Index, records: Records) -> None:
+        for record, offset in zip(records, (4 * self.words * index).tolist(), strict=True):
+            os.pwrite(self.fd, record, offset)
+
+    def close(self) -> None:
+        os.fsync(self.fd)
+        os.close(self.fd)
+
+
+class Lmdb:
+    """A B-tree with copy on write."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None:
+        self.path, self.words = folder / "lmdb", words
+        self.size = 40 * n * words + (1 << 26)
+
+    def open(self) -> None:
+        self.env = lmdb.open(str(self.path), map_size=self.size, sync=False, readahead=False)
+
+    def read(self, index: Index) -> Records:
+        keys = [key.tobytes() for key in index.astype(">i8")]
+        with self.env.begin(buffers=True) as transaction:
+            found = transaction.cursor().getmulti(keys)
+            return np.frombuffer(b"".join(v for _, v in found), np.int32).reshape(-1, self.words)
+
+    def write(self, index: Index, records: Records) -> None:
+        keys = [key.tobytes() for key in index.astype(">i8")]
+        with self.env.begin(write=True) as transaction:
+            transaction.cursor().putmulti(zip(keys, map(bytes, records), strict=True))
+
+    def close(self) -> None:
+        self.env.sync(True)
+        self.env.close()
+
+
+STORES: dict[str, type[Store]] = {
+    "map": Map,
+    "journal": JournalledMap,
+    "pread": Pread,
+    "lmdb": Lmdb,
+}
+
+
+def drop_pages(folder: Path) -> None:
+    """Take the files' pages out of the page cache."""
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Time of a call."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Median milliseconds to read and to write a batch, by store, cold and warm."""
+    words = 2 + 3 * floats
+    n = BYTES // (4 * words)
+    stores = {name: store(folder, n, words) for name, store in STORES.items()}
+    step = iter(range(1, 10**6))
+
+    def batch() -> tuple[Index, Records]:
+        index = rng.choice(n, rows, replace=False)
+        records = rng.integers(0, 2**30, (rows, words), dtype=np.int32)
+        records[:, :2] = np.array([next(step), 0], np.int32)
+        return index, records
+
+    for store in stores.values():
+        store.open()
+        for index in np.array_split(rng.permutation(n), max(1, n // 4096)):
+            records = np.ones((len(index), words), np.int32)
+            records[:, 1] = 0
+            store.write(index, records)
+        store.close()
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for _ in range(COLD_ROUNDS):
+        drop_pages(folder)
+        for name, store in stores.items():
+            index, records = batch()
+            store.open()
+            pair = (
+                seconds(lambda: store.read(index)),
+                seconds(lambda: store.write(index, records)),
+            )
+            times.setdefault((name, "cold"), []).append(pair)
+            store.close()
+    for store in stores.values():
+        store.open()
+        store.read(np.arange(n))
+    for _ in range(WARM_ROUNDS):
+        for name, store in stores.items():
+            index, records = batch()
+            if isinstance(store, JournalledMap):
+                store.checkpoint()
+            pair = (
+                seconds(lambda: store.read(index)),
+                seconds(lambda: store.write(index, records)),
+            )
+            times.setdefault((name, "warm"), []).append(pair)
+    for store in stores.values():
+        store.close()
+    return [
+        {
+            "store": name,
+            "rows": rows,
+            "floats": floats,
+            "cache": cache,
+            "read_ms": 1000 * statistics.median(read for read, _ in pairs),
+            "write_ms": 1000 * statistics.median(write for _, write in pairs),
+            "rows_per_second": rows / statistics.median(read + write for read, write in pairs),
+        }
+        for (name, cache), pairs in times.items()
+    ]
+
+
+def main() -> None:
+    """Compare, print, and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = []
+    for floats in (128, 512):
+        for rows in (256, 4096):
+            folder = Path(tempfile.mkdtemp(prefix="widefield-stores-"))
+            try:
+                results += compare(rows, floats, folder, np.random.default_rng(0))
+            finally:
+                shutil.rmtree(folder)
+    for r in results:
+        print(
+            f"{r['store']:>8} {r['cache']} {r['rows']:5} rows of {r['floats']} floats: read "
+            f"{r['read_ms']:8.2f} ms, write {r['write_ms']:8.2f} ms, "
+            f"{r['rows_per_second']:10,.0f} rows/s"
+        )
+    if options.json:
+        machine = {
+            "cpu": f"{platform.machine()}, {os.cpu_count()} cores",
+            "load": os.getloadavg()[0],
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "lmdb": lmdb.__version__,
+        }
+        options.json.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

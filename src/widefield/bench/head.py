@@ -1,0 +1,234 @@
+"""What the per-example head costs: a step at four sizes, and the bare store beside a memory map."""
+
+import os
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from widefield.encoders import build_encoder
+from widefield.methods import RunFacts, build_method
+from widefield.methods.s_diet import SDiet
+from widefield.recipe import Recipe
+from widefield.rows import DiskStore, MemoryStore, RowState, Store
+from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.loop import Objective, Stepper, Training
+from widefield.train.optim import build_optimizer
+from widefield.types import Batch
+from widefield.views import build_views
+
+SIZES = (10**4, 10**5, 10**6, 10**7)
+HOST_SIZE = 10**5
+_VISITED_AT, _NOW = 1, 1000  # steps: rows were last seen long enough ago to replay every term
+_WARM_UP = 2
+
+
+def bench(
+    *,
+    encoder: str = "auto",
+    batch_size: int = 256,
+    image_size: int = 32,
+    dim: int = 128,
+    rounds: int = 8,
+) -> dict[str, Any]:
+    """Seconds per training step with n rows of width `dim` on disk, for n from 10^4 to 10^7.
+
+    All sizes take turns in one process, as do rows in host memory at n = 10^5 and DIET's dense
+    head, the latter while its weights, gradient and moments take under a quarter of the memory.
+    Every row used was visited long ago and is written for the first time since a checkpoint, so
+    that each step replays missed steps and journals what it overwrites. Images are the same at
+    every step.
+
+    Returns:
+        `ratios`: medians over the rounds of `step@1e7/step@1e4` and `disk/host`, and
+        `store/memmap`, the bare store's rows per second over those of a plain memory map;
+        `table`: median seconds and bytes on the device by n, None where it does not fit.
+    """
+    device = choose_device("auto")
+    if encoder == "auto":
+        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
+    settings: dict[str, Any] = {
+        "encoder": encoder,
+        "batch_size": batch_size,
+        "image_size": image_size,
+        "projector_dim": dim,
+    }
+    on_disk = Recipe(**settings, row_store="disk")
+    on_host = Recipe(**settings, row_store="host")
+    dense = Recipe(**settings, method="diet")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="widefield-bench-")))
+        disk = {n: _Run(on_disk, n, device, rounds, folder / str(n)) for n in SIZES}
+        host = _Run(on_host, HOST_SIZE, device, rounds, folder)
+        diet = {n: _Run(dense, n, device, rounds, folder) for n in SIZES if _fits(n, disk[n])}
+        runs = (*disk.values(), host, *diet.values())
+        for run in runs:
+            stack.enter_context(closing(run))
+        for _ in range(rounds):
+            for run in runs:
+                run.step()
+        store = _store_over_memmap(folder, batch_size, dim)
+    return {
+        "ratios": {
+            "step@1e7/step@1e4": disk[10**7].median_over(disk[10**4]),
+            "disk/host": disk[HOST_SIZE].median_over(host),
+            "store/memmap": store,
+        },
+        "values": {**settings, "host_seconds": host.median(), "host_bytes": host.device_bytes()},
+        "table": [
+            {
+                "n": n,
+                "disk_seconds": disk[n].median(),
+                "disk_bytes": disk[n].device_bytes(),
+                "diet_seconds": diet[n].median() if n in diet else None,
+                "diet_bytes": diet[n].device_bytes() if n in diet else None,
+            }
+            for n in SIZES
+        ],
+    }
+
+
+class _Run:
+    """A training run in its middle, one step at a time."""
+
+    def __init__(
+        self, recipe: Recipe, n: int, device: torch.device, rounds: int, folder: Path
+    ) -> None:
+        self.device, self.seconds, self.peak = device, list[float](), 0
+        size, steps = recipe.image_size or 32, rounds + _WARM_UP
+        self.encoder = build_encoder(recipe.encoder, image_size=size, seed=0).to(device)
+        self.encoder.to(memory_format=torch.channels_last)
+        rates = torch.full((_NOW + steps,), recipe.lr, dtype=torch.float64)
+        facts = RunFacts(
+            feature_dim=self.encoder.dim,
+            examples=n,
+            labels={},
+            learning_rates=rates,
+            device=device,
+            folder=folder,
+        )
+        self.method = build_method(recipe, facts).to(device)
+        self.training = Training(
+            objective=Objective(self.encoder, self.method),
+            optimizer=build_optimizer(self.encoder, self.method, recipe),
+            generator=torch.Generator(device).manual_seed(0),
+            step=_NOW,
+        )
+        order = _spread(n, steps, recipe.batch_size)
+        if isinstance(self.method, SDiet):
+            self.method.steps = _NOW
+            _visit(self.method.head.store, order)
+        self.method.expect(order)
+        pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
+        self.batches = (Batch(x=pixels, index=index) for index in order)
+        fabric = Fabric(
+            accelerator=device.type,
+            devices=1,
+            precision=choose_precision("auto", device),
+            loggers=[],
+        )
+        self.stepper = Stepper(
+            self.training, fabric=fabric, views=build_views(recipe.views), rates=rates
+        )
+        for _ in range(_WARM_UP):
+            self.step()
+        self.seconds.clear()
+
+    def step(self) -> None:
+        """Take one step, and note its time and, on CUDA, how much memory it needed besides."""
+        cuda = self.device.type == "cuda"
+        if cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
+            before = torch.cuda.memory_allocated(self.device)
+        began = time.perf_counter()
+        self.stepper.step(next(self.batches))
+        if cuda:
+            torch.cuda.synchronize(self.device)
+            self.peak = torch.cuda.max_memory_allocated(self.device) - before
+        self.seconds.append(time.perf_counter() - began)
+
+    def median(self) -> float:
+        """Seconds per step."""
+        return statistics.median(self.seconds)
+
+    def median_over(self, other: "_Run") -> float:
+        """Median of the rounds' own ratios."""
+        return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
+
+    def device_bytes(self) -> int:
+        """Weights, optimiser state and head on the device; on CUDA the step's own peak besides."""
+        objective = self.training.objective
+        held = [*objective.parameters(), *objective.buffers()]
+        for state in self.training.optimizer.state.values():
+            held += [x for x in state.values() if isinstance(x, Tensor)]
+        if isinstance(self.method, SDiet) and isinstance(self.method.head.store, MemoryStore):
+            store = self.method.head.store
+            held += [store.row, store.m, store.v]
+        return self.peak + sum(x.nbytes for x in held if x.device.type == self.device.type)
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self.method.close()
+
+
+def _spread(n: int, steps: int, batch_size: int) -> list[Tensor]:
+    """Distinct examples for each step, from all over the n."""
+    count = steps * batch_size
+    if count > n:
+        raise ValueError(f"{steps} steps of {batch_size} need {count} rows, and there are {n}")
+    generator = torch.Generator().manual_seed(0)
+    stretch = n // count
+    examples = torch.arange(count) * stretch
+    examples += torch.randint(stretch, (count,), generator=generator)
+    return list(examples[torch.randperm(count, generator=generator)].reshape(steps, batch_size))
+
+
+def _visit(store: Store, batches: list[Tensor]) -> None:
+    """Let the rows be as after one visit, long ago, and begin a generation of the journal."""
+    for index in batches:
+        row = torch.rand(len(index), store.dim)
+        last = torch.full((len(index),), _VISITED_AT)
+        store.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
+    store.state_dict()
+    store.commit()
+
+
+def _fits(n: int, run: _Run) -> bool:
+    """Whether DIET's weights, gradient and moments take under a quarter of the memory."""
+    dense = 4 * 4 * n * run.encoder.dim
+    if run.device.type == "cuda":
+        return dense < torch.cuda.mem_get_info(run.device)[1] / 4
+    return dense < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4
+
+
+def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40) -> float:
+    """Rows per second read and written by the store, over those of a plain memory map."""
+    batches = _spread(HOST_SIZE, rounds, batch_size)
+    with closing(DiskStore(folder / "bare", HOST_SIZE, dim, seed=0)) as store:
+        _visit(store, batches)
+        states = [store.read(index) for index in batches]
+        records = [torch.cat([s.row, s.m, s.v], dim=1).numpy() for s in states]
+        began = time.perf_counter()
+        store.expect(batches)
+        for index, state in zip(batches, states, strict=True):
+            store.read(index)
+            store.write(index, replace(state, last=state.last + _NOW))
+        store.flush()
+        ours = time.perf_counter() - began
+    shape = (HOST_SIZE, 3 * dim)
+    plain = np.memmap(folder / "plain.bin", np.float32, mode="w+", shape=shape)
+    for index, record in zip(batches, records, strict=True):
+        plain[index.numpy()] = record
+    began = time.perf_counter()
+    for index, record in zip(batches, records, strict=True):
+        plain[index.numpy()]
+        plain[index.numpy()] = record
+    return (time.perf_counter() - began) / ours

@@ -1,0 +1,20 @@
+"""Runs killed at any instant end as the run that was not."""
+
+import re
+import subprocess
+import sys
+
+
+def test_ten_kills_ten_identical_endings() -> None:
+    """In a process of its own: children are forked from it, and tests have threads."""
+    command = [sys.executable, "-m", "widefield.rows.torture", "--kills", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert second == "10 kills, 10 identical endings, 0 lost rows"
+    found = re.fullmatch(
+        r"at weak points: (\d+) kills, (\d+) identical endings, 0 lost rows", first
+    )
+    assert found is not None
+    assert found[1] == found[2]
+    assert int(found[1]) >= 10
