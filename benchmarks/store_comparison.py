@@ -3,8 +3,8 @@
     python benchmarks/store_comparison.py --json benchmarks/results/store_comparison.json
 
 - map: a plain memory-mapped array. No recovery: the limit of the machine.
-- journal: widefield's store, a memory map with an undo journal, without its thread. Every write is
-  the first since a checkpoint, so that every record is journalled.
+- journal: widefield's store, a memory map with an undo journal, without its thread. Every write of
+  a record is the first since a checkpoint, so that all are journalled.
 - pread: the same file by one system call a record. No recovery.
 - lmdb: one transaction a batch, not synced: safe when the process dies, as ours is, but it comes
   back to the last batch and not to the last checkpoint. Needs `pip install lmdb`.
@@ -12,6 +12,7 @@
 Warm means in the page cache. Cold means that the store was closed and its pages dropped before
 each batch. Times are medians; the stores take turns.
 """
+# ruff: noqa: D102 - `Store` describes the methods of all
 
 import argparse
 import json
@@ -21,7 +22,6 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,10 +43,17 @@ class Store(Protocol):
     """Records of 32-bit words, the first two of which are an int64 above 0."""
 
     def __init__(self, folder: Path, n: int, words: int) -> None: ...
-    def open(self) -> None: ...
-    def read(self, index: Index) -> Records: ...
-    def write(self, index: Index, records: Records) -> None: ...
-    def close(self) -> None: ...
+    def open(self) -> None:
+        """Begin to use the files."""
+
+    def read(self, index: Index) -> Records:
+        """Copies of records `index` [b]."""
+
+    def write(self, index: Index, records: Records) -> None:
+        """Replace records `index` [b]."""
+
+    def close(self) -> None:
+        """Put everything on the disk and let go of it."""
 
 
 class Map:
@@ -90,13 +97,9 @@ class JournalledMap:
     def write(self, index: Index, records: Records) -> None:
         self.rows.write(index, records)
 
-    def checkpoint(self) -> None:
-        """Begin a generation, so that the next writes are journalled."""
+    def close(self) -> None:
         self.state = self.rows.cut()
         self.rows.commit()
-
-    def close(self) -> None:
-        self.checkpoint()
         self.rows.close()
 
 
@@ -169,11 +172,13 @@ def drop_pages(folder: Path) -> None:
         os.close(fd)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Time of a call."""
+def timed(store: Store, index: Index, records: Records) -> tuple[float, float]:
+    """Seconds to read a batch, and to write it."""
     began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
+    store.read(index)
+    between = time.perf_counter()
+    store.write(index, records)
+    return between - began, time.perf_counter() - between
 
 
 def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -183,8 +188,7 @@ def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> l
     stores = {name: store(folder, n, words) for name, store in STORES.items()}
     step = iter(range(1, 10**6))
 
-    def batch() -> tuple[Index, Records]:
-        index = rng.choice(n, rows, replace=False)
+    def batch(index: Index) -> tuple[Index, Records]:
         records = rng.integers(0, 2**30, (rows, words), dtype=np.int32)
         records[:, :2] = np.array([next(step), 0], np.int32)
         return index, records
@@ -200,27 +204,18 @@ def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> l
     for _ in range(COLD_ROUNDS):
         drop_pages(folder)
         for name, store in stores.items():
-            index, records = batch()
             store.open()
-            pair = (
-                seconds(lambda: store.read(index)),
-                seconds(lambda: store.write(index, records)),
+            times.setdefault((name, "cold"), []).append(
+                timed(store, *batch(rng.choice(n, rows, replace=False)))
             )
-            times.setdefault((name, "cold"), []).append(pair)
             store.close()
     for store in stores.values():
         store.open()
         store.read(np.arange(n))
-    for _ in range(WARM_ROUNDS):
+    order = rng.permutation(n)
+    for at in range(0, n - rows, rows)[:WARM_ROUNDS]:
         for name, store in stores.items():
-            index, records = batch()
-            if isinstance(store, JournalledMap):
-                store.checkpoint()
-            pair = (
-                seconds(lambda: store.read(index)),
-                seconds(lambda: store.write(index, records)),
-            )
-            times.setdefault((name, "warm"), []).append(pair)
+            times.setdefault((name, "warm"), []).append(timed(store, *batch(order[at : at + rows])))
     for store in stores.values():
         store.close()
     return [

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +138,8 @@ def test_export_is_what_the_readme_says(run: Path, tmp_path: Path) -> None:
     assert onnx.stat().st_size > 1000
 
 
-def test_help_is_quick() -> None:
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        assert widefield("--help").returncode == 0
-        times.append(time.perf_counter() - began)
+def test_help_imports_nothing_heavy() -> None:
+    assert widefield("--help").returncode == 0
     code = "import sys, widefield.cli; print('torch' in sys.modules, 'matplotlib' in sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -203,7 +198,10 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
         (["pretrain", "nan.npz", "--out", "r"], "x"),
         (["pretrain", "text.npz", "--out", "r"], "x"),
         (["pretrain", "half.npz", "--out", "r"], "half.npz"),
-        (["pretrain", "mine", "--out", "r", "--method", "supervised"], "supervised needs labels"),
+        (
+            ["pretrain", "mine", "--out", "r", "--method", "supervised", "--batch-size", "10"],
+            "supervised needs labels",
+        ),
         (["pretrain", "photos"], "--out"),
         (["probe", "nowhere", "photos"], "no encoder 'nowhere'"),
         (["probe", "random", "photos:test"], "--fit-on"),

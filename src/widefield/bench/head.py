@@ -26,7 +26,6 @@ from widefield.types import Batch
 from widefield.views import build_views
 
 SIZES = (10**4, 10**5, 10**6, 10**7)
-HOST_SIZE = 10**5
 _VISITED_AT, _NOW = 1, 1000  # steps: rows were last seen long enough ago to replay every term
 _WARM_UP = 2
 
@@ -38,17 +37,19 @@ def bench(
     image_size: int = 32,
     dim: int = 128,
     rounds: int = 8,
+    sizes: tuple[int, ...] = SIZES,
 ) -> dict[str, Any]:
-    """Seconds per training step with n rows of width `dim` on disk, for n from 10^4 to 10^7.
+    """Seconds per training step with n rows of width `dim` on disk, for every n of `sizes`.
 
-    All sizes take turns in one process, as do rows in host memory at n = 10^5 and DIET's dense
-    head, the latter while its weights, gradient and moments take under a quarter of the memory.
-    Every row used was visited long ago and is written for the first time since a checkpoint, so
+    All sizes take turns in one process, as do the first size's rows in host memory, and DIET's
+    dense head while it and its logits, each fourfold, take under a quarter of the memory. Every
+    row used was visited long ago and is written for the first time since a checkpoint, so
     that each step replays missed steps and journals what it overwrites. Images are the same at
     every step.
 
     Returns:
-        `ratios`: medians over the rounds of `step@1e7/step@1e4` and `disk/host`, and
+        `ratios`: medians over the rounds of `step@1e7/step@1e4` (last and first size) and
+        `disk/host`, and
         `store/memmap`, the bare store's rows per second over those of a plain memory map;
         `table`: median seconds and bytes on the device by n, None where it does not fit.
     """
@@ -61,14 +62,19 @@ def bench(
         "image_size": image_size,
         "projector_dim": dim,
     }
+    first, last = sizes[0], sizes[-1]
     on_disk = Recipe(**settings, row_store="disk")
     on_host = Recipe(**settings, row_store="host")
     dense = Recipe(**settings, method="diet")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="widefield-bench-")))
-        disk = {n: _Run(on_disk, n, device, rounds, folder / str(n)) for n in SIZES}
-        host = _Run(on_host, HOST_SIZE, device, rounds, folder)
-        diet = {n: _Run(dense, n, device, rounds, folder) for n in SIZES if _fits(n, disk[n])}
+        disk = {n: _Run(on_disk, n, device, rounds, folder / str(n)) for n in sizes}
+        host = _Run(on_host, first, device, rounds, folder)
+        diet = {
+            n: _Run(dense, n, device, rounds, folder)
+            for n in sizes
+            if _fits(n, disk[n], batch_size)
+        }
         runs = (*disk.values(), host, *diet.values())
         for run in runs:
             stack.enter_context(closing(run))
@@ -78,8 +84,8 @@ def bench(
         store = _store_over_memmap(folder, batch_size, dim)
     return {
         "ratios": {
-            "step@1e7/step@1e4": disk[10**7].median_over(disk[10**4]),
-            "disk/host": disk[HOST_SIZE].median_over(host),
+            f"step@{_power(last)}/step@{_power(first)}": disk[last].median_over(disk[first]),
+            "disk/host": disk[first].median_over(host),
             "store/memmap": store,
         },
         "values": {**settings, "host_seconds": host.median(), "host_bytes": host.device_bytes()},
@@ -91,7 +97,7 @@ def bench(
                 "diet_seconds": diet[n].median() if n in diet else None,
                 "diet_bytes": diet[n].device_bytes() if n in diet else None,
             }
-            for n in SIZES
+            for n in sizes
         ],
     }
 
@@ -201,18 +207,24 @@ def _visit(store: Store, batches: list[Tensor]) -> None:
     store.commit()
 
 
-def _fits(n: int, run: _Run) -> bool:
-    """Whether DIET's weights, gradient and moments take under a quarter of the memory."""
-    dense = 4 * 4 * n * run.encoder.dim
+def _fits(n: int, run: _Run, batch_size: int) -> bool:
+    """Whether DIET's head and logits, each fourfold, take under a quarter of the memory."""
+    dense = 4 * 4 * n * (run.encoder.dim + batch_size)
     if run.device.type == "cuda":
         return dense < torch.cuda.mem_get_info(run.device)[1] / 4
     return dense < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4
 
 
+def _power(n: int) -> str:
+    """10000 -> 1e4."""
+    return f"{n:.0e}".replace("+0", "")
+
+
 def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40) -> float:
     """Rows per second read and written by the store, over those of a plain memory map."""
-    batches = _spread(HOST_SIZE, rounds, batch_size)
-    with closing(DiskStore(folder / "bare", HOST_SIZE, dim, seed=0)) as store:
+    n = 4 * rounds * batch_size
+    batches = _spread(n, rounds, batch_size)
+    with closing(DiskStore(folder / "bare", n, dim, seed=0)) as store:
         _visit(store, batches)
         states = [store.read(index) for index in batches]
         records = [torch.cat([s.row, s.m, s.v], dim=1).numpy() for s in states]
@@ -223,10 +235,10 @@ def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40
             store.write(index, replace(state, last=state.last + _NOW))
         store.flush()
         ours = time.perf_counter() - began
-    shape = (HOST_SIZE, 3 * dim)
-    plain = np.memmap(folder / "plain.bin", np.float32, mode="w+", shape=shape)
+    plain = np.memmap(folder / "plain.bin", np.float32, mode="w+", shape=(n, 3 * dim))
     for index, record in zip(batches, records, strict=True):
         plain[index.numpy()] = record
+    plain.flush()  # both begin with clean pages, as after a checkpoint
     began = time.perf_counter()
     for index, record in zip(batches, records, strict=True):
         plain[index.numpy()]

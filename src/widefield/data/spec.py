@@ -136,6 +136,22 @@ def held_out_split(text: str) -> str:
     return str(replace(spec, split="test"))
 
 
+def same_images(one: str, two: str) -> bool:
+    """Return whether an example of the same name in both is the same image, whatever is planted.
+
+    Built-in splits number their examples anew; the splits of a path share its file names.
+
+    Example:
+        >>> same_images("photos+digits", "photos"), same_images("photos:train", "photos:test")
+        (True, False)
+    """
+    try:
+        first, second = parse(absolute(one)), parse(absolute(two))
+    except ValueError:  # images that were given as an array have no name to compare
+        return False
+    return first.base == second.base and (first.base not in BUILT_IN or first.split == second.split)
+
+
 def did_you_mean(base: str) -> str:
     """Return the end of an error message: the name or path nearest to `base`."""
     parent = Path(os.path.expanduser(base)).parent

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from widefield.labs.result import Check, Result
+from widefield.recipe import check_name
 
 LABS: dict[str, str] = {
     "noise-helps": "widefield.labs.noise_helps",
@@ -51,8 +52,7 @@ def run_lab(name: str, **arguments: Any) -> Result:
         >>> run_lab("multistep", scale="tiny").verdict
         'holds'
     """
-    if name not in LABS:
-        raise ValueError(f"lab {name!r} is unknown: name one of {', '.join(LABS)}")
+    check_name("lab", name, tuple(LABS))
     result = import_module(LABS[name]).run(**arguments)
     assert isinstance(result, Result)
     return result

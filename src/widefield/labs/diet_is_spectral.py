@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn import functional
 
 from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, require
 
@@ -225,7 +226,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         f"{np.median(arrays['free'][-1]):.2f} away (median).",
         "The formula names one minimiser only if lam_m > lam_{m+1}: in a tie the value is right "
         f"(to {tie:.0e}), W^T W M is a relative {np.median(arrays['tie_diet'][-1]):.2f} away.",
-        "Where M is singular (more dimensions than views) the losses do not see W outside the "
+        "Where M is singular (data in a subspace) the losses do not see W outside the "
         "data's span: both sets of minimisers still coincide, but W^T W M = [M^+ M_pos]_m holds "
         "only for the W inside it, from W = 0 say; from a random start it is a relative "
         f"{np.median(arrays['singular_diet'][-1]):.2f} away.",
@@ -323,9 +324,11 @@ def run(
     # n one-hot examples without noise: M = I/n, M_pos = I/n^2, so that all eigenvalues are 1/n.
     eye = torch.eye(examples, dtype=torch.float64).view(1, examples, 1, examples)
     tie = moments(eye.expand(sets, -1, -1, -1))
-    # More dimensions than views in all: M is singular.
-    wide_shape = (examples, views, 2 * examples * views)
-    wide = data_sets(sets, wide_shape, embedding, noise, generator)
+    # The same data in twice the dimensions: M is singular, its eigenvalues are the same.
+    wide = Moments(
+        functional.pad(generic.m, (0, dimension, 0, dimension)),
+        functional.pad(generic.b, (0, dimension)),
+    )
     arrays = {k: v.numpy() for k, v in solve(generic, embedding, rounds, generator).items()}
     for name, data in (("tie", tie), ("singular", wide)):
         solved = solve(data, embedding, rounds, generator)

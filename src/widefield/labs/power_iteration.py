@@ -107,18 +107,22 @@ def spectrum(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (w - top).square().sum(-1) / 2, values[..., -1], values[..., -2]
 
 
+def eigenvector_bound(gap: Tensor, change: Tensor) -> Tensor:
+    """kappa of Lemma 6 for |dA| <= `change` < `gap`, derived above; inf where change >= gap."""
+    r = 1 / (gap - change)
+    kappa = torch.hypot(math.sqrt(2) * r**2 + r / gap, r**2)
+    return torch.where(change < gap, kappa, math.inf)
+
+
 def irregularity(
     miss: Tensor, top: Tensor, second: Tensor, lipschitz: Tensor, largest_step: Tensor
 ) -> Tensor:
-    """omega (95) from 1 - c, the eigenvalues, L and the largest step; inf where L is too large."""
+    """omega (95) from 1 - c, the eigenvalues, L and the largest step; without L it is mu."""
     c, gap = 1 - miss, top - second
     mu = (1 + c) / (2 * c**2) * (second / top) ** 2
-    room = gap - lipschitz * largest_step
-    r = 1 / room.clamp_min(1e-12)
-    kappa = torch.hypot(math.sqrt(2) * r**2 + r / gap, r**2)
+    curved = eigenvector_bound(gap, lipschitz * largest_step) * lipschitz**2
     stretch = 1 + mu * c
-    omega = mu + 2 * kappa * lipschitz**2 * stretch + 2 * lipschitz / gap * (mu * stretch).sqrt()
-    return torch.where(room > 0, omega, math.inf)
+    return mu + 2 * curved * stretch + 2 * lipschitz / gap * (mu * stretch).sqrt()
 
 
 def radius(gamma: Tensor, miss: Tensor) -> Tensor:

@@ -24,12 +24,14 @@ than for uniform alpha, z_0 = E phi_0. For rho itself (a) gives more: rho_g <= z
 falls where h rises. But alpha lowers the eigengap too.
 
 Two families of data: mixtures x = (+-m, 0) + N(0, diag(1, b^2)), where A is exact in any dimension,
-and densities on a disc of radius C0, by quadrature. Both are even across w = e_1, so w is critical.
+and densities on a disc of radius C0, by quadrature. Both are even across w = e_1, which is
+therefore a critical point.
 
 Shapes: S separations, B widths, N nudges, d dimensions, J densities, Q nodes, L kernel terms.
 """
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,11 +118,7 @@ def mixtures(
     at_w = a(w.expand(*largest.shape, 1, -1))
     v = normalize(w + NUDGE * u, dim=-1).expand(*largest.shape, -1, -1)
     change = ((a(v) - at_w) @ w).square().sum(-1).sqrt() / (v - w).square().sum(-1).sqrt()
-    start = v
-    for _ in range(STEPS):
-        force = (a(v) @ v.unsqueeze(-1)).squeeze(-1)
-        v = normalize(v + STEP_SIZE * force / (v * force).sum(-1, keepdim=True), dim=-1)
-    away = [end[..., 1:].square().sum(-1).sqrt() for end in (start, v)]
+    away = [end[..., 1:].square().sum(-1).sqrt() for end in (v, follow(a, v))]
     eigenvalues = at_w.squeeze(-3).diagonal(dim1=-2, dim2=-1)
     roughness = laws["h"] * laws["density"]
     return {
@@ -133,6 +131,14 @@ def mixtures(
         "relative_roughness": (roughness / laws["active"]).numpy(),
         "stable": (away[1] < away[0]).all(-1).numpy(),
     }
+
+
+def follow(a: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
+    """Where the dynamics take the unit rows `v` [..., d]; time is in units of 1/(v.A(v) v)."""
+    for _ in range(STEPS):
+        force = (a(v) @ v.unsqueeze(-1)).squeeze(-1)
+        v = normalize(v + STEP_SIZE * force / (v * force).sum(-1, keepdim=True), dim=-1)
+    return v
 
 
 # Densities on a disc: Theorem 2 and Corollary 2.

@@ -6,7 +6,8 @@ written reads as zeros and takes no space, so a file for 10^8 rows is made at on
 Records are read and written through the map. Blocks are allocated before the map is written to: a
 full disk is then an error that can be caught, where a write to an unbacked page would be a signal
 that ends the process. Before a gather the kernel is told all its records at once, and fetches them
-side by side: page faults alone would fetch them one after the other.
+side by side: page faults alone would fetch them one after the other. Records that were read before
+are in memory still if the file is small beside it, and the kernel is not asked again.
 """
 
 import mmap
@@ -26,6 +27,7 @@ _FIELDS = struct.Struct("<16sIIqqq16s")  # magic, version, words, n, dim, seed, 
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
+_CACHED_SHARE = 0.25
 
 Index = NDArray[np.int64]
 Records = NDArray[np.int32]
@@ -105,6 +107,7 @@ class RowFile:
         self._map = mmap.mmap(fd, self._size)
         flat = np.frombuffer(self._map, np.dtype("<i4"), offset=_HEADER_BYTES)
         self._records: Records | None = flat.reshape(header.n, header.words)
+        self._cached = np.zeros(header.n, dtype=np.bool_)  # takes memory where it is written to
         self._allocated = np.zeros(-(-self._size // _CHUNK_BYTES), dtype=np.bool_)
 
     @classmethod
@@ -150,9 +153,15 @@ class RowFile:
 
     def read(self, index: Index) -> Records:
         """Copies of records `index` [b]."""
-        assert self._records is not None, "the file is closed"
-        for offset in self._offsets(index).tolist():
+        cold = index[~self._cached[index]]
+        for offset in self._offsets(cold).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
+        self._cached[index] = self._size < _CACHED_SHARE * _memory_bytes()
+        return self.read_again(index)
+
+    def read_again(self, index: Index) -> Records:
+        """Copies of records `index` [b], which were read a moment ago: the kernel is not asked."""
+        assert self._records is not None, "the file is closed"
         return np.take(self._records, index, axis=0)
 
     def stamps(self, index: Index) -> Index:
@@ -191,3 +200,7 @@ class RowFile:
             begin = chunk * _CHUNK_BYTES
             os.posix_fallocate(self._fd, begin, min(_CHUNK_BYTES, self._size - begin))
             self._allocated[chunk] = True
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

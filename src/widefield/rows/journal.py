@@ -82,21 +82,25 @@ class Journal:
         Raises:
             OSError: the disk is full; the journal is as it was before.
         """
-        payload = b"".join((fresh.tobytes(), index.tobytes(), records.tobytes()))
-        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), zlib.crc32(payload))
+        payload = [x.data.cast("B") for x in (fresh, index, records) if x.size]
+        checksum = 0
+        for part in payload:
+            checksum = zlib.crc32(part, checksum)
+        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), checksum)
         try:
-            end = self._write(_sealed(fields) + payload)
+            end = self._write([memoryview(_sealed(fields)), *payload])
         except OSError:
             os.ftruncate(self._fd, self._end)
             raise
         self._end = end
 
-    def _write(self, data: bytes) -> int:
-        """Write at the end, all of it; returns the new end."""
-        rest, at = memoryview(data), self._end
-        while rest:
-            written = os.pwrite(self._fd, rest, at)
-            rest, at = rest[written:], at + written
+    def _write(self, parts: list[memoryview]) -> int:
+        """Write `parts` at the end, one after the other; returns the new end."""
+        at = self._end
+        for rest in parts:
+            while rest:
+                written = os.pwrite(self._fd, rest, at)
+                rest, at = rest[written:], at + written
         return at
 
     def undo(self, file: RowFile) -> None:
@@ -221,7 +225,7 @@ class RecoverableRows:
         unkept = before <= self._cut_step
         if unkept.any():
             fresh, old = index[unkept & (before == 0)], index[unkept & (before > 0)]
-            self._journal.append(fresh, old, self._file.read(old))
+            self._journal.append(fresh, old, self._file.read_again(old))
         self._file.write(index, records)
         steps = np.ascontiguousarray(records[:, :2]).view(np.int64)
         self._step = max(self._step, int(steps.max()))

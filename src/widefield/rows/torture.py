@@ -126,7 +126,8 @@ def _die_in_a_row_write(file: RowFile, index: Index, records: Records) -> NoRetu
     _die()
 
 
-def _die_in_a_journal_append(journal: Journal, data: bytes) -> NoReturn:
+def _die_in_a_journal_append(journal: Journal, parts: list[memoryview]) -> NoReturn:
+    data = b"".join(parts)
     with open(journal.path, "ab") as file:
         file.write(data[: len(data) // 2])
     _die()

@@ -1,6 +1,8 @@
 """A run's folder: what was asked for, on which data, and how far it got."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,17 @@ class RunFolder:
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise ValueError(f"{self.path} is not an empty folder: choose another --out")
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Make the folder; if the run is refused before it wrote anything, leave none behind."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            yield
+        except ValueError:
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+            raise
+
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
@@ -99,6 +112,12 @@ class RunFolder:
             }
         )
         write_atomically(self.manifest_file, lambda draft: pq.write_table(table, draft))
+
+    def paths(self) -> list[str]:
+        """Path of every example that the run is trained on, in order."""
+        manifest = pq.read_table(self.manifest_file, columns=["index", "path"])
+        kept: list[str] = manifest.filter(pc.is_valid(manifest["index"]))["path"].to_pylist()
+        return kept
 
     def digests(self) -> NDArray[np.uint64]:
         """Digest of every example that the run is trained on, uint64 [n]."""

@@ -96,8 +96,7 @@ def pretrain(
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not resume:
         chosen = replace(chosen, row_store=_row_store(chosen, len(dataset)))
-        folder.path.mkdir(parents=True, exist_ok=True)
-    with torch.random.fork_rng(enabled=True), FolderLock(folder.path):
+    with folder.claimed(), torch.random.fork_rng(enabled=True), FolderLock(folder.path):
         torch.manual_seed(chosen.seed)
         with closing(_Session(chosen, dataset, folder, console)) as session:
             if resume:

@@ -1,12 +1,23 @@
 """Initial rows and the in-memory store."""
 
+import os
+from pathlib import Path
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from widefield.rows import MemoryStore, RowState, initial_rows
+from widefield.rows import (
+    DiskStore,
+    MemoryStore,
+    RowState,
+    choose_place,
+    choose_store,
+    initial_rows,
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -67,3 +78,16 @@ def test_state_survives_a_round_trip() -> None:
     two.load_state_dict(one.state_dict())
     for name, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[name])
+
+
+def test_auto_takes_memory_while_the_rows_fit(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = memory // 4 // (3 * 4 * 128)
+    assert choose_place("auto", most - 1, 128, cpu) == "host"
+    assert choose_place("auto", most + 1, 128, cpu) == "disk"
+    assert choose_place("device", 10**12, 128, cpu) == "device"
+    store = choose_store("auto", most + 1, 128, seed=0, device=cpu, folder=tmp_path)
+    assert isinstance(store, DiskStore)
+    with pytest.raises(ValueError, match="need a folder"):
+        choose_store("disk", 10, 2, seed=0, device=cpu)

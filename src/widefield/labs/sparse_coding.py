@@ -1,0 +1,442 @@
+"""Masked views turn dense noise into singleton features; plain pairs do not.
+
+Wen & Li, "Toward understanding the feature learning process of self-supervised contrastive
+learning" (2021). Data x = M z + xi in R^{d1}: M has d orthonormal columns (the atoms), z in
+{-1, 0, 1}^d is sparse, xi ~ N(0, sigma^2 I) is dense and of much the larger norm (Definition 2.1):
+
+    Pr(z_j != 0) = c log log d / d,   sigma^2 = s sqrt(log d) / d
+
+Learner h_i(x) = ReLU(y_i - b_i) - ReLU(-y_i - b_i) with y_i = <w_i, x>. Loss (Definition 2.2); x- are
+negatives without augmentation, and the second argument of Sim is not differentiated:
+
+    L = -tau log( e^{Sim(x+, x++)/tau} / sum over {x++} and all x- of e^{Sim(x+, x')/tau} )
+        + lam sum_i |w_i|^2,   Sim(x, x') = <f(x), f(x')>
+
+RandomMask (Definition 2.3): x+ = D x / q and x++ = (I - D) x / (1 - q), D diagonal Bernoulli(q),
+q = 1/2 in the paper; without it x+ = x++ = x. Bias (section 5): zero in stage I; from then on
+b_i = factor sqrt(2 log d / d) |w_i|, growing with |w_i| up to 8 / sqrt(d).
+
+Shapes: A arms (even with, odd without RandomMask), B pairs, N negatives, d atoms, d1 ambient
+dimensions, m neurons.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from widefield.labs.result import (
+    Arrays,
+    Check,
+    Result,
+    at_least,
+    at_most,
+    at_scale,
+    require,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SINGLETON = 0.7
+"""|<w, M_j>| / |w| from which a neuron is one atom's: half of |w|^2, so of at most one atom."""
+GROWN, BIAS_CAP = 12.0, 8.0
+MEASURES = ("best", "covered", "cos_noise", "cos_signal", "r2", "sign")
+SWEEPS: dict[str, tuple[float, ...]] = {
+    "tau": (0.3, 3.0),
+    "lam": (1e-4, 1e-3),
+    "mask_rate": (0.3, 0.7),
+    "noise": (0.5, 1.5),
+}
+
+
+@dataclass(frozen=True)
+class Arms:
+    """What differs between arms, each [A]: every value twice, with and without RandomMask."""
+
+    tau: Tensor
+    lam: Tensor
+    mask_rate: Tensor
+    noise: Tensor
+
+    @classmethod
+    def of(cls, base: dict[str, float], sweep: str | None) -> "Arms":
+        """The base values, then the base with each value of one swept parameter."""
+        values: Sequence[float] = SWEEPS.get(sweep or "", ())
+        rows = [base, *({**base, sweep: value} for value in values if sweep)]
+        return cls(
+            **{
+                name: torch.tensor([row[name] for row in rows]).repeat_interleave(2)
+                for name in base
+            }
+        )
+
+    def column(self, name: str) -> Tensor:
+        """One field as [A, 1, 1]."""
+        values: Tensor = getattr(self, name)
+        return values.view(-1, 1, 1)
+
+
+@dataclass(frozen=True)
+class SparseCoding:
+    """Definition 2.1: atoms [d1, d], the probability of a non-zero z_j, sigma^2 of each arm [A]."""
+
+    atoms: Tensor
+    active: float
+    variance: Tensor
+
+    @classmethod
+    def random(
+        cls, d: int, d1: int, sparsity: float, noise: Tensor, generator: Generator
+    ) -> "SparseCoding":
+        """Random orthonormal atoms: their entries are O~(1/sqrt(d1))."""
+        atoms = torch.linalg.qr(torch.randn(d1, d, generator=generator)).Q
+        active = sparsity * math.log(math.log(d)) / d
+        return cls(atoms, active, noise * math.sqrt(math.log(d)) / d)
+
+    def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """z [n, d] and xi [A, n, d1]; arms share the draw."""
+        d1, d = self.atoms.shape
+        u = torch.rand(count, d, generator=generator)
+        z = (u < self.active / 2).float() - (u > 1 - self.active / 2).float()
+        xi = torch.randn(count, d1, generator=generator)
+        return z, self.variance.sqrt().view(-1, 1, 1) * xi
+
+
+def respond(y: Tensor, b: Tensor) -> Tensor:
+    """h = ReLU(y - b) - ReLU(-y - b) for pre-activations y [.., n, m] and biases b [.., m].
+
+    Example:
+        >>> respond(torch.tensor([[-3.0, 0.5, 2.0]]), torch.tensor([1.0, 1.0, 1.0]))
+        tensor([[-2.,  0.,  1.]])
+    """
+    return functional.relu(y - b.unsqueeze(-2)) - functional.relu(-y - b.unsqueeze(-2))
+
+
+def masked_pair(x: Tensor, keep: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """x+ and x++ [A, B, d1]: D x / q and (I - D) x / (1 - q) in even arms, x and x in odd ones.
+
+    `keep` [B, d1] holds uniform draws; D keeps a coordinate where they are below q [A, 1, 1].
+    """
+    first = (keep < q).float()
+    plain = (torch.arange(len(x)) % 2 == 1).view(-1, 1, 1)
+    return (
+        torch.where(plain, x, x * first / q),
+        torch.where(plain, x, x * (1 - first) / (1 - q)),
+    )
+
+
+def gradient(w: Tensor, b: Tensor, views: tuple[Tensor, Tensor, Tensor], tau: Tensor) -> Tensor:
+    """Gradient [A, m, d1] of the contrastive loss, without weight decay.
+
+    `views` = (x+, x++, x-). With p the softmax of the similarities over tau,
+    dL/df(x+) = -f(x++) + p_{++} f(x++) + sum p_- f(x-), through the neurons that fire.
+    """
+    anchor, partner, negative = views
+    y = anchor @ w.mT
+    f, partner_f, negative_f = (respond(pre, b) for pre in (y, partner @ w.mT, negative @ w.mT))
+    similarity = torch.cat([(f * partner_f).sum(-1, keepdim=True), f @ negative_f.mT], dim=-1)
+    p = torch.softmax(similarity / tau, dim=-1)
+    df = (p[..., :1] - 1) * partner_f + p[..., 1:] @ negative_f
+    fires = (y.abs() > b.unsqueeze(-2)).float()
+    return (df * fires).mT @ anchor / anchor.shape[-2]
+
+
+def norms(w: Tensor) -> Tensor:
+    """|w_i| [A, m]."""
+    return w.square().sum(-1).sqrt()
+
+
+def best_share(w: Tensor, atoms: Tensor) -> Tensor:
+    """Each neuron's largest |<w_i, M_j>| / |w_i|, [A, m]."""
+    return (w @ atoms).abs().amax(-1) / norms(w)
+
+
+def train(
+    data: SparseCoding,
+    arms: Arms,
+    *,
+    neurons: int,
+    batch: int,
+    steps: int,
+    step_size: float,
+    initial_norm: float,
+    bias_factor: float,
+    generator: Generator,
+) -> tuple[Tensor, Tensor, Arrays]:
+    """w [A, m, d1] and b [A, m] after gradient descent on fresh data, and curves over its steps."""
+    d1, d = data.atoms.shape
+    start = initial_norm / math.sqrt(d1) * torch.randn(1, neurons, d1, generator=generator)
+    w = start.repeat(len(arms.tau), 1, 1)
+    b = torch.zeros(w.shape[:2])
+    begun = torch.full((len(w),), -1)  # the step at which an arm's stage II begins
+    curves: list[Tensor] = []
+    for step in range(steps + 1):
+        if step % (steps // 50) == 0:
+            inside = norms(w @ data.atoms)
+            outside = (norms(w) ** 2 - inside**2).clamp_min(0).sqrt()
+            best = best_share(w, data.atoms)
+            curves.append(torch.stack([inside.mean(1), outside.mean(1), best.mean(1)]))
+        if step == steps:
+            break
+        z, xi = data.sample(2 * batch, generator)
+        x = z @ data.atoms.T + xi
+        keep = torch.rand(batch, d1, generator=generator)
+        pair = masked_pair(x[:, :batch], keep, arms.column("mask_rate"))
+        slope = gradient(w, b, (*pair, x[:, batch:]), arms.column("tau"))
+        before = norms(w)
+        w = w - step_size * (slope + 2 * arms.column("lam") * w)
+        growth = norms(w) / before
+        later = begun >= 0
+        growing = later.unsqueeze(1) & (b < BIAS_CAP / math.sqrt(d))
+        b = torch.where(growing, b * growth.clamp_min(1.0), b)
+        starts = ~later & (norms(w).mean(1) > GROWN * initial_norm)
+        begun = torch.where(starts, step, begun)
+        first_bias = bias_factor * math.sqrt(2 * math.log(d) / d) * norms(w)
+        b = torch.where(starts.unsqueeze(1), first_bias, b)
+    inside_curve, outside_curve, best_curve = torch.stack(curves).unbind(1)
+    return (
+        w,
+        b,
+        {
+            "step": np.linspace(0, steps, len(curves)),
+            "inside": inside_curve.numpy(),
+            "outside": outside_curve.numpy(),
+            "best_curve": best_curve.numpy(),
+            "stage_two": begun.numpy(),
+        },
+    )
+
+
+def downstream(f: Tensor, z: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """R^2 of y = <w*, z> and accuracy of its sign, by ridge regression on features f [A, n, m].
+
+    Two thirds of the examples fit, the rest test; means over the columns w* of `targets` [d, k].
+    The sign is tested where it exists (y != 0). Definition 3.1.
+    """
+    split = 2 * len(z) // 3
+    scaled = (f / f[:, :split].std((1, 2), keepdim=True).clamp_min(1e-30)).double()
+    y = (z @ targets).double()
+    fit, test = scaled[:, :split], scaled[:, split:]
+    ridge = 1e-3 * split * torch.eye(f.shape[-1], dtype=torch.float64)
+    weights = torch.linalg.solve(fit.mT @ fit + ridge, fit.mT @ y[:split])
+    found, true = test @ weights, y[split:]
+    r2 = 1 - (found - true).square().mean((1, 2)) / true.var()
+    exists = true != 0
+    right = (found.sign() == true.sign()) & exists
+    return r2, right.sum((1, 2)) / exists.sum()
+
+
+def measure(w: Tensor, b: Tensor, data: SparseCoding, count: int, generator: Generator) -> Arrays:
+    """What Theorems 3.2 and 3.4 speak of, for each arm [A]; `best_of` is [A, m]."""
+    z, xi = data.sample(count, generator)
+    signal = z @ data.atoms.T
+    f, f_noise, f_signal = (respond(x @ w.mT, b) for x in (signal + xi, xi, signal))
+    targets = torch.randn(data.atoms.shape[1], 16, generator=generator).sign()
+    r2, sign = downstream(f, z, targets)
+    share = (w @ data.atoms).abs() / norms(w).unsqueeze(-1)
+    some = z.any(1)  # where z = 0 there is no signal to be close to
+    return {
+        "best_of": share.amax(-1).numpy(),
+        "best": share.amax(-1).mean(1).numpy(),
+        "covered": (share.amax(1) >= SINGLETON).float().mean(1).numpy(),
+        "cos_noise": functional.cosine_similarity(f, f_noise, dim=-1).mean(1).numpy(),
+        "cos_signal": functional.cosine_similarity(f, f_signal, dim=-1)[:, some].mean(1).numpy(),
+        "r2": r2.numpy(),
+        "sign": sign.numpy(),
+    }
+
+
+def check(arrays: Arrays) -> tuple[Check, ...]:
+    """Theorems 3.2 and 3.4 and the three stages, at the base values (arms 0 and 1)."""
+    with_mask = {name: float(arrays[name][0]) for name in MEASURES}
+    without = {name: float(arrays[name][1]) for name in MEASURES}
+    gain = {name: with_mask[name] - without[name] for name in MEASURES}
+    inside, best = arrays["inside"][:, 0], arrays["best_curve"][:, 0]
+    turn = int(np.searchsorted(arrays["step"], arrays["stage_two"][0]))
+    tenth = len(best) // 10
+    return (
+        at_least(
+            "Theorem 3.4, with RandomMask: share of atoms that some neuron singles out",
+            with_mask["covered"],
+            0.9,
+        ),
+        at_most(
+            "Theorem 3.2, without: share of atoms that some neuron singles out",
+            without["covered"],
+            0.5,
+        ),
+        at_least("RandomMask raises the mean largest |<w, M_j>|/|w| by", gain["best"], 0.1),
+        at_most("RandomMask lowers cos(f(x), f(xi)): change", gain["cos_noise"], -0.1),
+        at_least("RandomMask raises cos(f(x), f(Mz)): change", gain["cos_signal"], 0.1),
+        at_least("RandomMask raises R^2 of y = <w*, z>: change", gain["r2"], 0.05),
+        at_least("RandomMask raises the accuracy of sign<w*, z>: change", gain["sign"], 0.02),
+        at_least(
+            "stage I: |M M^T w| grows by this factor before any bias", inside[turn] / inside[0], 10
+        ),
+        at_most(
+            "stage I: mean largest |<w, M_j>|/|w| at its end (no singletons yet)", best[turn], 0.6
+        ),
+        at_least("stage II: it then rises by", best[-1] - best[turn], 0.2),
+        at_most(
+            "stage III: it has converged, change over the last tenth of the steps",
+            abs(best[-1] - best[-1 - tenth]),
+            0.02,
+        ),
+    )
+
+
+def notes(arrays: Arrays) -> tuple[str, ...]:
+    """What finite size changes."""
+    neurons = arrays["best_of"].shape[1]
+    single = (arrays["best_of"][:2] >= SINGLETON).sum(1)
+    said = [
+        f"Singletons among {neurons} neurons: {single[0]} with RandomMask, {single[1]} without.",
+        "The theorems are asymptotic: cos(f(x), f(xi)) tends to 1 without RandomMask as the noise "
+        f"outgrows the signal; at this size it is {arrays['cos_noise'][1]:.2f} without and "
+        f"{arrays['cos_noise'][0]:.2f} with.",
+        "The bias schedule's floor, a growth of at least eta/d a step, is left out: it assumes a "
+        "vanishing step size, and at a step of 1 it silences every neuron within some hundred "
+        "steps.",
+    ]
+    if "swept" in arrays:
+        gain = arrays["sweep_r2"][:, 0] - arrays["sweep_r2"][:, 1]
+        listed = ", ".join(f"{v:g}: {g:+.2f}" for v, g in zip(arrays["swept"], gain, strict=True))
+        said.append(f"R^2 with RandomMask minus without, over the swept values: {listed}.")
+    return tuple(said)
+
+
+def draw(arrays: Arrays, figure: "Figure") -> None:
+    """Stages and outcomes of the base arms; outcomes over the swept parameter if there is one."""
+    labels = ("RandomMask", "no augmentation")
+    if "swept" in arrays:
+        shown = (("best", "mean largest |<w, M_j>| / |w|"), ("cos_noise", "cos(f(x), f(ξ))"))
+        panels = figure.subplots(1, 3)
+        for axes, (name, title) in zip(panels, (*shown, ("r2", "R² of y = <w*, z>")), strict=True):
+            order = np.argsort(arrays["swept"])
+            for arm, (label, marker) in enumerate(zip(labels, "os", strict=True)):
+                values = arrays[f"sweep_{name}"][order, arm]
+                axes.plot(arrays["swept"][order], values, label=label, marker=marker)
+            axes.set(xlabel=str(arrays["sweep"]), ylabel=title, ylim=(0, 1))
+        panels[0].legend(fontsize=7)
+        return
+    stages, singles, outcome = figure.subplots(1, 3)
+    for arm, (label, marker) in enumerate(zip(labels, "os", strict=True)):
+        for name, what in (("inside", "|M Mᵀw|"), ("outside", "dense part")):
+            curve = arrays[name][:, arm]
+            stages.plot(
+                arrays["step"], curve, label=f"{what}, {label}", marker=marker, ms=3, markevery=10
+            )
+        curve = arrays["best_curve"][:, arm]
+        singles.plot(arrays["step"], curve, label=label, marker=marker, ms=3, markevery=10)
+    for axes in (stages, singles):
+        for start, style in zip(arrays["stage_two"][:2], ("-", "--"), strict=True):
+            axes.axvline(start, color="0.5", lw=0.8, ls=style)
+        axes.set(xlabel="step (grey: stage II begins)")
+        axes.legend(fontsize=7)
+    stages.set(yscale="log", ylabel="mean norm over neurons", title="Where the weight lies")
+    singles.set(ylabel="mean largest |<w, M_j>| / |w|", ylim=(0, 1), title="Singletons")
+    names = ("covered", "cos_noise", "cos_signal", "r2", "sign")
+    ticks = (
+        "atoms\ncovered",
+        "cos\nf(x), f(ξ)",
+        "cos\nf(x), f(Mz)",
+        "R²\n<w*, z>",
+        "sign\n<w*, z>",
+    )
+    place = np.arange(len(names))
+    for arm, (label, hatch) in enumerate(zip(labels, ("", "//"), strict=True)):
+        height = [arrays[name][arm] for name in names]
+        outcome.bar(
+            place + 0.4 * arm - 0.2, height, 0.4, label=label, hatch=hatch, edgecolor="black"
+        )
+    outcome.set_xticks(place, ticks, fontsize=7)
+    outcome.set(ylim=(0, 1.25), ylabel="at the end", title="Theorems 3.2 and 3.4")
+    outcome.legend(fontsize=7, loc="upper center")
+
+
+def run(
+    *,
+    scale: str = "default",
+    seed: int = 0,
+    sweep: str | None = None,
+    tau: float = 1.0,
+    lam: float = 3e-4,
+    mask_rate: float = 0.5,
+    noise: float = 1.0,
+    sparsity: float = 1.0,
+    bias_factor: float = 0.7,
+    initial_norm: float = 0.03,
+    step_size: float = 1.0,
+    atoms: int | None = None,
+    ambient: int | None = None,
+) -> Result:
+    """Learn sparse-coding data with and without RandomMask, and use the features downstream.
+
+    `noise` and `sparsity` are the constants s and c of sigma^2 and Pr(z_j != 0), `mask_rate` is q.
+    `atoms` (d) and `ambient` (d1) default to 64 and 1024, or 24 and 512 at scale tiny; there are
+    2 d neurons. `sweep` names one of tau, lam, mask_rate, noise or size, and adds arms that vary it
+    around the base values; it takes about three times as long. Raises ValueError for an argument
+    out of range.
+
+    Example:
+        >>> run(scale="tiny").verdict
+        'holds'
+    """
+    parameters = locals().copy()
+    d = at_scale(scale, tiny=24, default=64) if atoms is None else atoms
+    d1 = at_scale(scale, tiny=512, default=1024) if ambient is None else ambient
+    known = (*SWEEPS, "size")
+    require(sweep is None or sweep in known, "sweep", repr(sweep), f"None or {', '.join(known)}")
+    for name, value in (("tau", tau), ("noise", noise), ("sparsity", sparsity)):
+        require(value > 0, name, value, "positive")
+    for name, value in (("initial_norm", initial_norm), ("step_size", step_size)):
+        require(value > 0, name, value, "positive")
+    require(lam >= 0, "lam", lam, "non-negative")
+    require(bias_factor >= 0, "bias_factor", bias_factor, "non-negative")
+    require(0 < mask_rate < 1, "mask_rate", mask_rate, "a probability in (0, 1)")
+    require(d >= 4, "atoms", d, "at least 4")
+    require(d1 >= d, "ambient", d1, f"at least {d} (atoms)")
+    active = sparsity * math.log(math.log(d)) / d
+    require(active <= 1, "sparsity", sparsity, f"at most {d / math.log(math.log(d)):g}")
+    base = {"tau": tau, "lam": lam, "mask_rate": mask_rate, "noise": noise}
+
+    def one_size(d: int, d1: int, arms: Arms) -> Arrays:
+        generator = Generator().manual_seed(seed)
+        data = SparseCoding.random(d, d1, sparsity, arms.noise, generator)
+        w, b, curves = train(
+            data,
+            arms,
+            neurons=2 * d,
+            batch=at_scale(scale, tiny=128, default=192),
+            steps=at_scale(scale, tiny=900, default=1200),
+            step_size=step_size,
+            initial_norm=initial_norm,
+            bias_factor=bias_factor,
+            generator=generator,
+        )
+        return curves | measure(w, b, data, at_scale(scale, tiny=3000, default=6000), generator)
+
+    arms = Arms.of(base, None if sweep == "size" else sweep)
+    arrays = one_size(d, d1, arms)
+    if sweep is not None:
+        smaller = [d // 2, 3 * d // 4] if sweep == "size" else []
+        found = [arrays, *(one_size(size, d1 * size // d, arms) for size in smaller)]
+        values = [d, *smaller] if sweep == "size" else getattr(arms, sweep)[::2]
+        arrays["swept"], arrays["sweep"] = np.asarray(values), np.array(sweep)
+        for name in MEASURES:
+            joined = np.concatenate([one[name] for one in found])
+            arrays[f"sweep_{name}"] = joined.reshape(-1, 2)
+    return Result(
+        name="sparse-coding",
+        parameters=parameters,
+        checks=check(arrays),
+        arrays=arrays,
+        notes=notes(arrays),
+        draw=draw,
+    )

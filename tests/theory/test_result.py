@@ -1,0 +1,72 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from widefield.labs import CLAIMS, LABS, run_lab
+from widefield.labs.result import Result, at_least, at_most, at_scale, between, close, require
+
+
+def result(*checks):
+    def draw(arrays, figure):
+        figure.subplots().plot(arrays["y"])
+
+    arrays = {"y": np.arange(3.0)}
+    return Result(name="example", parameters={"seed": 0}, checks=checks, arrays=arrays, draw=draw)
+
+
+def test_a_check_holds_up_to_its_tolerance_and_no_further():
+    assert close("c", 1.5, 1.0, tolerance=0.5).holds
+    assert not close("c", 1.51, 1.0, tolerance=0.5).holds
+    assert at_least("c", 2, 2).holds
+    assert not at_least("c", 1.9, 2).holds
+    assert at_most("c", 2.1, 2, tolerance=0.2).holds
+    assert not at_most("c", 2.3, 2, tolerance=0.2).holds
+    assert between("c", 1, 0, 1).holds
+    assert not between("c", -0.1, 0, 1).holds
+
+
+@pytest.mark.parametrize("check", [at_least("c", math.nan, 0), close("c", math.nan, 0, 1.0)])
+def test_a_measurement_that_is_no_number_fails(check):
+    assert not check.holds
+    assert result(check).verdict == "fails"
+
+
+def test_one_check_that_fails_fails_the_lab():
+    right, wrong = at_least("right", 1, 0), at_least("wrong", -1, 0)
+    assert result(right).verdict == "holds"
+    assert result(right, wrong).verdict == "fails"
+
+
+def test_json_is_strict_and_complete():
+    found = result(at_least("half open", 1, 0), close("a value", 2, 2, 0.1)).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["measured"] == {"half open": 1.0, "a value": 2.0}
+    assert found["predicted"] == {"half open": [0.0, None], "a value": 2.0}
+    assert found["verdict"] == "holds"
+
+
+def test_the_same_arrays_give_the_same_picture(tmp_path):
+    found = result(at_least("c", 1, 0))
+    for name in ("one.svg", "two.svg"):
+        found.save(tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    found.save(tmp_path / "one.png")
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"name a \.svg or a \.png"):
+        found.save(tmp_path / "one.txt")
+
+
+def test_arguments_out_of_range_are_named():
+    require(True, "x", 1, "positive")
+    with pytest.raises(ValueError, match=r"^x=-1 is out of range: it must be positive$"):
+        require(False, "x", -1, "positive")
+    with pytest.raises(ValueError, match="scale='huge' is out of range"):
+        at_scale("huge", tiny=1, default=2)
+
+
+def test_every_lab_has_a_claim_and_an_unknown_one_is_refused():
+    assert LABS.keys() == CLAIMS.keys()
+    with pytest.raises(ValueError, match="unknown lab 'perpetuum': "):
+        run_lab("perpetuum")
