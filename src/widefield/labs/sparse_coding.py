@@ -6,8 +6,8 @@ learning" (2021). Data x = M z + xi in R^{d1}: M has d orthonormal columns (the 
 
     Pr(z_j != 0) = c log log d / d,   sigma^2 = s sqrt(log d) / d
 
-Learner h_i(x) = ReLU(y_i - b_i) - ReLU(-y_i - b_i) with y_i = <w_i, x>. Loss (Definition 2.2); x- are
-negatives without augmentation, and the second argument of Sim is not differentiated:
+Learner h_i(x) = ReLU(y_i - b_i) - ReLU(-y_i - b_i) with y_i = <w_i, x>. Loss (Definition 2.2); x-
+are negatives without augmentation, and the second argument of Sim is not differentiated:
 
     L = -tau log( e^{Sim(x+, x++)/tau} / sum over {x++} and all x- of e^{Sim(x+, x')/tau} )
         + lam sum_i |w_i|^2,   Sim(x, x') = <f(x), f(x')>
