@@ -154,6 +154,17 @@ def test_every_command_has_help() -> None:
         assert "--json" in done.stdout
 
 
+def test_lab(tmp_path: Path) -> None:
+    figure = tmp_path / "angle.svg"
+    words = ["downstream-angle", "--scale", "tiny", "--seed", 1, "--out", figure]
+    found = good("lab", *words)
+    assert found["name"] == "downstream-angle"
+    assert found["verdict"] == "holds"
+    assert found["measured"].keys() == found["predicted"].keys()
+    assert figure.read_text().startswith("<?xml")
+    assert len(good("lab")) == 12
+
+
 def paint(folder: Path, count: int, size: int = 16) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
@@ -211,7 +222,8 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
         (["embed", "random", "photos:test", "--out", "taken.npz"], "--overwrite"),
         (["export", "nowhere", "--out", "e.safetensors"], "nowhere"),
         (["export", "nowhere", "--out", "e.pt"], ".safetensors or .onnx"),
-        (["lab", "nose-helps"], "nose-helps"),
+        (["lab", "nose-helps"], "did you mean 'noise-helps'"),
+        (["lab", "noise-helps", "--learning", "1"], "unknown parameter of noise-helps 'learning'"),
         (["bench", "stop"], "did you mean 'step'"),
         (["demo", "--out", "taken"], "not empty"),
         (["pretrian"], "pretrain"),

@@ -105,7 +105,7 @@ REFUSED = [
     ("winner-takes-all", {"temperature": 0.0}, "temperature=0.0 .* positive"),
     ("winner-takes-all", {"features": 20}, r"features=20 .* in 2\.\.8"),
     ("local-optima", {"ratio": 0.0}, "ratio=0.0 .* in"),
-    ("local-optima", {"features": 1}, r"features=1 .* in 2\.\.8"),
+    ("local-optima", {"features": 1}, r"features=1 .* in 2\.\.7"),
     ("local-optima", {"lowest_rate": -0.1}, "lowest_rate=-0.1 .* probability"),
     ("local-optima", {"highest_rate": 1.2}, "highest_rate=1.2 .* probability"),
     ("power-iteration", {"dimension": 4}, "dimension=4 .* at least features=5"),

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+import yaml
+
 from widefield.cli.output import print_json, print_line, print_table
 
 
@@ -14,7 +16,7 @@ def lab(
     seed: int = 0,
     out: Path | None = None,
     json: bool = False,
-    **parameters: float,
+    **parameters: str,
 ) -> None:
     """Check a claim of the papers by simulation; without a name, list the labs.
 
@@ -31,7 +33,7 @@ def lab(
     json
         Print one JSON object.
     parameters
-        Parameters of the lab, such as --temperature 0.2.
+        Parameters of the lab, such as --noise 0.2.
     """
     from widefield.labs import CLAIMS, run_lab
 
@@ -41,7 +43,8 @@ def lab(
         else:
             print_table("labs", ["name", "claim"], [list(row) for row in CLAIMS.items()])
         return
-    result = run_lab(name, scale=scale, seed=seed, **parameters)
+    values = {key: yaml.safe_load(text) for key, text in parameters.items()}
+    result = run_lab(name, scale=scale, seed=seed, **values)
     if out is not None:
         result.save(out)
     if json:

@@ -5,6 +5,7 @@ A lab imports the rest of the library and is never imported by it. Each file exp
 """
 
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from widefield.labs.result import Check, Result
@@ -53,7 +54,10 @@ def run_lab(name: str, **arguments: Any) -> Result:
         'holds'
     """
     check_name("lab", name, tuple(LABS))
-    result = import_module(LABS[name]).run(**arguments)
+    run = import_module(LABS[name]).run
+    for argument in arguments:
+        check_name(f"parameter of {name}", argument, tuple(signature(run).parameters))
+    result = run(**arguments)
     assert isinstance(result, Result)
     return result
 

@@ -413,7 +413,7 @@ def run(
         'holds'
     """
     parameters = locals().copy()
-    require(2 <= features <= 8, "features", features, "in 2..8, for 2^features atoms")
+    require(2 <= features <= 7, "features", features, "in 2..7, for 2^features atoms")
     require(0 < ratio <= 1, "ratio", ratio, "in (0, 1]")
     require(0 < lowest_rate < 0.35, "lowest_rate", lowest_rate, "a probability in (0, 0.35)")
     require(0.4 < highest_rate <= 0.7, "highest_rate", highest_rate, "a probability in (0.4, 0.7]")

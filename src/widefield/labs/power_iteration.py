@@ -253,7 +253,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         "Appendix B.5 asks for one Lipschitz constant of A on the whole sphere. Without noise the "
         "data are discrete, A jumps and there is none; the proof only needs one on B_gamma.",
         f"The theorem is sufficient, not necessary: it applies to {covered.mean():.0%} of these "
-        f"starts, and {settled[~covered].mean():.0%} of the others converge as well.",
+        f"starts; of the other {(~covered).sum()}, {(settled & ~covered).sum()} converge as well.",
         "Without noise a start can also alternate for ever across a kink, where an atom changes "
         "sides, A jumps and (94) has no fixed point: "
         f"{kinks.sum()} of {kinks.size} starts here, more at a larger tilt.",

@@ -380,7 +380,7 @@ def run(
 
     `noise` and `sparsity` are the constants s and c of sigma^2 and Pr(z_j != 0), `mask_rate` is q.
     `atoms` (d) and `ambient` (d1) default to 64 and 1024, or 24 and 512 at scale tiny; there are
-    2 d neurons. `sweep` names one of tau, lam, mask_rate, noise or size, and adds arms that vary it
+    4 d neurons. `sweep` names one of tau, lam, mask_rate or noise, and adds arms that vary it
     around the base values; it takes about three times as long. Raises ValueError for an argument
     out of range.
 
@@ -412,7 +412,7 @@ def run(
         w, b, curves = train(
             data,
             arms,
-            neurons=2 * d,
+            neurons=4 * d,
             batch=at_scale(scale, tiny=128, default=192),
             steps=at_scale(scale, tiny=900, default=1200),
             step_size=step_size,

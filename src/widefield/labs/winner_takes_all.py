@@ -283,7 +283,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     slopes, strength = arrays["slopes"], arrays["scales"]
     fine = torch.linspace(0, 1, 200, dtype=torch.float64)
     boundary = threshold(float(arrays["rate"]), fine)
-    right.plot(fine, boundary, color="0.2", ls="-", label="predicted boundary")
+    right.plot(fine, boundary, color="0.2", ls="-", label="prediction")
     grid_x, grid_y = np.meshgrid(slopes, strength, indexing="ij")
     for mask, marker, label in (
         (arrays["found"], "o", "learned by some row"),

@@ -215,7 +215,7 @@ class DiskStore:
         """Read rows, and draw those that were never written."""
         records = torch.from_numpy(self._open_rows().read(index.numpy()))
         last = records[:, :_STEP_WORDS].contiguous().view(torch.int64)[:, 0]
-        packed = records[:, _STEP_WORDS:].contiguous().view(torch.float32)
+        packed = records[:, _STEP_WORDS:].view(torch.float32)
         row, m, v = (part.contiguous() for part in packed.chunk(3, dim=1))
         never = last == 0
         if never.any():
