@@ -112,11 +112,11 @@ REFUSED = [
     ("diet-is-spectral", {"embedding": 12}, "embedding=12 .* embedding <= examples"),
     ("diet-is-spectral", {"noise": 0.0}, "noise=0.0 .* positive"),
     ("diet-is-spectral", {"views": 0}, "views=0 .* at least 1"),
-    ("diet-toy", {"embedding": 33}, "embedding=33 .* m <= n"),
+    ("diet-toy", {"embedding": 33}, "embedding=33 .*m <= n"),
     ("diet-toy", {"dimension": 7}, "dimension=7 .* at least 8"),
     ("diet-toy", {"noisy_noise": 0.005}, "noisy_noise=0.005 .* in"),
     ("multistep", {"beta2": 1.5}, "beta2=1.5 .* in"),
-    ("multistep", {"beta1": 0.9995}, "beta1=0.9995 .* sqrt"),
+    ("multistep", {"beta1": 0.9995}, "beta1=0.9995 .*sqrt"),
     ("multistep", {"learning_rate": -1.0}, "learning_rate=-1.0 .* positive"),
     ("multistep", {"weight_decay": -1.0}, "weight_decay=-1.0 .* in"),
 ]
