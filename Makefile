@@ -11,7 +11,7 @@ demo/report.html: | $(INSTALLED)
 	$(BIN)/widefield demo --out demo
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check src tests benchmarks
