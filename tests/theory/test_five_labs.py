@@ -78,7 +78,7 @@ BROKEN = [
     ("roughness", "radius_r", lambda a: a / 10, "Theorem 2 with C0^2"),
     ("roughness", "radius_r", lambda a: 10 * a, "as printed"),
     ("roughness", "tau_z0", lambda a: a**2, "Corollary 2"),
-    ("roughness", "tau_z0", lambda a: a / 2, "z_0 times that with uniform"),
+    ("roughness", "tau_z0", lambda a: a / 2, "rho_g - z_0 rho_u"),
     ("contrastive-covariance", "gradient_error", lambda a: a + 1e-6, "eps = 0"),
     ("contrastive-covariance", "gradient_error", lambda a: a + 1e-6, "eps > 0"),
     ("contrastive-covariance", "gradient_ratio", lambda a: a / 32, "factor between"),

@@ -112,3 +112,14 @@ def test_a_ball_without_noise_is_jump_free_until_it_meets_an_atoms_plane():
     sizes = torch.tensor([0.59, 0.61]).double()
     assert lab.jump_free(w, atoms, zero, sizes).tolist() == [True, False]
     assert lab.jump_free(w, atoms, zero + 0.1, sizes).tolist() == [True, True]
+
+
+def test_steps_towards_edges_stop_at_the_size_or_on_the_plane():
+    atoms = torch.tensor([[3.0, 4.0], [1.0, 0.0], [1.0, -2.0]]).double()
+    w, sizes = torch.tensor([1.0, 0.0]).double(), torch.tensor([0.1, 0.9]).double()
+    steps = lab.towards_edges(w, atoms, sizes)
+    torch.testing.assert_close(steps[0].norm(dim=-1), torch.tensor([0.1, 0.1]).double())
+    # The planes of the last and of the first atom are the nearest, at 0.447 and 0.6.
+    reached = (w + steps[1]) @ atoms.T
+    assert reached[0, 2].abs() < 1e-12
+    assert reached[1, 0].abs() < 1e-12

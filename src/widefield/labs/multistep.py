@@ -368,7 +368,10 @@ def run(
     )
     require(0 < beta2 <= 1, "beta2", beta2, "in (0, 1]")
     require(
-        0 < beta1 < math.sqrt(beta2), "beta1", beta1, f"in (0, {math.sqrt(beta2):g}) (sqrt(beta2))"
+        0 < beta1 < math.sqrt(beta2),
+        "beta1",
+        beta1,
+        f"in (0, {math.sqrt(beta2):.6g}), below sqrt(beta2)",
     )
     generator = Generator().manual_seed(seed)
     constants = (learning_rate, weight_decay, beta1, beta2)

@@ -48,7 +48,8 @@ ITERATIONS = 60
 FLOOR = 1e-26  # of 1 - c, which float64 knows to about 1e-30
 GAMMAS = torch.linspace(0.02, 0.98, 49, dtype=torch.float64)
 DIFFERENCE = 1e-5  # of w, in central differences of A
-POINTS = 3  # on each of the nested spheres that sample a ball
+POINTS = 2  # random ones on each of the nested spheres that sample a ball
+EDGES = 2  # as many atoms, those nearest to w.x = 0, where A is steepest
 
 
 def nearly_orthogonal(
@@ -135,14 +136,15 @@ def find_gamma(
 ) -> Tensor:
     """The smallest gamma of a grid with omega <= gamma on B_gamma, [...]; infinite if none is.
 
-    A supremum over a ball is taken over `points` random points on its surface and on the surface
-    of every smaller ball of the grid.
+    A supremum over a ball is taken over points on its surface and on that of every smaller ball of
+    the grid: `points` random ones, and those that come nearest to an atom's plane w.x = 0.
     """
     miss, _, _ = spectrum(smooth_covariance(w, atoms, p, noise), w)
     size = radius(GAMMAS, miss.unsqueeze(-1))
     shape = (*size.shape, points, w.shape[-1])
     away = normalize(torch.randn(shape, generator=generator, dtype=w.dtype), dim=-1)
-    ball = normalize(w[..., None, None, :] + size[..., None, None] * away, dim=-1)
+    ball = torch.cat([size[..., None, None] * away, towards_edges(w, atoms, size)], dim=-2)
+    ball = normalize(w[..., None, None, :] + ball, dim=-1)
     own, level = atoms[..., None, None, :, :], noise[..., None, None]
     lipschitz = roughest(ball, own, p, level).amax(-1).cummax(-1).values
     # A path of the sphere between two points of the ball is longer than their distance.
@@ -157,6 +159,17 @@ def find_gamma(
     worst = omega.amax(-1).cummax(-1).values
     covered = torch.logical_and(worst <= GAMMAS, jump_free(w, atoms, noise, size))
     return torch.where(covered, GAMMAS, math.inf).amin(-1)
+
+
+def towards_edges(w: Tensor, atoms: Tensor, size: Tensor) -> Tensor:
+    """Steps [..., G, EDGES, d] of at most `size` [..., G] from `w` to the nearest atoms' planes."""
+    unit = normalize(atoms, dim=-1)
+    score = (unit @ w.unsqueeze(-1)).squeeze(-1)
+    nearest = score.abs().topk(EDGES, largest=False).indices
+    unit = unit.gather(-2, nearest.unsqueeze(-1).expand(*nearest.shape, w.shape[-1]))
+    score = score.gather(-1, nearest).unsqueeze(-2)
+    length = torch.minimum(score.abs(), size.unsqueeze(-1))
+    return -(torch.sign(score) * length).unsqueeze(-1) * unit.unsqueeze(-3)
 
 
 def jump_free(w: Tensor, atoms: Tensor, noise: Tensor, size: Tensor) -> Tensor:
@@ -257,8 +270,8 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         "Without noise a start can also alternate for ever across a kink, where an atom changes "
         "sides, A jumps and (94) has no fixed point: "
         f"{kinks.sum()} of {kinks.size} starts here, more at a larger tilt.",
-        f"Suprema over B_gamma are over {len(GAMMAS)} x {POINTS} random points, and gamma is a "
-        "grid value.",
+        f"Suprema over B_gamma are over {len(GAMMAS)} x {POINTS + EDGES} points: random ones, and "
+        "those nearest to where an atom changes sides.",
     )
 
 
@@ -274,13 +287,14 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     left.set(yscale="log", xlabel="iteration t", ylabel="|w(t+1) − w(t)|", xlim=(0, 35))
     left.set_title("From each u_m, without noise")
     gamma, miss = arrays["gamma"][0, 0, :, 0], arrays["miss"][:, 0, 0, :, 0]
-    shown = np.flatnonzero(np.isfinite(gamma))
-    for level, marker, style in zip(
-        shown[:: max(len(shown) - 1, 1)], "os", ("-", "--"), strict=False
-    ):
+    finite = np.flatnonzero(np.isfinite(gamma))
+    ends = sorted({finite[0], finite[-1]}) if len(finite) else [0]
+    for level, marker, style in zip(ends, "os", ("-", "--"), strict=False):
         line = middle.plot(miss[:, level], marker, ms=4, label=f"noise {noise[level]:g}")[0]
-        bound = gamma[level] ** np.arange(len(miss)) * miss[0, level]
-        middle.plot(bound, color=line.get_color(), ls=style, label=f"bound, γ = {gamma[level]:.2f}")
+        if level in finite:
+            bound = gamma[level] ** np.arange(len(miss)) * miss[0, level]
+            label = f"bound, γ = {gamma[level]:.2f}"
+            middle.plot(bound, color=line.get_color(), ls=style, label=label)
     middle.set(yscale="log", xlabel="iteration t", ylabel="1 − c_t", xlim=(0, 35), ylim=(1e-32, 1))
     middle.set_title(f"Geometric rate, tilt {tilts[0]:g}")
     applies = np.isfinite(arrays["gamma"]).mean((1, 3))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SINGLETON = 0.7
-"""|<w, M_j>| / |w| from which a neuron is one atom's: half of |w|^2, so of at most one atom."""
+"""|<w, M_j>| / |w| from which a neuron is one atom's: nearly half of its |w|^2."""
 GROWN, BIAS_CAP = 12.0, 8.0
 MEASURES = ("best", "covered", "cos_noise", "cos_signal", "r2", "sign")
 SWEEPS: dict[str, tuple[float, ...]] = {
@@ -306,7 +306,8 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     ]
     if "swept" in arrays:
         gain = arrays["sweep_r2"][:, 0] - arrays["sweep_r2"][:, 1]
-        listed = ", ".join(f"{v:g}: {g:+.2f}" for v, g in zip(arrays["swept"], gain, strict=True))
+        pairs = sorted(zip(arrays["swept"].tolist(), gain.tolist(), strict=True))
+        listed = ", ".join(f"{value:g}: {change:+.2f}" for value, change in pairs)
         said.append(f"R^2 with RandomMask minus without, over the swept values: {listed}.")
     return tuple(said)
 
@@ -342,13 +343,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     stages.set(yscale="log", ylabel="mean norm over neurons", title="Where the weight lies")
     singles.set(ylabel="mean largest |<w, M_j>| / |w|", ylim=(0, 1), title="Singletons")
     names = ("covered", "cos_noise", "cos_signal", "r2", "sign")
-    ticks = (
-        "atoms\ncovered",
-        "cos\nf(x), f(ξ)",
-        "cos\nf(x), f(Mz)",
-        "R²\n<w*, z>",
-        "sign\n<w*, z>",
-    )
+    ticks = ("atoms\ncovered", "cos to\nf(ξ)", "cos to\nf(Mz)", "R² of\n<w*, z>", "sign\n<w*, z>")
     place = np.arange(len(names))
     for arm, (label, hatch) in enumerate(zip(labels, ("", "//"), strict=True)):
         height = [arrays[name][arm] for name in names]
@@ -381,8 +376,8 @@ def run(
     `noise` and `sparsity` are the constants s and c of sigma^2 and Pr(z_j != 0), `mask_rate` is q.
     `atoms` (d) and `ambient` (d1) default to 64 and 1024, or 24 and 512 at scale tiny; there are
     4 d neurons. `sweep` names one of tau, lam, mask_rate or noise, and adds arms that vary it
-    around the base values; it takes about three times as long. Raises ValueError for an argument
-    out of range.
+    around the base values, or size, which adds runs at d/2 and 3d/4 with d1 in proportion; a sweep
+    takes up to three times as long. Raises ValueError for an argument out of range.
 
     Example:
         >>> run(scale="tiny").verdict
