@@ -129,24 +129,25 @@ class _Source:
             yield from map(self._finish, ahead)
 
     def _fetch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather pixels where they live: uint8 [B, H, W, C]; and return their indices."""
+        """Pixels, gathered where they live, uint8 [B, H, W, C], and their indices, on the host."""
         pin = self._device.type == "cuda"
         if self._mapped is not None:
             pixels = torch.from_numpy(np.asarray(self._mapped[index.numpy()]))
             return (pixels.pin_memory() if pin else pixels), index
         if self._pixels.is_cuda or not pin:
-            index = index.to(self._pixels.device, non_blocking=True)
-            return self._pixels.index_select(0, index), index
+            there = index.to(self._pixels.device, non_blocking=True)
+            return self._pixels.index_select(0, there), index
         shape = (len(index), *self._pixels.shape[1:])
         out = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
         return torch.index_select(self._pixels, 0, index, out=out), index
 
     def _finish(self, fetched: tuple[Tensor, Tensor]) -> Batch:
-        pixels, index = (tensor.to(self._device, non_blocking=True) for tensor in fetched)
+        pixels, index = fetched
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
-        x = pixels.permute(0, 3, 1, 2).to(torch.float32).div_(255)
-        labels = {task: ids.index_select(0, index) for task, ids in self._labels.items()}
-        return Batch(x=x, index=index, labels=labels)
+        x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
+        here = index.to(self._device, non_blocking=True)
+        labels = {task: ids.index_select(0, here) for task, ids in self._labels.items()}
+        return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels)
 
 
 def _fits(size: int, device: torch.device, keep: Keep) -> bool:
