@@ -112,6 +112,7 @@ def _method_step(
     encoder = _fresh_encoder(recipe.encoder, loader, device)
     rates = torch.full((1_000_000,), recipe.lr, dtype=torch.float64)
     facts = RunFacts(
+        encoder=encoder,
         feature_dim=encoder.dim,
         examples=rows,
         labels={},

@@ -41,3 +41,17 @@ def recipe_projector(recipe: Recipe, feature_dim: int) -> nn.Sequential:
         out_dim=recipe.projector_dim,
         batch_norm=recipe.projector_batch_norm,
     )
+
+
+def recipe_predictor(recipe: Recipe) -> nn.Sequential:
+    """The two-layer predictor that a recipe asks for, [B, m] -> [B, m].
+
+    Source: BYOL (Grill et al. 2020), section 3.3; SimSiam (Chen & He 2021), section 3.
+    """
+    return projector(
+        recipe.projector_dim,
+        layers=2,
+        width=recipe.predictor_width,
+        out_dim=recipe.projector_dim,
+        batch_norm=recipe.projector_batch_norm,
+    )

@@ -182,6 +182,7 @@ class _Session:
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
+            encoder=self.encoder,
             feature_dim=self.encoder.dim,
             examples=len(dataset),
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
