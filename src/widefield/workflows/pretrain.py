@@ -23,7 +23,7 @@ from widefield.recipe import Recipe, check_name
 from widefield.rows import FolderLock, Place, choose_place
 from widefield.train.checkpoint import load, save
 from widefield.train.folder import RunFolder, recipe_settings
-from widefield.train.hardware import Precision, choose_device, choose_precision, machine
+from widefield.train.hardware import Precision, choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
@@ -168,6 +168,7 @@ class _Session:
     ) -> None:
         self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
         self.device = choose_device(recipe.device)
+        keep_freed_memory()
         self.loader = Loader(
             dataset, batch_size=recipe.batch_size, device=self.device, seed=recipe.seed
         )
