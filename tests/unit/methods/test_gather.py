@@ -1,11 +1,19 @@
 """Two processes get the loss and the gradient of one process with the batch of both."""
 
+from typing import Any
+from unittest import mock
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from two_processes import in_two_processes
+from widefield.methods import RunFacts, build_method
 from widefield.methods.gather import gather, rank_and_world
+from widefield.methods.s_diet import SDiet
+from widefield.recipe import Recipe
+from widefield.train.loop import Objective
+from widefield.types import WHOLE, Shard
 
 BATCH, DIM = 3, 4
 
@@ -39,7 +47,7 @@ def one_process() -> tuple[Tensor, Tensor, Tensor]:
     return loss.detach(), linear.weight.grad, rows.grad
 
 
-def check_rank(rank: int) -> None:
+def check_plain(rank: int) -> None:
     assert rank_and_world() == (rank, 2)
     x, rows = batch_of(rank)
     both = gather(x.T.contiguous().T)  # a transposed memory layout arrives in order, too
@@ -55,8 +63,67 @@ def check_rank(rank: int) -> None:
     torch.testing.assert_close(rows.grad / 2, rows_grad[rank * BATCH : (rank + 1) * BATCH])
 
 
+def objective(method: str, shard: Shard, *, gathered: bool) -> Objective:
+    """A method without batch statistics, which are each rank's own."""
+    recipe = Recipe(
+        method=method,
+        projector_batch_norm=False,
+        projector_width=8,
+        projector_dim=DIM,
+        row_start="random",
+        gather=gathered,
+    )
+    facts = RunFacts(
+        feature_dim=DIM,
+        examples=2 * BATCH,
+        labels={},
+        learning_rates=torch.full((3,), 0.1, dtype=torch.float64),
+        device=torch.device("cpu"),
+        shard=shard,
+    )
+    torch.manual_seed(0)
+    return Objective(model().float(), build_method(recipe, facts))
+
+
+def step(trained: nn.Module, plain: Objective, ranks: list[int]) -> tuple[Tensor, dict[str, Any]]:
+    """Loss of the batches of `ranks`, gradients, and first moments of the rows."""
+    views = [
+        torch.cat([batch_of(r + 2 * v)[0].float() for r in ranks])
+        for v in range(plain.method.view_count)
+    ]
+    index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks])
+    loss, _ = trained(views, index)
+    loss.backward()
+    found = {name: p.grad for name, p in plain.named_parameters()}
+    plain.method.after_step(plain.encoder, 1, 0.1)
+    if isinstance(plain.method, SDiet):
+        found["rows"] = plain.method.head.store.read(index).m
+    return loss.detach(), found
+
+
+def check_method(rank: int, method: str) -> None:
+    ours = objective(method, Shard(rank, 2), gathered=True)
+    loss, found = step(DistributedDataParallel(ours), ours, [rank])
+    alone = objective(method, WHOLE, gathered=False)
+    with mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)):
+        value, expected = step(alone, alone, [0, 1])
+    torch.testing.assert_close(loss, value)
+    assert found.keys() == expected.keys()
+    if "rows" in expected:
+        expected["rows"] = expected["rows"][rank * BATCH : (rank + 1) * BATCH]
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], msg=lambda m, n=name: f"{n}: {m}")
+        assert gradient.abs().max() > 0
+
+
+def check_all(rank: int) -> None:
+    check_plain(rank)
+    for method in ("s-diet", "simclr"):
+        check_method(rank, method)
+
+
 def test_loss_and_gradient_equal_those_of_one_process() -> None:
-    in_two_processes(check_rank)
+    in_two_processes(check_all)
 
 
 def test_one_process_gathers_itself() -> None:
