@@ -32,7 +32,9 @@ class Recipe:
     epochs: int = 100
     """Passes over the data."""
     batch_size: int = 256
-    """Examples a step."""
+    """Examples a step, over all processes."""
+    gather: bool = False
+    """In several processes, one loss over the examples of all, where a loss compares examples."""
     lr: float = 6e-3
     """Peak learning rate of encoder and projector (AdamW, cosine)."""
     weight_decay: float = 0.05

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
 from widefield.methods.infonce import half_squared_distances
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
@@ -83,28 +84,44 @@ class AlphaCl(Method):
         projector: maps h [B, D] to [B, m].
         kind: how much each pair counts, see `pair_importance`.
         temperature: of the importance.
+        gather: in several processes, tell the examples of all their batches apart.
 
     Source: Tian (2022), section 2.
     """
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module, kind: PairImportance, temperature: float) -> None:
+    def __init__(
+        self,
+        *,
+        projector: nn.Module,
+        kind: PairImportance,
+        temperature: float,
+        gather: bool = False,
+    ) -> None:
         super().__init__()
         self.projector = projector
         self.kind: PairImportance = kind
         self.temperature = temperature
+        self.gather = gather
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
         head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, kind=recipe.pair_importance, temperature=recipe.temperature)
+        return cls(
+            projector=head,
+            kind=recipe.pair_importance,
+            temperature=recipe.temperature,
+            gather=recipe.gather,
+        )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Mean over both choices of the anchor; both views share one pass and its statistics."""
         z = self.projector(encoder(torch.cat(views)))
         f, f2 = functional.normalize(z.float(), dim=1).chunk(2)
+        if self.gather:
+            f, f2 = gather(f), gather(f2)
         middle = (f + f2) / 2
         totals = [
             alpha_cl(

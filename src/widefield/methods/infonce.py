@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
@@ -52,27 +53,38 @@ class InfoNce(Method):
         projector: maps h [B, D] to [B, m].
         temperature: t.
         eps: weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE.
+        gather: in several processes, tell the examples of all their batches apart.
 
     Source: Tian (2022), section 2.
     """
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module, temperature: float, eps: float) -> None:
+    def __init__(
+        self, *, projector: nn.Module, temperature: float, eps: float, gather: bool = False
+    ) -> None:
         super().__init__()
         self.projector = projector
         self.temperature = temperature
         self.eps = eps
+        self.gather = gather
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
         head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, temperature=recipe.temperature, eps=recipe.infonce_eps)
+        return cls(
+            projector=head,
+            temperature=recipe.temperature,
+            eps=recipe.infonce_eps,
+            gather=recipe.gather,
+        )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Mean over both choices of the anchor; both views share one pass and its statistics."""
         z = self.projector(encoder(torch.cat(views)))
         f, f2 = functional.normalize(z.float(), dim=1).chunk(2)
+        if self.gather:
+            f, f2 = gather(f), gather(f2)
         options = {"temperature": self.temperature, "eps": self.eps}
         return Loss((infonce(f, f2, **options) + infonce(f2, f, **options)) / 2)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.methods.teacher import Teacher
@@ -57,6 +58,8 @@ class MoCo(Method):
         queue_size: keys to keep.
         momentum: of the teacher.
         temperature: of the softmax.
+        gather: in several processes, tell the examples of all their batches apart. The queue holds
+            the keys of all of them in any case.
 
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
     """
@@ -74,12 +77,14 @@ class MoCo(Method):
         queue_size: int,
         momentum: float,
         temperature: float,
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.projector = projector
         self.teacher = Teacher(encoder, projector)
         self.momentum = momentum
         self.temperature = temperature
+        self.gather = gather
         self.register_buffer("queue", torch.zeros(queue_size, projector_dim))
         self.register_buffer("queue_index", torch.full((queue_size,), -1))
         self._batch: tuple[Tensor, Tensor] | None = None
@@ -95,12 +100,15 @@ class MoCo(Method):
             queue_size=min(recipe.queue_size, facts.examples),
             momentum=recipe.teacher_momentum,
             temperature=recipe.temperature,
+            gather=recipe.gather,
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Cross-entropy over the batch and the queue; `after_step` then queues the keys."""
         q, keys = self.projector(encoder(views[0])), self.teacher(views[1]).float()
         index = index.to(q.device)
+        if self.gather:
+            q, keys, index = gather(q), gather(keys), gather(index)
         self._batch = (keys, index)
         usable = (self.queue_index >= 0) & ~torch.isin(self.queue_index, index)
         total = queue_cross_entropy(q, keys, self.queue, usable, temperature=self.temperature)
@@ -110,6 +118,8 @@ class MoCo(Method):
         """Let the teacher follow, and the keys of the batch push out the oldest."""
         assert self._batch is not None, "after_step follows loss and backward"
         keys, index = self._batch
+        if not self.gather:
+            keys, index = gather(keys), gather(index)
         size = len(self.queue)
         self.queue.copy_(torch.cat([keys, self.queue])[:size])
         self.queue_index.copy_(torch.cat([index, self.queue_index])[:size])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
@@ -47,6 +48,10 @@ class SDiet(Method):
             random (ours): from then on the loss compares an example with its past self.
         logit_scale: multiplies the logits; 1 as published.
         label_smoothing: 0.8 as published.
+        gather: in several processes, tell the examples of all their batches apart.
+
+    In several processes each keeps the rows of its own examples. The run's loss is the mean of
+    theirs, for the rows as for the encoder; with `gather` it is the one-process loss.
 
     Source: S-DIET (2025), section 5.
     """
@@ -61,6 +66,7 @@ class SDiet(Method):
         start_at_embedding: bool,
         logit_scale: float,
         label_smoothing: float,
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.start_at_embedding = start_at_embedding
@@ -68,6 +74,7 @@ class SDiet(Method):
         self.head = head
         self.logit_scale = logit_scale
         self.label_smoothing = label_smoothing
+        self.gather = gather
         self.steps = 0
         self._batch: tuple[Tensor, Tensor] | None = None
 
@@ -86,6 +93,7 @@ class SDiet(Method):
             seed=recipe.seed,
             device=facts.device,
             folder=facts.folder,
+            shard=facts.shard,
         )
         gap = max(1, round(facts.examples / recipe.batch_size))
         return cls(
@@ -94,6 +102,7 @@ class SDiet(Method):
             start_at_embedding=recipe.row_start == "embedding",
             logit_scale=recipe.logit_scale,
             label_smoothing=recipe.label_smoothing,
+            gather=recipe.gather,
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
@@ -104,7 +113,12 @@ class SDiet(Method):
         rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
         rows = rows.to(z.device).requires_grad_()
         self._batch = (index, rows)
-        total = batch_cross_entropy(z, rows, scale=self.logit_scale, smoothing=self.label_smoothing)
+        against = rows
+        if self.gather:
+            z, against = gather(z), gather(rows)
+        total = batch_cross_entropy(
+            z, against, scale=self.logit_scale, smoothing=self.label_smoothing
+        )
         norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
         return Loss(total, {"row_norm": norm})
 
@@ -113,7 +127,8 @@ class SDiet(Method):
         assert self._batch is not None, "after_step follows loss and backward"
         index, rows = self._batch
         assert rows.grad is not None
-        self.head.put(index, rows.detach(), rows.grad, step)
+        _, world = rank_and_world()
+        self.head.put(index, rows.detach(), rows.grad / world, step)
         self.steps, self._batch = step, None
 
     @property
@@ -138,6 +153,10 @@ class SDiet(Method):
         return {"steps": self.steps, "rows": self.head.store.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over rows saved by `get_extra_state`."""
-        self.steps = state["steps"]
-        self.head.store.load_state_dict(state["rows"])
+        """Take over rows saved by `get_extra_state`, or of all ranks of another world size."""
+        if "shards" in state:
+            self.steps = state["shards"][0]["steps"]
+            self.head.store.load_shards([shard["rows"] for shard in state["shards"]])
+        else:
+            self.steps = state["steps"]
+            self.head.store.load_state_dict(state["rows"])

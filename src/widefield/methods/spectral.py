@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
@@ -40,22 +41,26 @@ class Spectral(Method):
 
     Args:
         projector: maps h [B, D] to [B, m].
+        gather: in several processes, tell the examples of all their batches apart.
 
     Source: HaoChen et al. (2021), S-DIET's scaling (2025).
     """
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module) -> None:
+    def __init__(self, *, projector: nn.Module, gather: bool = False) -> None:
         super().__init__()
         self.projector = projector
+        self.gather = gather
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
-        return cls(projector=recipe_projector(recipe, facts.feature_dim))
+        return cls(projector=recipe_projector(recipe, facts.feature_dim), gather=recipe.gather)
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """The spectral contrastive loss; both views share one pass and its batch statistics."""
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
+        if self.gather:
+            z1, z2 = gather(z1), gather(z2)
         return Loss(spectral_contrastive(z1, z2))

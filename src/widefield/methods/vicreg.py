@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
@@ -69,24 +70,30 @@ class VicReg(Method):
     Args:
         projector: maps h [B, D] to [B, m].
         redundancy_weight: of the covariances; 1 as published.
+        gather: in several processes, take the statistics of all their batches.
 
     Source: VICReg (Bardes et al. 2022).
     """
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module, redundancy_weight: float) -> None:
+    def __init__(
+        self, *, projector: nn.Module, redundancy_weight: float, gather: bool = False
+    ) -> None:
         super().__init__()
         self.projector = projector
         self.redundancy_weight = redundancy_weight
+        self.gather = gather
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
         head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, redundancy_weight=recipe.redundancy_weight)
+        return cls(projector=head, redundancy_weight=recipe.redundancy_weight, gather=recipe.gather)
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """VICReg's loss; each view has batch statistics of its own, as published."""
         z1, z2 = (self.projector(encoder(view)) for view in views)
+        if self.gather:
+            z1, z2 = gather(z1), gather(z2)
         return Loss(vicreg(z1, z2, redundancy_weight=self.redundancy_weight))

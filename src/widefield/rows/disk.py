@@ -1,10 +1,12 @@
 """Rows on disk, read ahead and written behind by one thread."""
 
+import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,12 +17,14 @@ from torch import Tensor
 from widefield.rows.adamw import RowState
 from widefield.rows.file import RowFileHeader
 from widefield.rows.initial import initial_rows
-from widefield.rows.journal import RecoverableRows
+from widefield.rows.journal import RecoverableRows, remove_rows
 from widefield.rows.lock import FolderLock
+from widefield.types import WHOLE, Shard
 
 _READ_AHEAD = 2
 _WRITE_BEHIND = 4
 _STEP_WORDS = 2  # a record begins with its step, an int64
+_COPIED_AT_ONCE = 4096
 
 T = TypeVar("T")
 
@@ -45,6 +49,7 @@ class DiskStore:
         dim: their width m.
         seed: of the rows' random starts.
         device: where `read` puts rows and `write` takes them from.
+        shard: whose rows it holds; `read` and `write` are asked for no others.
 
     Raises:
         ValueError: at first use: the folder holds another run's rows, damaged ones, or is in use;
@@ -64,15 +69,23 @@ class DiskStore:
     """
 
     def __init__(
-        self, folder: str | Path, n: int, dim: int, *, seed: int, device: torch.device | str = "cpu"
+        self,
+        folder: str | Path,
+        n: int,
+        dim: int,
+        *,
+        seed: int,
+        device: torch.device | str = "cpu",
+        shard: Shard = WHOLE,
     ) -> None:
-        self.n, self.dim = n, dim
+        self.n, self.dim, self.shard = n, dim, shard
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         self._folder, self._seed = Path(folder), seed
         self._lock = FolderLock(self._folder)
         self._run = uuid.uuid4().hex
         self._rows: RecoverableRows | None = None
+        self._superseded: list[Path] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-rows")
         self._upcoming: Iterator[Tensor] = iter(())
         self._ahead: deque[_Ahead] = deque()
@@ -131,9 +144,24 @@ class DiskStore:
         self._run = state["run"]
         self._wait(self._submit(self._open_rows, state))
 
+    def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
+        """Copy its rows from the folders beside its own, of all ranks of another world size.
+
+        `states` are what `state_dict` returned on each of them. Their files stay as they are until
+        `commit`; a copy that a crash left half made begins anew.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        remove_rows(self._folder)
+        self._wait(self._submit(self._copy_shards, states))
+        old = range(self.shard.rank, len(states), self.shard.world)
+        self._superseded = [self._folder.with_name(Shard(r, len(states)).name) for r in old]
+
     def commit(self) -> None:
         """Take note that what `state_dict` last returned is saved: nothing older is needed."""
         self._wait(self._submit(lambda: self._open_rows().commit()))
+        while self._superseded:
+            shutil.rmtree(self._superseded.pop(), ignore_errors=True)
 
     def close(self) -> None:
         """End the thread and let go of the folder; writes that have not begun are dropped."""
@@ -196,13 +224,7 @@ class DiskStore:
     def _open_rows(self, state: dict[str, Any] | None = None) -> RecoverableRows:
         """The rows: as of the checkpoint with `state`, or, at first use, new."""
         if self._rows is None:
-            header = RowFileHeader(
-                n=self.n,
-                dim=self.dim,
-                words=_STEP_WORDS + 3 * self.dim,
-                seed=self._seed,
-                run=self._run,
-            )
+            header = self._header(self.shard, self._run)
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
             if state is None:
@@ -211,9 +233,47 @@ class DiskStore:
                 self._rows = RecoverableRows.open(self._folder, header, state)
         return self._rows
 
+    def _header(self, shard: Shard, run: str) -> RowFileHeader:
+        return RowFileHeader(
+            n=self.n,
+            dim=self.dim,
+            words=_STEP_WORDS + 3 * self.dim,
+            seed=self._seed,
+            shard=shard,
+            run=run,
+        )
+
+    def _copy_shards(self, states: Sequence[dict[str, Any]]) -> None:
+        """Take over rows of `self.shard` from every rank's folder, one after the other."""
+        mine = self._open_rows()
+        for rank, state in enumerate(states):
+            theirs = Shard(rank, len(states))
+            folder = self._folder.with_name(theirs.name)
+            lock = FolderLock(folder)
+            lock.acquire(wait=True)  # other ranks copy theirs
+            try:
+                header = self._header(theirs, state["run"])
+                with closing(RecoverableRows.open(folder, header, state)) as rows:
+                    self._copy(rows, theirs, mine)
+            finally:
+                lock.release()
+
+    def _copy(self, rows: RecoverableRows, theirs: Shard, mine: RecoverableRows) -> None:
+        """Write the rows of `theirs` that belong to `self.shard`, and were ever visited."""
+        count = theirs.count(self.n)
+        for first in range(0, count, _COPIED_AT_ONCE):
+            local = torch.arange(first, min(first + _COPIED_AT_ONCE, count))
+            example = theirs.examples_at(local)
+            wanted = example % self.shard.world == self.shard.rank
+            visited = torch.from_numpy(rows.steps(local[wanted].numpy()) > 0)
+            at = local[wanted][visited]
+            if len(at):
+                target = self.shard.local(theirs.examples_at(at))
+                mine.write(target.numpy(), rows.read(at.numpy()))
+
     def _load(self, index: Tensor) -> RowState:
         """Read rows, and draw those that were never written."""
-        records = torch.from_numpy(self._open_rows().read(index.numpy()))
+        records = torch.from_numpy(self._open_rows().read(self.shard.local(index).numpy()))
         last = records[:, :_STEP_WORDS].contiguous().view(torch.int64)[:, 0]
         packed = records[:, _STEP_WORDS:].view(torch.float32)
         row, m, v = (part.contiguous() for part in packed.chunk(3, dim=1))
@@ -228,7 +288,7 @@ class DiskStore:
         """Write rows."""
         steps = written.last[:, None].view(torch.int32)
         records = torch.cat([steps, written.wait().view(torch.int32)], dim=1)
-        self._open_rows().write(written.index.numpy(), records.numpy())
+        self._open_rows().write(self.shard.local(written.index).numpy(), records.numpy())
 
 
 @dataclass(frozen=True, slots=True)

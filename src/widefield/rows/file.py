@@ -21,9 +21,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1
+from widefield.types import WHOLE, Shard
+
+VERSION = 2
 _MAGIC = b"widefield rows\0\0"
-_FIELDS = struct.Struct("<16sIIqqq16s")  # magic, version, words, n, dim, seed, run
+_FIELDS = struct.Struct("<16sIIqqqII16s")  # magic, version, words, n, dim, seed, shard, run
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
@@ -38,18 +40,39 @@ class RowFileHeader:
     """What a row file says about itself."""
 
     n: int
+    """Examples of the whole run."""
     dim: int
     words: int
     """32-bit words of a record."""
     seed: int
     """Of the rows that were never written."""
+    shard: Shard = WHOLE
+    """Whose rows they are."""
     run: str
     """Hexadecimal id of the run that the rows belong to, 32 digits."""
+
+    @property
+    def records(self) -> int:
+        """Records in the file."""
+        return self.shard.count(self.n)
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, where it is not sparse."""
+        return _HEADER_BYTES + self.records * 4 * self.words
 
     def pack(self) -> bytes:
         """The header's bytes, checksum included."""
         fields = _FIELDS.pack(
-            _MAGIC, VERSION, self.words, self.n, self.dim, self.seed, bytes.fromhex(self.run)
+            _MAGIC,
+            VERSION,
+            self.words,
+            self.n,
+            self.dim,
+            self.seed,
+            self.shard.rank,
+            self.shard.world,
+            bytes.fromhex(self.run),
         )
         return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
@@ -62,7 +85,7 @@ class RowFileHeader:
         """
         if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
             raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
-        _, version, words, n, dim, seed, run = _FIELDS.unpack_from(data)
+        _, version, words, n, dim, seed, rank, world, run = _FIELDS.unpack_from(data)
         if version != VERSION:
             raise ValueError(
                 f"{path} is of version {version}, and this widefield reads version {VERSION}: "
@@ -70,7 +93,8 @@ class RowFileHeader:
             )
         if _CHECKSUM.unpack_from(data, _FIELDS.size) != (zlib.crc32(data[: _FIELDS.size]),):
             raise ValueError(f"{path} has a damaged header: restore it, or start a new run")
-        return cls(n=n, dim=dim, words=words, seed=seed, run=run.hex())
+        shard = Shard(rank, world)
+        return cls(n=n, dim=dim, words=words, seed=seed, shard=shard, run=run.hex())
 
     def refuse_other(self, asked: "RowFileHeader", path: Path) -> None:
         """Make sure that this is the header that was asked for.
@@ -83,6 +107,7 @@ class RowFileHeader:
             ("rows of width {}", self.dim, asked.dim),
             ("records of {} words", self.words, asked.words),
             ("rows of seed {}", self.seed, asked.seed),
+            ("rows of process {}", self.shard.name, asked.shard.name),
         ):
             if mine != wanted:
                 raise ValueError(
@@ -103,11 +128,11 @@ class RowFile:
         self.header = header
         self._path, self._fd = path, fd
         self._record_bytes = 4 * header.words
-        self._size = _HEADER_BYTES + header.n * self._record_bytes
+        self._size = header.file_bytes
         self._map = mmap.mmap(fd, self._size)
         flat = np.frombuffer(self._map, np.dtype("<i4"), offset=_HEADER_BYTES)
-        self._records: Records | None = flat.reshape(header.n, header.words)
-        self._cached = np.zeros(header.n, dtype=np.bool_)  # takes memory where it is written to
+        self._records: Records | None = flat.reshape(header.records, header.words)
+        self._cached = np.zeros(header.records, dtype=np.bool_)  # takes memory where written to
         self._allocated = np.zeros(-(-self._size // _CHUNK_BYTES), dtype=np.bool_)
 
     @classmethod
@@ -124,7 +149,7 @@ class RowFile:
                 f"{path} holds the rows of a run: resume that run, or choose another folder"
             ) from None
         os.pwrite(fd, header.pack(), 0)
-        os.ftruncate(fd, _HEADER_BYTES + header.n * 4 * header.words)
+        os.ftruncate(fd, header.file_bytes)
         return cls(path, fd, header)
 
     @classmethod
@@ -140,7 +165,7 @@ class RowFile:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
             RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(asked, path)
-            size, expected = os.fstat(fd).st_size, _HEADER_BYTES + asked.n * 4 * asked.words
+            size, expected = os.fstat(fd).st_size, asked.file_bytes
             if size != expected:
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "

@@ -215,6 +215,10 @@ class RecoverableRows:
         """Copies of records `index` [b]."""
         return self._file.read(index)
 
+    def steps(self, index: Index) -> Index:
+        """Steps that records `index` [b] are at; 0 where one was never written."""
+        return self._file.stamps(index)
+
     def write(self, index: Index, records: Records) -> None:
         """Replace records `index` [b], which are distinct and begin with their step, above 0.
 
@@ -253,3 +257,9 @@ class RecoverableRows:
 
     def _journal_of(self, generation: int) -> Journal:
         return Journal(self._folder / f"journal-{generation}", self._file.header, generation)
+
+
+def remove_rows(folder: Path) -> None:
+    """Remove the rows in `folder` and their journals, if there are any."""
+    for path in (folder / "rows.bin", *folder.glob("journal-*")):
+        path.unlink(missing_ok=True)

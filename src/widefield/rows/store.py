@@ -1,7 +1,7 @@
 """Where rows live: whole in the memory of a device or of the host, or on disk."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from widefield.rows.adamw import RowState
 from widefield.rows.disk import DiskStore
 from widefield.rows.initial import initial_rows
+from widefield.types import WHOLE, Shard
 
 Place = Literal["device", "host", "disk"]
 
@@ -18,7 +19,7 @@ _MEMORY_SHARE = 0.25
 
 
 class MemoryStore:
-    """All n rows of width m with both moments in the memory of one device.
+    """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
     Takes 3 n m floats and n integers: 1.5 GB for a million examples at m = 128.
 
@@ -39,27 +40,31 @@ class MemoryStore:
         seed: int,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        shard: Shard = WHOLE,
     ) -> None:
-        self.n, self.dim = n, dim
+        self.n, self.dim, self.shard = n, dim, shard
         self.device = torch.device(device)
         self.wait_seconds = 0.0
-        everyone = torch.arange(n, device=self.device)
+        everyone = shard.examples(n).to(self.device)
         self.row = initial_rows(everyone, dim, seed=seed, dtype=dtype)
         self.m = torch.zeros_like(self.row)
         self.v = torch.zeros_like(self.row)
-        self.last = torch.zeros(n, dtype=torch.int64)  # on the host: the step never waits for it
+        # On the host: the step never waits for it.
+        self.last = torch.zeros(len(everyone), dtype=torch.int64)
 
     def read(self, index: Tensor) -> RowState:
         """State of rows `index` [b], copied; `index` is in host memory."""
-        here = index.to(self.device)
-        return RowState(self.row[here], self.m[here], self.v[here], self.last[index])
+        at = self.shard.local(index)
+        here = at.to(self.device)
+        return RowState(self.row[here], self.m[here], self.v[here], self.last[at])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
-        here = index.to(self.device)
+        at = self.shard.local(index)
+        here = at.to(self.device)
         for mine, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
             mine.index_copy_(0, here, new)
-        self.last[index] = state.last
+        self.last[at] = state.last
 
     def expect(self, batches: Iterable[Tensor]) -> None:
         """Take no note: rows in memory need no announcement."""
@@ -73,6 +78,15 @@ class MemoryStore:
         assert state["row"].shape == self.row.shape
         for name, mine in self.state_dict().items():
             mine.copy_(state[name])
+
+    def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
+        """Take over its rows from `state_dict` of all ranks of another world size."""
+        for rank, state in enumerate(states):
+            example = Shard(rank, len(states)).examples(self.n)
+            wanted = example % self.shard.world == self.shard.rank
+            at = self.shard.local(example[wanted])
+            for name, mine in self.state_dict().items():
+                mine[at.to(mine.device)] = state[name][wanted.to(state[name].device)].to(mine)
 
     def commit(self) -> None:
         """Do nothing: a checkpoint holds the rows themselves."""
@@ -110,8 +124,11 @@ def choose_store(
     seed: int,
     device: torch.device,
     folder: Path | None = None,
+    shard: Shard = WHOLE,
 ) -> MemoryStore | DiskStore:
-    """A store for n rows of width `dim` where `choose_place` says; on disk they are in `folder`.
+    """A store for n rows of width `dim`, or a shard of them, where `choose_place` says.
+
+    On disk each shard has a folder in `folder`.
 
     Raises:
         ValueError: the rows belong on disk and there is no folder.
@@ -123,7 +140,8 @@ def choose_store(
     """
     place = choose_place(where, n, dim, device)
     if place != "disk":
-        return MemoryStore(n, dim, seed=seed, device=device if place == "device" else "cpu")
+        at = device if place == "device" else "cpu"
+        return MemoryStore(n, dim, seed=seed, device=at, shard=shard)
     if folder is None:
         raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
-    return DiskStore(folder, n, dim, seed=seed, device=device)
+    return DiskStore(folder / shard.name, n, dim, seed=seed, device=device, shard=shard)

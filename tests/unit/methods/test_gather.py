@@ -1,13 +1,21 @@
 """Two processes get the loss and the gradient of one process with the batch of both."""
 
+from typing import Any
+from unittest import mock
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from two_processes import in_two_processes
+from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.gather import gather, rank_and_world
+from widefield.methods.s_diet import SDiet
+from widefield.recipe import Recipe
+from widefield.train.loop import Objective
+from widefield.types import WHOLE, Shard
 
-BATCH, DIM = 3, 4
+BATCH, DIM, STEPS = 3, 4, 2
 
 
 def batch_of(rank: int) -> tuple[Tensor, Tensor]:
@@ -39,7 +47,7 @@ def one_process() -> tuple[Tensor, Tensor, Tensor]:
     return loss.detach(), linear.weight.grad, rows.grad
 
 
-def check_rank(rank: int) -> None:
+def check_plain(rank: int) -> None:
     assert rank_and_world() == (rank, 2)
     x, rows = batch_of(rank)
     both = gather(x.T.contiguous().T)  # a transposed memory layout arrives in order, too
@@ -55,8 +63,85 @@ def check_rank(rank: int) -> None:
     torch.testing.assert_close(rows.grad / 2, rows_grad[rank * BATCH : (rank + 1) * BATCH])
 
 
+def objective(method: str, shard: Shard, *, gathered: bool) -> Objective:
+    """A method without batch normalisation, whose statistics are each rank's own."""
+    recipe = Recipe(
+        method=method,
+        projector_batch_norm=False,
+        projector_width=8,
+        projector_dim=DIM,
+        predictor_width=8,
+        row_start="random",
+        gather=gathered,
+    )
+    encoder = model().float()
+    facts = RunFacts(
+        encoder=encoder,
+        feature_dim=DIM,
+        examples=STEPS * 2 * BATCH,
+        labels={"class": torch.arange(STEPS * 2 * BATCH) % 3},
+        learning_rates=torch.full((STEPS + 1,), 0.1, dtype=torch.float64),
+        device=torch.device("cpu"),
+        shard=shard,
+    )
+    torch.manual_seed(0)
+    return Objective(encoder, build_method(recipe, facts))
+
+
+def take_steps(
+    trained: nn.Module, plain: Objective, ranks: list[int]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Losses of the batches of `ranks`, the last gradients, and first moments of the rows.
+
+    The encoder stands still between the steps; queues and rows do not.
+    """
+    losses = []
+    for step in range(STEPS):
+        trained.zero_grad()
+        views = [
+            torch.cat([batch_of(r + 2 * v + 4 * step)[0].float() for r in ranks])
+            for v in range(plain.method.view_count)
+        ]
+        index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
+        loss, _ = trained(views, index)
+        loss.backward()
+        plain.method.after_step(plain.encoder, step + 1, 0.1)
+        losses.append(loss.detach())
+    found = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
+    if isinstance(plain.method, SDiet):
+        found["rows"] = plain.method.head.store.read(index).m
+    return torch.stack(losses), found
+
+
+def check_method(rank: int, method: str) -> None:
+    """The run's loss is the mean of the ranks' own, each the whole where the loss is gathered."""
+    ours = objective(method, Shard(rank, 2), gathered=True)
+    losses, found = take_steps(DistributedDataParallel(ours), ours, [rank])
+    distributed.all_reduce(losses)
+    alone = objective(method, WHOLE, gathered=False)
+    with (
+        mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.methods.gather.rank_and_world", return_value=(0, 1)),
+    ):
+        values, expected = take_steps(alone, alone, [0, 1])
+    torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")
+    assert found.keys() == expected.keys()
+    if "rows" in expected:
+        expected["rows"] = expected["rows"][rank * BATCH : (rank + 1) * BATCH]
+    for name, gradient in found.items():
+        what = f"{method}, {name}"
+        torch.testing.assert_close(gradient, expected[name], msg=lambda m, w=what: f"{w}: {m}")
+        assert gradient.abs().max() > 0, what
+
+
+def check_all(rank: int) -> None:
+    check_plain(rank)
+    for method in METHODS:
+        check_method(rank, method)
+
+
 def test_loss_and_gradient_equal_those_of_one_process() -> None:
-    in_two_processes(check_rank)
+    in_two_processes(check_all)
 
 
 def test_one_process_gathers_itself() -> None:

@@ -206,9 +206,9 @@ def test_foreign_and_damaged_files_are_refused_by_name(checkpointed: Checkpointe
     for at in (20, 24, 40, 60):
         flip(file, at)
         refused(r"rows\.bin has a damaged header")
-    version = struct.pack("<I", 2)
+    version = struct.pack("<I", 9)
     file.write_bytes(good[file][:16] + version + good[file][20:])
-    refused(r"rows\.bin is of version 2, and this widefield reads version 1")
+    refused(r"rows\.bin is of version 9, and this widefield reads version 2")
     file.write_bytes(b"PK" + good[file][2:])
     refused(r"rows\.bin holds no rows of widefield")
     file.write_bytes(good[file][:-1])
