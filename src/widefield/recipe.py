@@ -126,6 +126,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
+        "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
         "alpha-cl": {"projector_layers": 2},

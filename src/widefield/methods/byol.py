@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.precision import full_precision
-from widefield.methods.projector import recipe_predictor, recipe_projector
+from widefield.methods.projector import projection_std, recipe_predictor, recipe_projector
 from widefield.methods.teacher import Teacher
 from widefield.recipe import Recipe
 from widefield.types import Loss
@@ -81,7 +81,8 @@ class Byol(Method):
         """Prediction errors of both directions, summed; batch statistics are each view's own."""
         p1, p2 = (self.predictor(self.projector(encoder(view))) for view in views)
         t1, t2 = (self.teacher(view) for view in views)
-        return Loss(prediction_error(p1, t2) + prediction_error(p2, t1))
+        total = prediction_error(p1, t2) + prediction_error(p2, t1)
+        return Loss(total, {"projection_std": projection_std(t1)})
 
     def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
         """Let the teacher follow."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.precision import full_precision
-from widefield.methods.projector import recipe_predictor, recipe_projector
+from widefield.methods.projector import projection_std, recipe_predictor, recipe_projector
 from widefield.recipe import Recipe
 from widefield.types import Loss
 
@@ -59,4 +59,5 @@ class SimSiam(Method):
         p1, p2 = self.predictor(z1), self.predictor(z2)
         if self.stop_gradient:
             z1, z2 = z1.detach(), z2.detach()
-        return Loss((negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2)
+        total = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
+        return Loss(total, {"projection_std": projection_std(z1)})
