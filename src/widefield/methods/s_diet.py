@@ -9,14 +9,12 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather, rank_and_world
-from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
 from widefield.rows import LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
-@full_precision
 def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
     """Cross-entropy of telling the examples of a batch apart, z [b, m] against rows [b, m].
 
@@ -24,6 +22,8 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
         q_ij = (1 - smoothing) [i = j] + smoothing / b.
+
+    Logits are computed in float32 whatever the encoder's precision.
 
     Example:
         >>> import torch
@@ -33,9 +33,10 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
     Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
     """
-    logits = scale * z @ rows.T
-    target = torch.arange(len(z), device=z.device)
-    return F.cross_entropy(logits, target, label_smoothing=smoothing)
+    with torch.autocast(z.device.type, enabled=False):
+        logits = scale * z.float() @ rows.float().T
+        target = torch.arange(len(z), device=z.device)
+        return F.cross_entropy(logits, target, label_smoothing=smoothing)
 
 
 class SDiet(Method):
