@@ -43,6 +43,8 @@ class Recipe:
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
     """Share of the target spread over all classes, for diet and s-diet."""
+    feature_negatives: bool = True
+    """Tells an example of s-diet apart from the features of its batch too, not from rows alone."""
     temperature: float = 0.1
     """Softmax temperature of simclr."""
     projector_layers: int = 3
@@ -119,6 +121,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "head_lr_scale": 1.0,
             "logit_scale": 1.0,
             "label_smoothing": 0.8,
+            "feature_negatives": False,
             "projector_layers": 3,
             "projector_batch_norm": False,
             "row_start": "random",

@@ -14,13 +14,20 @@ from widefield.rows import LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
-def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
+def batch_cross_entropy(
+    z: Tensor, rows: Tensor, *, scale: float, smoothing: float, feature_negatives: bool = False
+) -> Tensor:
     """Cross-entropy of telling the examples of a batch apart, z [b, m] against rows [b, m].
 
     With z_i on the unit sphere and w_j the row of example j,
 
-        loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
-        q_ij = (1 - smoothing) [i = j] + smoothing / b.
+        loss = -1/b sum_i sum_j q_ij log p_ij,    q_ij = (1 - smoothing) [i = j] + smoothing / b,
+        p_ij = exp(scale z_i . w_j) / Z_i,        Z_i = sum_j exp(scale z_i . w_j).
+
+    With `feature_negatives` (ours) example i also tells itself apart from what the encoder says of
+    the others now, not only from what their rows remember:
+
+        Z_i = sum_j exp(scale z_i . w_j) + sum_{j != i} exp(scale z_i . z_j).
 
     Logits are computed in float32 whatever the encoder's precision.
 
@@ -33,9 +40,14 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
     Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
     """
     with torch.autocast(z.device.type, enabled=False):
-        logits = scale * z.float() @ rows.float().T
-        target = torch.arange(len(z), device=z.device)
-        return F.cross_entropy(logits, target, label_smoothing=smoothing)
+        z, rows = z.float(), rows.float()
+        logits = scale * z @ rows.T
+        if not feature_negatives:
+            target = torch.arange(len(z), device=z.device)
+            return F.cross_entropy(logits, target, label_smoothing=smoothing)
+        among_features = (scale * z @ z.T).fill_diagonal_(float("-inf"))
+        log_p = logits - torch.cat([logits, among_features], dim=1).logsumexp(1, keepdim=True)
+        return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
 
 
 class SDiet(Method):
@@ -48,6 +60,7 @@ class SDiet(Method):
             random (ours): from then on the loss compares an example with its past self.
         logit_scale: multiplies the logits; 1 as published.
         label_smoothing: 0.8 as published.
+        feature_negatives: the batch's other features are negatives beside their rows (ours).
 
     Source: S-DIET (2025), section 5.
     """
@@ -62,6 +75,7 @@ class SDiet(Method):
         start_at_embedding: bool,
         logit_scale: float,
         label_smoothing: float,
+        feature_negatives: bool,
     ) -> None:
         super().__init__()
         self.start_at_embedding = start_at_embedding
@@ -69,6 +83,7 @@ class SDiet(Method):
         self.head = head
         self.logit_scale = logit_scale
         self.label_smoothing = label_smoothing
+        self.feature_negatives = feature_negatives
         self.steps = 0
         self._batch: tuple[Tensor, Tensor] | None = None
 
@@ -95,6 +110,7 @@ class SDiet(Method):
             start_at_embedding=recipe.row_start == "embedding",
             logit_scale=recipe.logit_scale,
             label_smoothing=recipe.label_smoothing,
+            feature_negatives=recipe.feature_negatives,
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
@@ -105,7 +121,13 @@ class SDiet(Method):
         rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
         rows = rows.to(z.device).requires_grad_()
         self._batch = (index, rows)
-        total = batch_cross_entropy(z, rows, scale=self.logit_scale, smoothing=self.label_smoothing)
+        total = batch_cross_entropy(
+            z,
+            rows,
+            scale=self.logit_scale,
+            smoothing=self.label_smoothing,
+            feature_negatives=self.feature_negatives,
+        )
         norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
         return Loss(total, {"row_norm": norm})
 
