@@ -11,7 +11,7 @@ from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
-from widefield.rows import LazyAdamW, RowHead, choose_store
+from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
@@ -37,6 +37,11 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
         logits = scale * z.float() @ rows.float().T
         target = torch.arange(len(z), device=z.device)
         return F.cross_entropy(logits, target, label_smoothing=smoothing)
+
+
+def recipe_layout(recipe: Recipe) -> Layout:
+    """How `recipe` keeps the moments of a row."""
+    return Layout(moments=recipe.row_moments, second_moment=recipe.row_second_moment)
 
 
 class SDiet(Method):
@@ -95,6 +100,7 @@ class SDiet(Method):
             device=facts.device,
             folder=facts.folder,
             shard=facts.shard,
+            layout=recipe_layout(recipe),
         )
         gap = max(1, round(facts.examples / recipe.batch_size))
         return cls(
