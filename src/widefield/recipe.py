@@ -30,7 +30,9 @@ class Recipe:
     epochs: int = 100
     """Passes over the data."""
     batch_size: int = 256
-    """Examples a step."""
+    """Examples a step, over all processes."""
+    gather: bool = False
+    """In several processes, tell the examples of all apart: s-diet and simclr."""
     lr: float = 6e-3
     """Peak learning rate of encoder and projector (AdamW, cosine)."""
     weight_decay: float = 0.05
@@ -61,6 +63,10 @@ class Recipe:
     """Missed steps of a row: replayed exactly, or estimated as in the paper."""
     row_store: Literal["auto", "device", "host", "disk"] = "auto"
     """Where head rows live; auto takes the first of which they fill under a quarter."""
+    row_moments: Literal["float32", "bf16"] = "float32"
+    """Type of the moments of head rows: bf16 takes half the space."""
+    row_second_moment: Literal["element", "row"] = "element"
+    """Second moments of a head row: one for each element, or one for the row."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

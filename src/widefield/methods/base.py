@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.recipe import Recipe
-from widefield.types import Loss
+from widefield.types import WHOLE, Loss, Shard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +29,8 @@ class RunFacts:
     """Where the encoder is trained."""
     folder: Path | None = None
     """Where a method may keep files of its own for the run; None without a run."""
+    shard: Shard = WHOLE
+    """Which examples this process trains on."""
 
 
 class Method(nn.Module, ABC):

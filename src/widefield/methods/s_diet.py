@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
-from widefield.rows import LazyAdamW, RowHead, choose_store
+from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
@@ -50,6 +51,11 @@ def batch_cross_entropy(
         return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
 
 
+def recipe_layout(recipe: Recipe) -> Layout:
+    """How `recipe` keeps the moments of a row."""
+    return Layout(moments=recipe.row_moments, second_moment=recipe.row_second_moment)
+
+
 class SDiet(Method):
     """DIET on the unit sphere, with a projection head, over the b rows of the batch alone.
 
@@ -61,6 +67,10 @@ class SDiet(Method):
         logit_scale: multiplies the logits; 1 as published.
         label_smoothing: 0.8 as published.
         feature_negatives: the batch's other features are negatives beside their rows (ours).
+        gather: in several processes, tell the examples of all their batches apart.
+
+    In several processes each keeps the rows of its own examples. The run's loss is the mean of
+    theirs, for the rows as for the encoder; with `gather` it is the one-process loss.
 
     Source: S-DIET (2025), section 5.
     """
@@ -76,6 +86,7 @@ class SDiet(Method):
         logit_scale: float,
         label_smoothing: float,
         feature_negatives: bool,
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.start_at_embedding = start_at_embedding
@@ -84,6 +95,7 @@ class SDiet(Method):
         self.logit_scale = logit_scale
         self.label_smoothing = label_smoothing
         self.feature_negatives = feature_negatives
+        self.gather = gather
         self.steps = 0
         self._batch: tuple[Tensor, Tensor] | None = None
 
@@ -102,6 +114,8 @@ class SDiet(Method):
             seed=recipe.seed,
             device=facts.device,
             folder=facts.folder,
+            shard=facts.shard,
+            layout=recipe_layout(recipe),
         )
         gap = max(1, round(facts.examples / recipe.batch_size))
         return cls(
@@ -111,6 +125,7 @@ class SDiet(Method):
             logit_scale=recipe.logit_scale,
             label_smoothing=recipe.label_smoothing,
             feature_negatives=recipe.feature_negatives,
+            gather=recipe.gather,
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
@@ -121,9 +136,12 @@ class SDiet(Method):
         rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
         rows = rows.to(z.device).requires_grad_()
         self._batch = (index, rows)
+        against = rows
+        if self.gather:
+            z, against = gather(z), gather(rows)
         total = batch_cross_entropy(
             z,
-            rows,
+            against,
             scale=self.logit_scale,
             smoothing=self.label_smoothing,
             feature_negatives=self.feature_negatives,
@@ -136,7 +154,8 @@ class SDiet(Method):
         assert self._batch is not None, "after_step follows loss and backward"
         index, rows = self._batch
         assert rows.grad is not None
-        self.head.put(index, rows.detach(), rows.grad, step)
+        _, world = rank_and_world()
+        self.head.put(index, rows.detach(), rows.grad / world, step)
         self.steps, self._batch = step, None
 
     @property
@@ -161,6 +180,10 @@ class SDiet(Method):
         return {"steps": self.steps, "rows": self.head.store.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over rows saved by `get_extra_state`."""
-        self.steps = state["steps"]
-        self.head.store.load_state_dict(state["rows"])
+        """Take over rows saved by `get_extra_state`, or of all ranks of another world size."""
+        if "shards" in state:
+            self.steps = state["shards"][0]["steps"]
+            self.head.store.load_shards([shard["rows"] for shard in state["shards"]])
+        else:
+            self.steps = state["steps"]
+            self.head.store.load_state_dict(state["rows"])
