@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather, rank_and_world
+from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
 from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
+@full_precision
 def batch_cross_entropy(
     z: Tensor, rows: Tensor, *, scale: float, smoothing: float, feature_negatives: bool = False
 ) -> Tensor:
@@ -30,8 +32,6 @@ def batch_cross_entropy(
 
         Z_i = sum_j exp(scale z_i . w_j) + sum_{j != i} exp(scale z_i . z_j).
 
-    Logits are computed in float32 whatever the encoder's precision.
-
     Example:
         >>> import torch
         >>> far_apart = 100 * torch.eye(4)
@@ -40,15 +40,13 @@ def batch_cross_entropy(
 
     Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
     """
-    with torch.autocast(z.device.type, enabled=False):
-        z, rows = z.float(), rows.float()
-        logits = scale * z @ rows.T
-        if not feature_negatives:
-            target = torch.arange(len(z), device=z.device)
-            return F.cross_entropy(logits, target, label_smoothing=smoothing)
-        among_features = (scale * z @ z.T).fill_diagonal_(float("-inf"))
-        log_p = logits - torch.cat([logits, among_features], dim=1).logsumexp(1, keepdim=True)
-        return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
+    logits = scale * z @ rows.T
+    if not feature_negatives:
+        target = torch.arange(len(z), device=z.device)
+        return F.cross_entropy(logits, target, label_smoothing=smoothing)
+    among_features = (scale * z @ z.T).fill_diagonal_(float("-inf"))
+    log_p = logits - torch.cat([logits, among_features], dim=1).logsumexp(1, keepdim=True)
+    return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
 
 
 def recipe_layout(recipe: Recipe) -> Layout:
