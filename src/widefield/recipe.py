@@ -12,6 +12,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+RowLoss = Literal["decoupled", "batch-ce"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
@@ -43,10 +44,12 @@ class Recipe:
     """Epochs of linear warm-up."""
     head_lr_scale: float = 1.0
     """Learning rate of the per-example head, as a multiple of lr."""
-    logit_scale: float = 5.0
+    row_loss: RowLoss = "decoupled"
+    """How s-diet compares features with rows: decoupled (ours), or batch-ce as in the paper."""
+    logit_scale: float = 10.0
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
-    """Share of the target spread over all classes, for diet and s-diet."""
+    """Share of the target spread over all classes, for diet and the batch-ce of s-diet."""
     temperature: float = 0.1
     """Softmax temperature of simclr, infonce, alpha-cl and moco."""
     infonce_eps: float = 1.0
@@ -75,6 +78,10 @@ class Recipe:
     """Missed steps of a row: replayed exactly, or estimated as in the paper."""
     row_store: Literal["auto", "device", "host", "disk"] = "auto"
     """Where head rows live; auto takes the first of which they fill under a quarter."""
+    row_moments: Literal["float32", "bf16"] = "float32"
+    """Type of the moments of head rows: bf16 takes half the space."""
+    row_second_moment: Literal["element", "row"] = "element"
+    """Second moments of a head row: one for each element, or one for the row."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -126,6 +133,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
+        "s-diet": {"lr": 1.5e-2, "projector_layers": 2},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
@@ -145,6 +153,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "head_lr_scale": 1.0,
             "logit_scale": 1.0,
             "label_smoothing": 0.8,
+            "row_loss": "batch-ce",
             "projector_layers": 3,
             "projector_batch_norm": False,
             "row_start": "random",

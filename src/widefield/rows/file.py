@@ -25,7 +25,8 @@ from widefield.types import WHOLE, Shard
 
 VERSION = 2
 _MAGIC = b"widefield rows\0\0"
-_FIELDS = struct.Struct("<16sIIqqqII16s")  # magic, version, words, n, dim, seed, shard, run
+# magic, version, words, n, dim, seed, rank, world, layout, run
+_FIELDS = struct.Struct("<16sIIqqqII16s16s")
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
@@ -44,6 +45,8 @@ class RowFileHeader:
     dim: int
     words: int
     """32-bit words of a record."""
+    layout: str
+    """What a record holds, in 16 letters at most."""
     seed: int
     """Of the rows that were never written."""
     shard: Shard = WHOLE
@@ -72,6 +75,7 @@ class RowFileHeader:
             self.seed,
             self.shard.rank,
             self.shard.world,
+            self.layout.encode(),
             bytes.fromhex(self.run),
         )
         return fields + _CHECKSUM.pack(zlib.crc32(fields))
@@ -85,7 +89,7 @@ class RowFileHeader:
         """
         if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
             raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
-        _, version, words, n, dim, seed, rank, world, run = _FIELDS.unpack_from(data)
+        _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
         if version != VERSION:
             raise ValueError(
                 f"{path} is of version {version}, and this widefield reads version {VERSION}: "
@@ -93,8 +97,15 @@ class RowFileHeader:
             )
         if _CHECKSUM.unpack_from(data, _FIELDS.size) != (zlib.crc32(data[: _FIELDS.size]),):
             raise ValueError(f"{path} has a damaged header: restore it, or start a new run")
-        shard = Shard(rank, world)
-        return cls(n=n, dim=dim, words=words, seed=seed, shard=shard, run=run.hex())
+        return cls(
+            n=n,
+            dim=dim,
+            words=words,
+            layout=layout.rstrip(b"\0").decode(),
+            seed=seed,
+            shard=Shard(rank, world),
+            run=run.hex(),
+        )
 
     def refuse_other(self, asked: "RowFileHeader", path: Path) -> None:
         """Make sure that this is the header that was asked for.
@@ -105,7 +116,7 @@ class RowFileHeader:
         for words, mine, wanted in (
             ("{} rows", self.n, asked.n),
             ("rows of width {}", self.dim, asked.dim),
-            ("records of {} words", self.words, asked.words),
+            ("{} moments", self.layout, asked.layout),
             ("rows of seed {}", self.seed, asked.seed),
             ("rows of process {}", self.shard.name, asked.shard.name),
         ):
@@ -176,18 +187,20 @@ class RowFile:
             raise
         return cls(path, fd, asked)
 
-    def read(self, index: Index) -> Records:
-        """Copies of records `index` [b]."""
+    def read(self, index: Index, out: Records | None = None) -> Records:
+        """Copies of records `index` [b], in `out` if that is given."""
         cold = index[~self._cached[index]]
         for offset in self._offsets(cold).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
         self._cached[index] = self._size < _CACHED_SHARE * _memory_bytes()
-        return self.read_again(index)
+        return self.read_again(index, out)
 
-    def read_again(self, index: Index) -> Records:
+    def read_again(self, index: Index, out: Records | None = None) -> Records:
         """Copies of records `index` [b], which were read a moment ago: the kernel is not asked."""
         assert self._records is not None, "the file is closed"
-        return np.take(self._records, index, axis=0)
+        # Out of bounds is an error either way; "raise" would go through a buffer.
+        assert len(index) == 0 or 0 <= int(index.min()) <= int(index.max()) < self.header.records
+        return np.take(self._records, index, axis=0, out=out, mode="clip")
 
     def stamps(self, index: Index) -> Index:
         """First 64 bits of records `index` [b]."""

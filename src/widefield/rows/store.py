@@ -11,6 +11,7 @@ from torch import Tensor
 from widefield.rows.adamw import RowState
 from widefield.rows.disk import DiskStore
 from widefield.rows.initial import initial_rows
+from widefield.rows.layout import FULL, Layout
 from widefield.types import WHOLE, Shard
 
 Place = Literal["device", "host", "disk"]
@@ -21,7 +22,8 @@ _MEMORY_SHARE = 0.25
 class MemoryStore:
     """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
-    Takes 3 n m floats and n integers: 1.5 GB for a million examples at m = 128.
+    Takes 3 n m floats and n integers, 1.5 GB for a million examples at m = 128, or less where
+    `layout` says so.
 
     Example:
         >>> import torch
@@ -41,14 +43,20 @@ class MemoryStore:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         shard: Shard = WHOLE,
+        layout: Layout = FULL,
     ) -> None:
         self.n, self.dim, self.shard = n, dim, shard
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         everyone = shard.examples(n).to(self.device)
         self.row = initial_rows(everyone, dim, seed=seed, dtype=dtype)
-        self.m = torch.zeros_like(self.row)
-        self.v = torch.zeros_like(self.row)
+        rounded = dtype == torch.float32
+        self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
+        self.v = torch.zeros(
+            (len(everyone), layout.v_width(dim)),
+            dtype=layout.v_dtype if rounded else dtype,
+            device=self.device,
+        )
         # On the host: the step never waits for it.
         self.last = torch.zeros(len(everyone), dtype=torch.int64)
 
@@ -56,14 +64,15 @@ class MemoryStore:
         """State of rows `index` [b], copied; `index` is in host memory."""
         at = self.shard.local(index)
         here = at.to(self.device)
-        return RowState(self.row[here], self.m[here], self.v[here], self.last[at])
+        row = self.row[here]
+        return RowState(row, self.m[here].to(row), self.v[here].to(row), self.last[at])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
         at = self.shard.local(index)
         here = at.to(self.device)
         for mine, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
-            mine.index_copy_(0, here, new)
+            mine.index_copy_(0, here, new.to(mine.dtype))
         self.last[at] = state.last
 
     def expect(self, batches: Iterable[Tensor]) -> None:
@@ -96,7 +105,11 @@ class MemoryStore:
 
 
 def choose_place(
-    where: Literal["auto", "device", "host", "disk"], n: int, dim: int, device: torch.device
+    where: Literal["auto", "device", "host", "disk"],
+    n: int,
+    dim: int,
+    device: torch.device,
+    layout: Layout = FULL,
 ) -> Place:
     """As told, or the first of device, host and disk of which n rows fill under a quarter.
 
@@ -109,7 +122,7 @@ def choose_place(
     """
     if where != "auto":
         return where
-    size = 3 * 4 * n * dim
+    size = n * layout.row_bytes(dim)
     if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
         return "device"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -125,6 +138,7 @@ def choose_store(
     device: torch.device,
     folder: Path | None = None,
     shard: Shard = WHOLE,
+    layout: Layout = FULL,
 ) -> MemoryStore | DiskStore:
     """A store for n rows of width `dim`, or a shard of them, where `choose_place` says.
 
@@ -138,10 +152,12 @@ def choose_store(
         >>> choose_store("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    place = choose_place(where, n, dim, device)
+    place = choose_place(where, n, dim, device, layout)
     if place != "disk":
         at = device if place == "device" else "cpu"
-        return MemoryStore(n, dim, seed=seed, device=at, shard=shard)
+        return MemoryStore(n, dim, seed=seed, device=at, shard=shard, layout=layout)
     if folder is None:
         raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
-    return DiskStore(folder / shard.name, n, dim, seed=seed, device=device, shard=shard)
+    return DiskStore(
+        folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
+    )

@@ -17,6 +17,7 @@ from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, build_encoder, save_encoder
 from widefield.methods import METHODS, RunFacts, build_method
+from widefield.methods.s_diet import recipe_layout
 from widefield.probes import extract
 from widefield.recipe import Recipe, check_name
 from widefield.rows import FolderLock, Place, choose_place
@@ -136,7 +137,11 @@ def resolve(recipe: Recipe) -> Recipe:
 
 def _row_store(recipe: Recipe, examples: int) -> Place:
     return choose_place(
-        recipe.row_store, examples, recipe.projector_dim, choose_device(recipe.device)
+        recipe.row_store,
+        examples,
+        recipe.projector_dim,
+        choose_device(recipe.device),
+        recipe_layout(recipe),
     )
 
 
