@@ -92,7 +92,7 @@ class Trained:
 
 
 def train(data: str, **settings: Any) -> Trained:
-    """Pretrain resnet-tiny on `data` from start to end."""
+    """Pretrain resnet-tiny on `data` from start to end; leave the program if asked to stop."""
     with tempfile.TemporaryDirectory() as folder:
         began, wall = time.process_time(), time.monotonic()
         done = pretrain(
@@ -104,6 +104,8 @@ def train(data: str, **settings: Any) -> Trained:
             quiet=True,
             **settings,
         )
+        if not done.finished:
+            raise SystemExit("asked to stop: the same command goes on with this run's start")
         return Trained(
             encoder=done.encoder,
             effective_rank=round(done.health.effective_rank, 1),
