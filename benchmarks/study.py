@@ -105,7 +105,7 @@ def train(data: str, **settings: Any) -> Trained:
             **settings,
         )
         if not done.finished:
-            raise SystemExit("asked to stop: the same command goes on with this run's start")
+            raise SystemExit("asked to stop: the same command trains this run anew and goes on")
         return Trained(
             encoder=done.encoder,
             effective_rank=round(done.health.effective_rank, 1),
