@@ -29,7 +29,7 @@ from widefield.train.loop import Objective, Pulse, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.progress import MetricsLog, ProgressBar
 from widefield.train.ranks import Ranks
-from widefield.views import VIEWS, Views, build_views
+from widefield.views import build_views
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
@@ -126,7 +126,7 @@ def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
 def resolve(recipe: Recipe) -> Recipe:
     """Check every name, and replace `auto` by what this machine gets, so that a resume agrees."""
     check_name("method", recipe.method, tuple(METHODS))
-    check_name("views", recipe.views, tuple(VIEWS))
+    build_views(recipe.views, recipe=recipe)
     device = choose_device(recipe.device)
     encoder = recipe.encoder
     if encoder == "auto":
@@ -203,7 +203,8 @@ class _Session:
             steps=self.total_steps,
             warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
         )
-        self.views: Views = build_views(recipe.views).to(self.device)
+        channels = dataset.images.shape[3]
+        self.views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
