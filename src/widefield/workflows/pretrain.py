@@ -26,6 +26,7 @@ from widefield.train.folder import RunFolder, recipe_settings
 from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
+from widefield.train.opponent import build_opponent
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.progress import MetricsLog, ProgressBar
 from widefield.train.ranks import Ranks
@@ -189,12 +190,15 @@ class _Session:
         self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
         self.ranks = ranks
         self.device = ranks.fabric.device
+        channels = dataset.images.shape[3]
+        views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
             device=self.device,
             seed=recipe.seed,
             shard=ranks.shard,
+            masks=views.needs_mask,
         )
         per_epoch = self.loader.steps_per_epoch
         self.total_steps = recipe.epochs * per_epoch
@@ -203,8 +207,6 @@ class _Session:
             steps=self.total_steps,
             warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
         )
-        channels = dataset.images.shape[3]
-        self.views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
@@ -222,6 +224,8 @@ class _Session:
         self.training = Training(
             objective=Objective(self.encoder, method),
             optimizer=build_optimizer(self.encoder, method, recipe),
+            views=views,
+            opponent=build_opponent(views, recipe),
             generator=generator,
         )
         self.images, self.seconds = 0, 0.0
@@ -261,7 +265,6 @@ class _Session:
                     self.training,
                     fabric=self.ranks.fabric,
                     loader=self.loader,
-                    views=self.views,
                     rates=self.rates,
                     epochs=self.recipe.epochs,
                     on_step=self._on_step,
@@ -301,6 +304,7 @@ class _Session:
             "step": float(pulse.step),
             **self.ranks.mean(pulse.means()),
             "lr": pulse.lr,
+            **({} if pulse.opponent_lr is None else {"opponent_lr": pulse.opponent_lr}),
             "images_per_second": pulse.images / pulse.seconds,
             "data_wait": pulse.data_wait,
         }
