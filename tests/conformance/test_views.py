@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from widefield.recipe import Recipe
 from widefield.views import VIEWS, Scene, Views, build_views
 
 every_policy = pytest.mark.parametrize("name", [*VIEWS, "crop+colour", "viewmaker+flip"])
@@ -13,9 +14,7 @@ SHAPES = [(5, 3, 16, 16), (4, 1, 16, 16), (3, 4, 12, 12), (3, 3, 13, 21), (1, 3,
 
 
 def build(name: str, channels: int = 3, seed: int = 0) -> Views:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return build_views(name, channels=channels)
+    return build_views(name, recipe=Recipe(seed=seed), channels=channels)
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -66,10 +65,17 @@ def test_views_hold_under_autocast(name: str) -> None:
 
 
 @every_policy
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_the_generator_alone_decides(name: str, mode: str) -> None:
+def test_evaluation_draws_nothing(name: str) -> None:
+    views, x, generator = build(name).eval(), images(4, 3, 16, 16), torch.Generator()
+    before = generator.get_state()
+    assert all(view is x for view in views(x, 3, generator))
+    assert torch.equal(before, generator.get_state())
+
+
+@every_policy
+def test_the_generator_alone_decides(name: str) -> None:
     """The same seed gives the same views whatever the global state, which is left alone."""
-    views, x = build(name).train(mode == "train"), images(4, 3, 16, 16)
+    views, x = build(name), images(4, 3, 16, 16)
     before = torch.get_rng_state()
     first = draw(views, x)
     assert torch.equal(before, torch.get_rng_state())
@@ -144,3 +150,14 @@ def test_state_survives_a_checkpoint(name: str) -> None:
     restored.load_state_dict(saved)
     for one, two in zip(draw(original, x), draw(restored, x), strict=True):
         assert torch.equal(one, two)
+
+
+@every_policy
+def test_weights_come_from_the_seed_alone(name: str) -> None:
+    before = torch.get_rng_state()
+    one, two, other = build(name), build(name), build(name, seed=1)
+    assert torch.equal(before, torch.get_rng_state())
+    weights = [dict(views.named_parameters()) for views in (one, two, other)]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    if weights[0]:
+        assert any(not torch.equal(weights[0][key], weights[2][key]) for key in weights[0])

@@ -97,8 +97,6 @@ class Pulse:
     epoch: int
     step: int
     lr: float
-    opponent_lr: float | None
-    """None where the views do not learn."""
     images: int
     seconds: float
     data_wait: float
@@ -145,9 +143,9 @@ class Stepper:
         training.epoch_step += 1
         method.after_step(training.objective.encoder, training.step, lr)
         values = {"loss": total.detach(), **parts}
-        return (
-            values if training.opponent is None else {**values, "opponent_loss": self.oppose(batch)}
-        )
+        if training.opponent is not None:
+            values["opponent_loss"] = self.oppose(batch)
+        return values
 
     def oppose(self, batch: Batch) -> Tensor:
         """Let the views take a step on minus the loss of views drawn anew; that loss, detached."""
@@ -195,7 +193,7 @@ def train(
         ValueError: the loss of an epoch is not finite.
     """
     stepper = Stepper(training, fabric=fabric, rates=rates)
-    method, opponent = training.objective.method, training.opponent
+    method = training.objective.method
     while training.epoch < epochs:
         sums: dict[str, Tensor] = {}
         order = torch.from_numpy(loader.order(training.epoch, training.epoch_step))
@@ -210,7 +208,6 @@ def train(
                 epoch=training.epoch,
                 step=training.step,
                 lr=float(rates[training.step - 1]),
-                opponent_lr=None if opponent is None else opponent.param_groups[0]["lr"],
                 images=images,
                 seconds=seconds,
                 data_wait=(loader.wait_seconds - data_waited) / seconds,

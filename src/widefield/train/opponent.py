@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import Tensor, nn
 
+from widefield.data import Dataset
+from widefield.methods import Method
 from widefield.recipe import Recipe
 from widefield.types import Batch
 from widefield.views import Scene, Views
@@ -22,6 +24,36 @@ def build_opponent(views: Views, recipe: Recipe) -> torch.optim.Adam | None:
     """
     learned = list(views.parameters())
     return torch.optim.Adam(learned, lr=recipe.opponent_lr, fused=True) if learned else None
+
+
+def opponent_facts(opponent: torch.optim.Adam | None) -> dict[str, float | str]:
+    """What a log says of `opponent` beside its loss: its kind, steps so far and learning rate."""
+    if opponent is None:
+        return {}
+    (group,) = opponent.param_groups
+    return {
+        "opponent_optimizer": type(opponent).__name__.lower(),
+        "opponent_step": float(opponent.state[group["params"][0]]["step"]),
+        "opponent_lr": group["lr"],
+    }
+
+
+def refuse_misfit(recipe: Recipe, views: Views, method: type[Method], dataset: Dataset) -> None:
+    """Refuse views that cannot do for this method, or on this data, what they are there for.
+
+    Raises:
+        ValueError: in one line, why not, and what to do.
+    """
+    if views.come_in_pairs and method.view_count < 2:
+        raise ValueError(
+            f"views {recipe.views!r} are two halves of an image, and {recipe.method} takes one "
+            "view of each: choose a method that compares two, such as simclr, or other views"
+        )
+    if views.needs_mask and not dataset.planted:
+        raise ValueError(
+            f"views {recipe.views!r} go by where an object is planted, and there is none in "
+            f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
+        )
 
 
 @contextmanager
@@ -60,6 +92,7 @@ def scene(
         with torch.enable_grad(), undisturbed(objective):
             with autocast():
                 total, _ = objective(leaves, batch.index)
-            return list(torch.autograd.grad(total, leaves))
+            # MoCo's teacher alone sees the second view: no gradient comes back to that one.
+            return list(torch.autograd.grad(total, leaves, materialize_grads=True))
 
     return Scene(mask=batch.mask, gradients=gradients)

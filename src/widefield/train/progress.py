@@ -57,9 +57,7 @@ class ProgressBar:
             self._read_at = now
             means = pulse.means()
             opponent = (
-                f"  opponent {means['opponent_loss']:.3f} at lr {pulse.opponent_lr:g}"
-                if pulse.opponent_lr is not None
-                else ""
+                f"  opponent {means['opponent_loss']:.3f}" if "opponent_loss" in means else ""
             )
             self._bar.update(
                 self._task,

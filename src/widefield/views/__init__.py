@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
+
 from widefield.recipe import Recipe, check_name
 from widefield.views.adversarial import Adversarial
 from widefield.views.base import Scene as Scene
@@ -63,7 +65,8 @@ def build_views(name: str, *, recipe: Recipe | None = None, channels: int = 3) -
 
     Args:
         name: such as "expert" or "viewmaker+flip".
-        recipe: settings of noisy, learned and adversarial views; by default the default ones.
+        recipe: settings of noisy, learned and adversarial views, and the seed of the weights of
+            those that learn; by default the default ones. The global random state is left alone.
         channels: C of the images.
 
     Raises:
@@ -73,8 +76,11 @@ def build_views(name: str, *, recipe: Recipe | None = None, channels: int = 3) -
         >>> build_views("expert").blur_prob
         0.0
     """
-    names = name.split("+")
+    names, recipe = name.split("+"), recipe or Recipe()
     for part in names:
         check_name("views", part, tuple(VIEWS))
-    built = [(part, VIEWS[part](recipe or Recipe(), channels)) for part in names]
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would seed every accelerator too.
+        torch.default_generator.manual_seed(recipe.seed)
+        built = [(part, VIEWS[part](recipe, channels)) for part in names]
     return built[0][1] if len(built) == 1 else Chain(built)

@@ -25,7 +25,8 @@ class Views(nn.Module, ABC):
     """Draws views of a batch of images; a policy with parameters of its own is a second player.
 
     Views see images in [0, 1] and return images in that space: normalisation belongs to the
-    encoder, so that views, attacks and pictures share one space.
+    encoder, so that views, attacks and pictures share one space. In evaluation mode nothing is
+    drawn: every view is the image itself.
     """
 
     needs_mask: bool = False
@@ -34,6 +35,8 @@ class Views(nn.Module, ABC):
     """How often a draw asks for `Scene.gradients`."""
     keeps_pixels_in_place: bool = True
     """Whether a pixel of a view shows what the same pixel of the image shows."""
+    come_in_pairs: bool = False
+    """Whether views 1 and 2, 3 and 4 and so on belong together and one alone says half of it."""
     passes_gradient: bool = True
     """Whether a gradient flows through it, back to a policy before it."""
     value_range: tuple[float, float] = (0.0, 1.0)
@@ -43,6 +46,8 @@ class Views(nn.Module, ABC):
         self, x: Tensor, count: int, generator: Generator | None = None, scene: Scene = BARE
     ) -> list[Tensor]:
         """Draw `count` views of `x` [B, C, H, W] jointly; `generator` lives on x's device."""
+        if not self.training:
+            return [x] * count
         return self.alter([x] * count, generator, scene)
 
     @abstractmethod

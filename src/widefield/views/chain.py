@@ -31,6 +31,7 @@ class Chain(Views):
         self.needs_mask = any(part.needs_mask for part in policies)
         self.gradient_calls = sum(part.gradient_calls for part in policies)
         self.keeps_pixels_in_place = all(part.keeps_pixels_in_place for part in policies)
+        self.come_in_pairs = any(part.come_in_pairs for part in policies)
         self.passes_gradient = all(part.passes_gradient for part in policies)
         self.value_range = policies[-1].value_range
 

@@ -35,6 +35,7 @@ class RandomMask(Views):
     """
 
     value_range = (0.0, 2.0)
+    come_in_pairs = True
 
     def alter(
         self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE

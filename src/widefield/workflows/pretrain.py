@@ -23,10 +23,10 @@ from widefield.recipe import Recipe, check_name
 from widefield.rows import FolderLock, Place, choose_place
 from widefield.train.checkpoint import load_together, save_together
 from widefield.train.folder import RunFolder, recipe_settings
-from widefield.train.hardware import choose_device, choose_precision, machine
+from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
-from widefield.train.opponent import build_opponent
+from widefield.train.opponent import build_opponent, opponent_facts, refuse_misfit
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.progress import MetricsLog, ProgressBar
 from widefield.train.ranks import Ranks
@@ -190,8 +190,10 @@ class _Session:
         self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
         self.ranks = ranks
         self.device = ranks.fabric.device
+        keep_freed_memory()
         channels = dataset.images.shape[3]
         views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
+        refuse_misfit(recipe, views, METHODS[recipe.method], dataset)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
@@ -210,6 +212,7 @@ class _Session:
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
+            encoder=self.encoder,
             feature_dim=self.encoder.dim,
             examples=len(dataset),
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
@@ -304,7 +307,7 @@ class _Session:
             "step": float(pulse.step),
             **self.ranks.mean(pulse.means()),
             "lr": pulse.lr,
-            **({} if pulse.opponent_lr is None else {"opponent_lr": pulse.opponent_lr}),
+            **opponent_facts(self.training.opponent),
             "images_per_second": pulse.images / pulse.seconds,
             "data_wait": pulse.data_wait,
         }

@@ -14,9 +14,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def viewmaker(name: str = "viewmaker", channels: int = 3, **settings: object) -> Viewmaker:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        views = build_views(name, recipe=Recipe(**settings), channels=channels)  # type: ignore[arg-type]
+    views = build_views(name, recipe=Recipe(**settings), channels=channels)  # type: ignore[arg-type]
     assert isinstance(views, Viewmaker)
     return views
 
