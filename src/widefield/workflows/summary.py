@@ -13,7 +13,8 @@ from widefield.views import Scene, build_views
 EXAMPLES, VIEWS_SHOWN = 6, 5
 
 CAPTIONS = {
-    "loss": "What training minimises; it should fall, and flatten towards the end.",
+    "loss": "What training minimises; it should fall, and flatten towards the end. S-DIET's is low at "
+    "first: every row starts at its own example.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all images look the same to it.",
 }
