@@ -29,12 +29,15 @@ def bench(
     image_size: int = 32,
     rows: int = 10_000,
     rounds: int = 15,
+    methods: list[str] | None = None,
+    views: str = "expert",
 ) -> dict[str, Any]:
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of s-diet has been visited, so that its missed steps have to be replayed.
+    row of s-diet has been visited, so that its missed steps have to be replayed. `methods` are
+    all unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -48,8 +51,9 @@ def bench(
     )
     loader = Loader(open_dataset(pixels), batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    for method in METHODS:
-        recipe = Recipe.named(method=method, encoder=encoder, batch_size=batch_size)
+    methods = methods or list(METHODS)
+    for method in methods:
+        recipe = Recipe.named(method=method, views=views, encoder=encoder, batch_size=batch_size)
         steps[method] = _method_step(recipe, loader, rows, device)
     for _ in range(3):  # warm up caches and allocators
         for step in steps.values():
@@ -63,10 +67,11 @@ def bench(
             f"{name}/bare": statistics.median(
                 a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
             )
-            for name in METHODS
+            for name in methods
         },
         "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
-        | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows},
+        | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows}
+        | {"views": views},
     }
 
 

@@ -10,3 +10,15 @@ def test_every_method_is_timed_beside_the_bare_encoder() -> None:
     assert all(ratio > 0 for ratio in found["ratios"].values())
     assert found["values"]["bare_seconds"] > 0
     assert found["values"]["rows"] == 40
+
+
+def test_some_methods_alone_are_timed() -> None:
+    found = bench(
+        encoder="resnet-tiny",
+        batch_size=8,
+        image_size=16,
+        rows=16,
+        rounds=1,
+        methods=["simclr", "byol"],
+    )
+    assert list(found["ratios"]) == ["simclr/bare", "byol/bare"]
