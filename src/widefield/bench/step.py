@@ -17,9 +17,15 @@ from widefield.recipe import Recipe
 from widefield.rows import RowState
 from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory
 from widefield.train.loop import Objective, Stepper, Training
+from widefield.train.opponent import build_opponent
 from widefield.train.optim import build_optimizer
 from widefield.types import Batch
 from widefield.views import build_views
+
+TIMED = {method: (method, "expert") for method in METHODS} | {
+    f"{method}+viewmaker": (method, "viewmaker") for method in ("simclr", "s-diet")
+}
+"""Method and views of each entry."""
 
 
 def bench(
@@ -34,7 +40,8 @@ def bench(
 
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of s-diet has been visited, so that its missed steps have to be replayed.
+    row of s-diet has been visited, so that its missed steps have to be replayed. With viewmaker
+    views a step is that of both players.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -48,9 +55,9 @@ def bench(
     )
     loader = Loader(open_dataset(pixels), batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    for method in METHODS:
-        recipe = Recipe.named(method=method, encoder=encoder, batch_size=batch_size)
-        steps[method] = _method_step(recipe, loader, rows, device)
+    for name, (method, views) in TIMED.items():
+        recipe = Recipe.named(method=method, views=views, encoder=encoder, batch_size=batch_size)
+        steps[name] = _method_step(recipe, loader, rows, device)
     for _ in range(3):  # warm up caches and allocators
         for step in steps.values():
             step()
@@ -63,7 +70,7 @@ def bench(
             f"{name}/bare": statistics.median(
                 a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
             )
-            for name in METHODS
+            for name in TIMED
         },
         "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
         | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows},
@@ -119,10 +126,13 @@ def _method_step(
         device=device,
     )
     method = build_method(recipe, facts).to(device)
+    views = build_views(recipe.views, recipe=recipe).to(device)
+    views.to(memory_format=torch.channels_last)
     training = Training(
         objective=Objective(encoder, method),
         optimizer=build_optimizer(encoder, method, recipe),
-        views=build_views(recipe.views, recipe=recipe),
+        views=views,
+        opponent=build_opponent(views, recipe),
         generator=torch.Generator(device).manual_seed(0),
     )
     if isinstance(method, SDiet):
