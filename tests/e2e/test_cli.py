@@ -195,6 +195,8 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
         (["pretrain", "photos+digit", "--out", "r"], "digits"),
         (["pretrain", "photos", "--out", "r", "--method", "sdiet"], "did you mean 's-diet'"),
         (["pretrain", "photos", "--out", "r", "--views", "expart"], "did you mean"),
+        (["pretrain", "photos", "--out", "r", "--views", "random-mask"], "two halves of an image"),
+        (["pretrain", "photos", "--out", "r", "--views", "mask-viewmaker"], "there is none in"),
         (["pretrain", "photos", "--out", "r", "--encoder", "resnet81"], "did you mean"),
         (["pretrain", "photos", "--out", "r", "--recipe", "papr"], "did you mean 'paper'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),

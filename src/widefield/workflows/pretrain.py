@@ -193,6 +193,7 @@ class _Session:
         keep_freed_memory()
         channels = dataset.images.shape[3]
         views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
+        views.to(memory_format=torch.channels_last)
         refuse_misfit(recipe, views, METHODS[recipe.method], dataset)
         self.loader = Loader(
             dataset,
@@ -208,6 +209,7 @@ class _Session:
             recipe.lr,
             steps=self.total_steps,
             warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
+            schedule=recipe.schedule,
         )
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
