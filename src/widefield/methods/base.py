@@ -17,6 +17,8 @@ from widefield.types import WHOLE, Loss, Shard
 class RunFacts:
     """What a recipe cannot know before the data and the encoder are there."""
 
+    encoder: nn.Module
+    """The encoder to train, as it starts."""
     feature_dim: int
     """D, the encoder's output width."""
     examples: int

@@ -8,11 +8,13 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather
+from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
 from widefield.types import Loss
 
 
+@full_precision
 def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy of two views' projections, each [b, m].
 
@@ -30,12 +32,11 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: SimCLR (Chen et al. 2020), equation 1.
     """
-    with torch.autocast(z1.device.type, enabled=False):
-        z = F.normalize(torch.cat([z1, z2]).float(), dim=1)
-        similarity = z @ z.T / temperature
-        similarity.fill_diagonal_(float("-inf"))
-        partner = torch.arange(len(z), device=z.device).roll(len(z1))
-        return F.cross_entropy(similarity, partner)
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    similarity = z @ z.T / temperature
+    similarity.fill_diagonal_(float("-inf"))
+    partner = torch.arange(len(z), device=z.device).roll(len(z1))
+    return F.cross_entropy(similarity, partner)
 
 
 class SimClr(Method):

@@ -23,7 +23,7 @@ from widefield.recipe import Recipe, check_name
 from widefield.rows import FolderLock, Place, choose_place
 from widefield.train.checkpoint import load_together, save_together
 from widefield.train.folder import RunFolder, recipe_settings
-from widefield.train.hardware import choose_device, choose_precision, machine
+from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
@@ -189,6 +189,7 @@ class _Session:
         self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
         self.ranks = ranks
         self.device = ranks.fabric.device
+        keep_freed_memory()
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
@@ -207,6 +208,7 @@ class _Session:
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
+            encoder=self.encoder,
             feature_dim=self.encoder.dim,
             examples=len(dataset),
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},

@@ -4,18 +4,18 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from two_processes import in_two_processes
-from widefield.methods import RunFacts, build_method
+from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
 from widefield.train.loop import Objective
 from widefield.types import WHOLE, Shard
 
-BATCH, DIM = 3, 4
+BATCH, DIM, STEPS = 3, 4, 2
 
 
 def batch_of(rank: int) -> tuple[Tensor, Tensor]:
@@ -64,61 +64,79 @@ def check_plain(rank: int) -> None:
 
 
 def objective(method: str, shard: Shard, *, gathered: bool) -> Objective:
-    """A method without batch statistics, which are each rank's own."""
+    """A method without batch normalisation, whose statistics are each rank's own."""
     recipe = Recipe(
         method=method,
         projector_batch_norm=False,
         projector_width=8,
         projector_dim=DIM,
+        predictor_width=8,
         row_start="random",
         gather=gathered,
     )
+    encoder = model().float()
     facts = RunFacts(
+        encoder=encoder,
         feature_dim=DIM,
-        examples=2 * BATCH,
-        labels={},
-        learning_rates=torch.full((3,), 0.1, dtype=torch.float64),
+        examples=STEPS * 2 * BATCH,
+        labels={"class": torch.arange(STEPS * 2 * BATCH) % 3},
+        learning_rates=torch.full((STEPS + 1,), 0.1, dtype=torch.float64),
         device=torch.device("cpu"),
         shard=shard,
     )
     torch.manual_seed(0)
-    return Objective(model().float(), build_method(recipe, facts))
+    return Objective(encoder, build_method(recipe, facts))
 
 
-def step(trained: nn.Module, plain: Objective, ranks: list[int]) -> tuple[Tensor, dict[str, Any]]:
-    """Loss of the batches of `ranks`, gradients, and first moments of the rows."""
-    views = [
-        torch.cat([batch_of(r + 2 * v)[0].float() for r in ranks])
-        for v in range(plain.method.view_count)
-    ]
-    index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks])
-    loss, _ = trained(views, index)
-    loss.backward()
-    found = {name: p.grad for name, p in plain.named_parameters()}
-    plain.method.after_step(plain.encoder, 1, 0.1)
+def take_steps(
+    trained: nn.Module, plain: Objective, ranks: list[int]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Losses of the batches of `ranks`, the last gradients, and first moments of the rows.
+
+    The encoder stands still between the steps; queues and rows do not.
+    """
+    losses = []
+    for step in range(STEPS):
+        trained.zero_grad()
+        views = [
+            torch.cat([batch_of(r + 2 * v + 4 * step)[0].float() for r in ranks])
+            for v in range(plain.method.view_count)
+        ]
+        index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
+        loss, _ = trained(views, index)
+        loss.backward()
+        plain.method.after_step(plain.encoder, step + 1, 0.1)
+        losses.append(loss.detach())
+    found = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
     if isinstance(plain.method, SDiet):
         found["rows"] = plain.method.head.store.read(index).m
-    return loss.detach(), found
+    return torch.stack(losses), found
 
 
 def check_method(rank: int, method: str) -> None:
+    """The run's loss is the mean of the ranks' own, each the whole where the loss is gathered."""
     ours = objective(method, Shard(rank, 2), gathered=True)
-    loss, found = step(DistributedDataParallel(ours), ours, [rank])
+    losses, found = take_steps(DistributedDataParallel(ours), ours, [rank])
+    distributed.all_reduce(losses)
     alone = objective(method, WHOLE, gathered=False)
-    with mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)):
-        value, expected = step(alone, alone, [0, 1])
-    torch.testing.assert_close(loss, value)
+    with (
+        mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.methods.gather.rank_and_world", return_value=(0, 1)),
+    ):
+        values, expected = take_steps(alone, alone, [0, 1])
+    torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")
     assert found.keys() == expected.keys()
     if "rows" in expected:
         expected["rows"] = expected["rows"][rank * BATCH : (rank + 1) * BATCH]
     for name, gradient in found.items():
-        torch.testing.assert_close(gradient, expected[name], msg=lambda m, n=name: f"{n}: {m}")
-        assert gradient.abs().max() > 0
+        what = f"{method}, {name}"
+        torch.testing.assert_close(gradient, expected[name], msg=lambda m, w=what: f"{w}: {m}")
+        assert gradient.abs().max() > 0, what
 
 
 def check_all(rank: int) -> None:
     check_plain(rank)
-    for method in ("s-diet", "simclr"):
+    for method in METHODS:
         check_method(rank, method)
 
 
