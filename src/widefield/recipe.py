@@ -12,6 +12,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+RowLoss = Literal["decoupled", "batch-ce"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
@@ -43,12 +44,12 @@ class Recipe:
     """Epochs of linear warm-up."""
     head_lr_scale: float = 1.0
     """Learning rate of the per-example head, as a multiple of lr."""
-    logit_scale: float = 5.0
+    row_loss: RowLoss = "decoupled"
+    """How s-diet compares features with rows: decoupled (ours), or batch-ce as in the paper."""
+    logit_scale: float = 10.0
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
-    """Share of the target spread over all classes, for diet and s-diet."""
-    feature_negatives: bool = True
-    """Tells an example of s-diet apart from the features of its batch too, not from rows alone."""
+    """Share of the target spread over all classes, for diet and the batch-ce of s-diet."""
     temperature: float = 0.1
     """Softmax temperature of simclr, infonce, alpha-cl and moco."""
     infonce_eps: float = 1.0
@@ -132,6 +133,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
+        "s-diet": {"lr": 1.5e-2, "projector_layers": 2},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
@@ -151,7 +153,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "head_lr_scale": 1.0,
             "logit_scale": 1.0,
             "label_smoothing": 0.8,
-            "feature_negatives": False,
+            "row_loss": "batch-ce",
             "projector_layers": 3,
             "projector_batch_norm": False,
             "row_start": "random",

@@ -8,3 +8,4 @@ from widefield.encoders.files import export_onnx as export_onnx
 from widefield.encoders.files import load_encoder as load_encoder
 from widefield.encoders.files import save_encoder as save_encoder
 from widefield.encoders.files import timm_snippet as timm_snippet
+from widefield.encoders.prepool import Prepool as Prepool

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
-from widefield.encoders import Encoder, build_encoder, load_encoder
+from widefield.encoders import Encoder, Prepool, build_encoder, load_encoder
 from widefield.probes import extract, pixels
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
@@ -26,18 +26,25 @@ class Frozen:
     """Architecture of a random encoder, built for the images it sees."""
     run: RunFolder | None = None
     """The run that trained it, where there is one."""
+    prepool: bool = False
+    """Whether features are taken before pooling."""
 
     @property
     def image_size(self) -> int | None:
         """Side of the images that the encoder expects; None when it takes what it gets."""
         return None if self.encoder is None else self.encoder.config.image_size
 
-    def features(self, images: np.ndarray) -> Tensor:
-        """Features float32 [n, D] of images uint8 [n, H, W, C]."""
+    def built_for(self, images: np.ndarray) -> nn.Module | None:
+        """What turns `images` [n, H, W, C] into features; None for raw pixels."""
         encoder = self.encoder
         if self.untrained is not None:
             _, height, _, channels = images.shape
             encoder = build_encoder(self.untrained, channels=channels, image_size=height, seed=0)
+        return Prepool(encoder) if self.prepool and encoder is not None else encoder
+
+    def features(self, images: np.ndarray) -> Tensor:
+        """Features float32 [n, D] of images uint8 [n, H, W, C]."""
+        encoder = self.built_for(images)
         if encoder is None:
             return pixels(images)
         device = choose_device("auto")
