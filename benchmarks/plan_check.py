@@ -89,7 +89,12 @@ def main() -> int:
         ratios = results[name]["ratio"]
         print(f"{name:>22}: " + ", ".join(f"{key} x {ratio}" for key, ratio in ratios.items()))
     if asked.json:
-        report = {"machine": machine(choose_device("auto")), "data": asked.data, "cases": results}
+        report = {
+            "command": f"python benchmarks/plan_check.py {asked.data} --json FILE",
+            "machine": machine(choose_device("auto")),
+            "data": asked.data,
+            "cases": results,
+        }
         asked.json.write_text(json.dumps(report, indent=1) + "\n")
     ratios = [ratio for result in results.values() for ratio in result["ratio"].values()]
     return int(any(abs(ratio - 1) > CLOSE_ENOUGH for ratio in ratios))

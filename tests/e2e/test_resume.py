@@ -87,6 +87,37 @@ def test_killed_after_an_epoch(
     assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
 
 
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    pretrain("photos", out=run, **{**SMALL, "epochs": 3})
+    return run
+
+
+@pytest.mark.parametrize("file", ["last-step-8-rank-0-of-1.pt", "last.pt"])
+@pytest.mark.parametrize("done", [False, True])
+def test_killed_inside_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_run: Path, file: str, done: bool
+) -> None:
+    """The second one: before or after one of its files gets its name."""
+    broken, replace = tmp_path / "broken", os.replace
+
+    def die(draft: Path, path: Path) -> None:
+        second = (broken / "checkpoints" / "last.pt").exists()
+        if Path(path).name != file or not second:
+            return replace(draft, path)
+        if done:
+            replace(draft, path)
+        raise Killed
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(Killed):
+        pretrain("photos", out=broken, row_store="disk", **{**SMALL, "epochs": 3})
+    monkeypatch.undo()
+    pretrain("photos", out=broken, resume=True, quiet=True)
+    assert_same(whole_run, broken)
+
+
 @pytest.mark.parametrize("precision", ["32", "bf16"])
 def test_asked_to_stop_inside_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str

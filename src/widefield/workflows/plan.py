@@ -98,9 +98,12 @@ def plan(data: Data, *, recipe: str | Recipe = "default", **settings: Any) -> Pl
     chosen = resolve(recipe, settings)
     dataset = open_data(data, chosen)
     chosen = place_rows(chosen, len(dataset))
-    with tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
+        torch.random.fork_rng(enabled=True),
+    ):
         trial = _Trial(chosen, dataset, RunFolder(path=Path(folder)))
-        with closing(trial.session), torch.random.fork_rng(enabled=True):
+        with closing(trial.session):
             return trial.plan()
 
 
@@ -118,6 +121,7 @@ class _Trial:
         self.session = Session(
             replace(recipe, epochs=2 * _TRIAL_STEPS + self.gap), few, folder, _silent(), ranks
         )
+        self.session.dataset = dataset  # for its health check
         self.device, self.loader = self.session.device, self.session.loader
 
     def plan(self) -> Plan:
@@ -127,7 +131,8 @@ class _Trial:
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()
-        if parts["head"].place == "host" and _rows(self.recipe):
+        own_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
+        if parts["head"].place in own_memory and _rows(self.recipe):
             host += parts["head"].bytes + parts["moments"].bytes
         return Plan(
             recipe=self.recipe,
