@@ -12,6 +12,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Budget = Literal["sphere", "ball"]
 RowLoss = Literal["decoupled", "batch-ce"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
@@ -27,7 +28,21 @@ class Recipe:
     method: str = "s-diet"
     """Objective: s-diet, diet, simclr, byol, ... or supervised; docs/methods.md lists them all."""
     views: str = "expert"
-    """View policy: expert (crop, flip, colour), expert:fd (with blur), gentle or none."""
+    """View policy: expert, viewmaker, none, ...; A+B applies both; docs/views.md lists them all."""
+    noise_std: float = 0.1
+    """Standard deviation of the views noise and noise:object, in units of the images' range."""
+    viewmaker_budget: float = 0.05
+    """Mean absolute change that learned views make."""
+    viewmaker_shape: Budget = "sphere"
+    """Learned views lie on their budget's L1 sphere, or in the ball."""
+    viewmaker_clamp: bool = True
+    """Hold learned views in [0, 1]."""
+    opponent_lr: float = 1e-3
+    """Learning rate of views that learn (Adam, constant)."""
+    attack_budget: float = 8 / 255
+    """Greatest change of a pixel in adversarial views."""
+    attack_steps: int = 3
+    """Steps of gradient ascent of adversarial views."""
     encoder: str = "auto"
     """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
     epochs: int = 100
@@ -174,6 +189,11 @@ measured to be best from 50 to 500 epochs, `paper` is S-DIET (2025), appendix C.
 
 
 _POSITIVE = (
+    "noise_std",
+    "viewmaker_budget",
+    "opponent_lr",
+    "attack_budget",
+    "attack_steps",
     "epochs",
     "batch_size",
     "lr",

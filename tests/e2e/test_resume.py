@@ -17,6 +17,7 @@ from torch import Tensor
 from widefield.encoders import load_encoder
 from widefield.rows import FolderLock
 from widefield.train.loop import Pulse
+from widefield.train.progress import read_metrics
 from widefield.workflows import pretrain as module
 from widefield.workflows.pretrain import pretrain
 
@@ -116,6 +117,40 @@ def test_killed_inside_a_checkpoint(
     monkeypatch.undo()
     pretrain("photos", out=broken, resume=True, quiet=True)
     assert_same(whole_run, broken)
+
+
+@pytest.mark.parametrize(
+    ("method", "views"), [("simclr", "viewmaker+flip"), ("s-diet", "mask-viewmaker")]
+)
+def test_both_players_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, views: str
+) -> None:
+    """Views that learn, stopped within an epoch, end as those that were not."""
+    data, settings = "photos+digits", {**SMALL, "epochs": 3, "method": method, "views": views}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain(data, out=whole, **settings)
+    original = module.Session._on_step
+
+    def interrupt(self: module.Session, pulse: Pulse) -> None:
+        if pulse.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        original(self, pulse)
+
+    monkeypatch.setattr(module.Session, "_on_step", interrupt)
+    assert not pretrain(data, out=broken, **settings).finished
+    monkeypatch.undo()
+    pretrain(data, out=broken, resume=True, quiet=True)
+    first, second = (
+        torch.load(run / "checkpoints" / "last.pt", weights_only=True) for run in (whole, broken)
+    )
+    for player in ("views", "opponent", "objective", "optimizer"):
+        torch.testing.assert_close(first[player], second[player], rtol=0, atol=0)
+    rows = read_metrics(broken / "metrics.csv")
+    assert [row["opponent_step"] for row in rows] == ["4", "8", "12"]
+    assert {row["opponent_optimizer"] for row in rows} == {"adam"}
+    assert {row["opponent_lr"] for row in rows} == {"0.001"}
+    assert all(float(row["opponent_loss"]) > 0 for row in rows)
+    assert (broken / "report.html").exists()
 
 
 @pytest.mark.parametrize("precision", ["32", "bf16"])

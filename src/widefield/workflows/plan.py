@@ -147,10 +147,8 @@ class _Trial:
     def _steps(self) -> tuple[int, float]:
         """Bytes that a step takes for a while, and its seconds, rows having missed some steps."""
         session, training = self.session, self.session.training
-        stepper = Stepper(
-            training, fabric=session.ranks.fabric, views=session.views, rates=session.rates
-        )
-        batches, times = self._batches(), list[float]()
+        stepper = Stepper(training, fabric=session.ranks.fabric, rates=session.rates)
+        batches, times = self._batches(stepper.losses_per_step), list[float]()
         taken = self._bytes_taken(stepper, next(batches))
         for step in range(1, 2 * _TRIAL_STEPS):
             if step == _TRIAL_STEPS:
@@ -170,10 +168,10 @@ class _Trial:
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
             stepper.step(batch)
-            held = _bytes(_state(self.session.training.optimizer))  # the first step makes it
+            held = _bytes(self._optimizer_state())  # the first step makes it
             return torch.cuda.max_memory_allocated(self.device) - before - held
-        objective, kept = self.session.training.objective, dict[int, int]()
-        own = {x.untyped_storage().data_ptr() for x in _tensors(objective)}
+        kept = dict[int, int]()
+        own = {x.untyped_storage().data_ptr() for x in self._weights()}
 
         def note(x: Tensor) -> Tensor:
             storage = x.untyped_storage()
@@ -184,11 +182,13 @@ class _Trial:
             stepper.step(batch)
         return sum(size for at, size in kept.items() if at not in own)
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self, losses_per_step: int) -> Iterator[Batch]:
         epoch = 0
         while True:
-            order = self.loader.order(epoch)[:_TRIAL_STEPS]
-            self.session.training.objective.method.expect(map(torch.from_numpy, order))
+            order = torch.from_numpy(self.loader.order(epoch)[:_TRIAL_STEPS])
+            self.session.training.objective.method.expect(
+                index for index in order for _ in range(losses_per_step)
+            )
             for _, batch in zip(order, self.loader.epoch(epoch), strict=False):
                 yield batch
             epoch += 1
@@ -197,17 +197,29 @@ class _Trial:
         objective, optimizer = self.session.training.objective, self.session.training.optimizer
         dense = objective.method.head_parameters()
         head, moments, place = self._head(dense, optimizer)
-        weights = _bytes(_tensors(objective)) - _bytes(dense)
+        weights = _bytes(self._weights()) - _bytes(dense)
         return {
             "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.place),
             "head": Part(bytes=head, place=place),
             "moments": Part(bytes=moments, place=place),
             "weights": Part(bytes=weights, place="device"),
             "optimizer": Part(
-                bytes=_bytes(_state(optimizer)) - (moments if dense else 0), place="device"
+                bytes=_bytes(self._optimizer_state()) - (moments if dense else 0), place="device"
             ),
             "activations": Part(bytes=activations, place="device"),
         }
+
+    def _weights(self) -> list[Tensor]:
+        """Parameters and buffers of all players."""
+        training = self.session.training
+        players = (training.objective, training.views)
+        return [x for player in players for x in (*player.parameters(), *player.buffers())]
+
+    def _optimizer_state(self) -> list[Tensor]:
+        training = self.session.training
+        both = [x for x in (training.optimizer, training.opponent) if x is not None]
+        states = [state for optimizer in both for state in optimizer.state.values()]
+        return [x for state in states for x in state.values() if x.ndim]
 
     def _head(
         self, dense: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer
@@ -246,14 +258,6 @@ def _first(dataset: Dataset, count: int) -> Dataset:
 
 def _silent() -> Console:
     return Console(stderr=True, quiet=True)
-
-
-def _state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [x for state in optimizer.state.values() for x in state.values() if x.ndim]
-
-
-def _tensors(module: torch.nn.Module) -> list[Tensor]:
-    return [*module.parameters(), *module.buffers()]
 
 
 def _bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:

@@ -8,6 +8,7 @@ import torch
 from widefield.data import open_dataset
 from widefield.methods import RunFacts, build_method
 from widefield.recipe import Recipe
+from widefield.views import build_views
 from widefield.workflows.plan import Plan, plan
 from widefield.workflows.pretrain import build_run_encoder
 
@@ -87,6 +88,19 @@ def test_a_dense_head_is_on_the_device_and_others_have_none() -> None:
         held, parameters = weight_bytes(method)
         assert ahead.parts["weights"].bytes == held
         assert ahead.parts["optimizer"].bytes == 2 * parameters
+
+
+def test_views_that_learn_are_players_too() -> None:
+    fixed, learned = (
+        plan("photos", method="simclr", views=views, **SMALL) for views in ("none", "viewmaker")
+    )
+    check_totals(learned)
+    viewmaker = build_views("viewmaker", recipe=Recipe.named(views="viewmaker"), channels=3)
+    parameters = sum(p.nbytes for p in viewmaker.parameters())
+    more = {name: learned.parts[name].bytes - fixed.parts[name].bytes for name in fixed.parts}
+    assert more["weights"] == parameters + sum(b.nbytes for b in viewmaker.buffers())
+    assert more["optimizer"] == 2 * parameters
+    assert more["activations"] > 0
 
 
 def test_activations_grow_with_the_batch() -> None:
