@@ -148,7 +148,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
-        "s-diet": {"lr": 1.5e-2, "projector_layers": 2},
+        "s-diet": {"lr": 2e-2, "projector_layers": 2},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
