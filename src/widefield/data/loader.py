@@ -51,6 +51,8 @@ class Loader:
 
     steps_per_epoch: int
     """floor(n / batch_size)."""
+    place: Literal["device", "host", "disk"]
+    """Where the pixels live."""
     wait_seconds: float
     """Time that the consumer has waited for batches; set it to 0 to start anew."""
 
@@ -80,6 +82,7 @@ class Loader:
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._own = shard.examples(len(dataset)).numpy()
         self._source = _Source(dataset, device, keep, masks)
+        self.place = self._source.place
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
         """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
@@ -139,6 +142,13 @@ class _Source:
             self._pixels = torch.from_numpy(images)
         else:
             self._mapped = images
+
+    @property
+    def place(self) -> Literal["device", "host", "disk"]:
+        """Where the pixels live."""
+        if self._mapped is not None:
+            return "disk"
+        return "device" if self._pixels.is_cuda else "host"
 
     def batches(
         self, steps: Sequence[NDArray[np.int64]] | NDArray[np.int64], read: int = 0
