@@ -35,6 +35,7 @@ def bench(
 ) -> dict[str, Any]:
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
+    On a CPU they are seconds of the processor, summed over threads.
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
     row of s-diet has been visited, so that its missed steps have to be replayed. Views that learn
@@ -83,11 +84,13 @@ def bench(
 
 
 def _timed(step: Callable[[], None], device: torch.device) -> float:
-    began = time.perf_counter()
+    """Seconds; on a CPU those of the processor, which other work on the machine hardly changes."""
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    began = clock()
     step()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def _fabric(device: torch.device) -> Fabric:
