@@ -20,7 +20,7 @@ def probe(
     Parameters
     ----------
     encoder
-        A run's folder, a .safetensors file, timm:NAME, random or pixels.
+        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         What to score on; by default the test split of the run's data.
     task
@@ -56,5 +56,7 @@ def probe(
     columns = ["task", "linear probe %  [95 %]", "kNN %", *names]
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
     print_line(f"fitted on {report.fitted_on}; L2 strength chosen on a fifth of it")
+    for note in report.notes:
+        print_line(note)
     if report.seen:
         print_line(f"note: {report.seen} of the scored images were in the encoder's training data")

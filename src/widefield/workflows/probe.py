@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
-from widefield.encoders import build_encoder
 from widefield.probes import score
 from widefield.types import Score
 from widefield.workflows.frozen import EncoderSpec, Frozen, open_frozen, training_data
@@ -38,6 +37,8 @@ class ProbeReport:
     scored_on: str
     seen: int
     """Test images that the encoder was trained on, without their labels."""
+    notes: tuple[str, ...]
+    """Which weights were used, where that is not plain from the name."""
     tasks: dict[str, TaskProbe]
 
     def to_json(self) -> dict[str, Any]:
@@ -47,6 +48,7 @@ class ProbeReport:
             "fitted_on": self.fitted_on,
             "scored_on": self.scored_on,
             "seen": self.seen,
+            "notes": list(self.notes),
             "tasks": {task: probe.to_json() for task, probe in self.tasks.items()},
         }
 
@@ -64,8 +66,7 @@ def probe(
     """Fit a linear probe and a nearest-neighbour vote on frozen features, and score them.
 
     Args:
-        encoder: a run's folder, a `.safetensors` file, `timm:NAME`, `random`, `pixels`, or an
-            `Encoder`; it is never changed.
+        encoder: anything that `open_frozen` opens, or a module; it is never changed.
         data: what to score on; by default the test split of the run's data.
         fit_on: what to fit on; by default the run's own training data.
         task: score this task alone.
@@ -100,14 +101,18 @@ def probe(
         return score(train_h, here, test_h, there, classes=classes, seed=seed)
 
     measured = scores(frozen.features(train.images), frozen.features(test.images))
-    beside = {
-        name: scores(source.features(train.images), source.features(test.images))
-        for name, source in (_floors(frozen) if floors else {}).items()
-    }
+    beside = {}
+    if floors:
+        fresh = Frozen(name="random", encoder=frozen.floor_for(train.images))
+        beside = {
+            source.name: scores(source.features(train.images), source.features(test.images))
+            for source in (Frozen(name="pixels"), fresh)
+        }
     return ProbeReport(
         encoder=frozen.name,
         fitted_on=train.spec,
         scored_on=test.spec,
+        notes=frozen.notes,
         seen=_seen(frozen, test),
         tasks={
             t: TaskProbe(score=measured[t], floor={name: row[t] for name, row in beside.items()})
@@ -156,23 +161,6 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
         )
     to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
     return torch.from_numpy(to_train[test.labels[task]])
-
-
-def _floors(frozen: Frozen) -> dict[str, Frozen]:
-    """What an encoder has to beat to have learned something."""
-    random = Frozen(name="random", untrained=frozen.untrained or "resnet-tiny")
-    if frozen.encoder is not None:
-        config = frozen.encoder.config
-        fresh = build_encoder(
-            config.name,
-            channels=config.channels,
-            image_size=config.image_size,
-            mean=config.mean,
-            std=config.std,
-            seed=1,  # not the seed that training began from
-        )
-        random = Frozen(name="random", encoder=fresh)
-    return {"pixels": Frozen(name="pixels"), "random": random}
 
 
 def _seen(frozen: Frozen, test: Dataset) -> int:
