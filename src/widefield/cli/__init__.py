@@ -7,6 +7,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 import widefield
+from widefield.cli.audit import audit
 from widefield.cli.bench import bench
 from widefield.cli.demo import demo
 from widefield.cli.embed import embed
@@ -15,7 +16,7 @@ from widefield.cli.lab import lab
 from widefield.cli.pretrain import pretrain
 from widefield.cli.probe import probe
 
-COMMANDS = (demo, pretrain, probe, embed, export, lab, bench)
+COMMANDS = (demo, pretrain, probe, audit, embed, export, lab, bench)
 
 
 def build_app() -> App:
