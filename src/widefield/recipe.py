@@ -12,6 +12,8 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
@@ -22,7 +24,7 @@ class Recipe:
     """
 
     method: str = "s-diet"
-    """Objective: s-diet, diet, simclr or supervised."""
+    """Objective: s-diet, diet, simclr, byol, ... or supervised; docs/methods.md lists them all."""
     views: str = "expert"
     """View policy: expert (crop, flip, colour), expert:fd (with blur), gentle or none."""
     encoder: str = "auto"
@@ -30,7 +32,9 @@ class Recipe:
     epochs: int = 100
     """Passes over the data."""
     batch_size: int = 256
-    """Examples a step."""
+    """Examples a step, over all processes."""
+    gather: bool = False
+    """In several processes, one loss over the examples of all, where a loss compares examples."""
     lr: float = 6e-3
     """Peak learning rate of encoder and projector (AdamW, cosine)."""
     weight_decay: float = 0.05
@@ -43,8 +47,20 @@ class Recipe:
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
     """Share of the target spread over all classes, for diet and s-diet."""
+    feature_negatives: bool = True
+    """Tells an example of s-diet apart from the features of its batch too, not from rows alone."""
     temperature: float = 0.1
-    """Softmax temperature of simclr."""
+    """Softmax temperature of simclr, infonce, alpha-cl and moco."""
+    infonce_eps: float = 1.0
+    """Weight of the positive pair among infonce's negatives; 0 leaves it out."""
+    pair_importance: PairImportance = "infonce"
+    """How much each pair counts in alpha-cl."""
+    redundancy_weight: float = 0.005
+    """Weight of correlations between dimensions, for barlow-twins and vicreg."""
+    teacher_momentum: float = 0.99
+    """Share of itself that the teacher of byol or moco keeps at a step."""
+    queue_size: int = 4096
+    """Older keys that moco compares with."""
     projector_layers: int = 3
     """Linear layers of the projection head."""
     projector_width: int = 512
@@ -53,12 +69,18 @@ class Recipe:
     """Output width of the projection head, and of a row of the per-example head."""
     projector_batch_norm: bool = True
     """Batch normalisation in the projection head's hidden layers."""
+    predictor_width: int = 512
+    """Hidden width of the predictor of byol and simsiam."""
     row_start: Literal["embedding", "random"] = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
     row_update: Literal["exact", "estimated"] = "exact"
     """Missed steps of a row: replayed exactly, or estimated as in the paper."""
     row_store: Literal["auto", "device", "host", "disk"] = "auto"
     """Where head rows live; auto takes the first of which they fill under a quarter."""
+    row_moments: Literal["float32", "bf16"] = "float32"
+    """Type of the moments of head rows: bf16 takes half the space."""
+    row_second_moment: Literal["element", "row"] = "element"
+    """Second moments of a head row: one for each element, or one for the row."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -79,7 +101,7 @@ class Recipe:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "warmup_epochs", "seed"):
+        for name in ("weight_decay", "warmup_epochs", "seed", "infonce_eps"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("limit", "image_size"):
@@ -87,6 +109,8 @@ class Recipe:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        if not 0 <= self.teacher_momentum <= 1:
+            raise ValueError(f"teacher_momentum must be in [0, 1], got {self.teacher_momentum}")
         for name, allowed in _choices().items():
             check_name(name, getattr(self, name), allowed)
 
@@ -108,7 +132,15 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
+        "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
+        "infonce": {"projector_layers": 2},
+        "alpha-cl": {"projector_layers": 2},
+        "barlow-twins": {"projector_dim": 512},
+        "vicreg": {"projector_dim": 512, "redundancy_weight": 1.0},
+        "moco": {"projector_layers": 2, "temperature": 0.2},
+        "byol": {"projector_layers": 2},
+        "simsiam": {"projector_dim": 512, "predictor_width": 128},
     },
     "paper": {
         "s-diet": {
@@ -119,6 +151,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "head_lr_scale": 1.0,
             "logit_scale": 1.0,
             "label_smoothing": 0.8,
+            "feature_negatives": False,
             "projector_layers": 3,
             "projector_batch_norm": False,
             "row_start": "random",
@@ -145,6 +178,9 @@ _POSITIVE = (
     "head_lr_scale",
     "logit_scale",
     "temperature",
+    "redundancy_weight",
+    "queue_size",
+    "predictor_width",
     "projector_layers",
     "projector_width",
     "projector_dim",

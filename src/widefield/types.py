@@ -5,7 +5,47 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The examples of one of several processes: those i with i mod world = rank.
+
+    Example:
+        >>> odd = Shard(rank=1, world=2)
+        >>> odd.examples(7), odd.local(torch.tensor([1, 5]))
+        (tensor([1, 3, 5]), tensor([0, 2]))
+    """
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its files: "1-of-2"."""
+        return f"{self.rank}-of-{self.world}"
+
+    def count(self, n: int) -> int:
+        """How many of n examples it holds."""
+        return (n - self.rank + self.world - 1) // self.world
+
+    def examples(self, n: int) -> Tensor:
+        """Which of n examples it holds, int64 [count(n)]."""
+        return torch.arange(self.rank, n, self.world)
+
+    def local(self, index: Tensor) -> Tensor:
+        """Positions of its own examples `index` among them."""
+        return index if self.world == 1 else index // self.world
+
+    def examples_at(self, local: Tensor) -> Tensor:
+        """Which examples are at these positions: the inverse of `local`."""
+        return local if self.world == 1 else local * self.world + self.rank
+
+
+WHOLE = Shard()
+"""One process, all examples."""
 
 
 @dataclass(slots=True)

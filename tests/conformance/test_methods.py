@@ -25,6 +25,7 @@ def build(name: str, channels: int = 3, seed: int = 0) -> tuple[nn.Module, Metho
     encoder = build_encoder("resnet-tiny", channels=channels, image_size=16, seed=seed)
     labels = torch.randint(3, (EXAMPLES,), generator=torch.Generator().manual_seed(0))
     facts = RunFacts(
+        encoder=encoder,
         feature_dim=encoder.dim,
         examples=EXAMPLES,
         labels={"class": labels},
@@ -36,8 +37,8 @@ def build(name: str, channels: int = 3, seed: int = 0) -> tuple[nn.Module, Metho
         return encoder, build_method(recipe, facts), recipe
 
 
-def images(count: int, channels: int = 3) -> Tensor:
-    return torch.rand(count, channels, 16, 16, generator=torch.Generator().manual_seed(1))
+def images(count: int, channels: int = 3, width: int = 16) -> Tensor:
+    return torch.rand(count, channels, 16, width, generator=torch.Generator().manual_seed(1))
 
 
 def draw(method: Method, x: Tensor, seed: int = 2) -> list[Tensor]:
@@ -64,10 +65,12 @@ def take_steps(
 
 @every_method
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("count", [2, 7])
-def test_loss_is_finite_and_reaches_the_encoder(name: str, channels: int, count: int) -> None:
+@pytest.mark.parametrize(("count", "width"), [(2, 16), (7, 24)])
+def test_loss_is_finite_and_reaches_the_encoder(
+    name: str, channels: int, count: int, width: int
+) -> None:
     encoder, method, _ = build(name, channels)
-    views = draw(method, images(count, channels))
+    views = draw(method, images(count, channels, width))
     loss = method.loss(encoder, views, torch.arange(count))
     assert loss.total.shape == ()
     assert torch.isfinite(loss.total)
@@ -77,7 +80,7 @@ def test_loss_is_finite_and_reaches_the_encoder(name: str, channels: int, count:
         assert parameter.grad is not None, key
         assert torch.isfinite(parameter.grad).all(), key
     assert any(float(p.grad.abs().max()) > 0 for p in encoder.parameters() if p.grad is not None)
-    assert all(p.grad is not None for p in method.parameters())
+    assert all(p.grad is not None for p in method.parameters() if p.requires_grad)
 
 
 @every_method
@@ -107,6 +110,37 @@ def test_state_survives_a_checkpoint(name: str) -> None:
     views, index = draw(method, images(6)), torch.arange(6)
     ours, theirs = original(views, index)[0], restored(views, index)[0]
     assert torch.equal(ours, theirs)
+
+
+@every_method
+def test_same_seed_same_run(name: str) -> None:
+    runs = []
+    for _ in range(2):
+        encoder, method, recipe = build(name)
+        runs.append(take_steps(name, 1, 3, Objective(encoder, method), recipe))
+    assert runs[0] == runs[1]
+
+
+@every_method
+def test_nothing_is_drawn_in_evaluation_mode(name: str) -> None:
+    """The global random state stands still, and the same views give the same loss."""
+    encoder, method, _ = build(name)
+    encoder.eval()
+    method.eval()
+    views, index = draw(method, images(5)), torch.arange(5)
+    before = torch.get_rng_state()
+    first, second = (method.loss(encoder, views, index).total for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first, second)
+
+
+@every_method
+def test_an_optimiser_moves_what_needs_a_gradient_and_nothing_else(name: str) -> None:
+    encoder, method, recipe = build(name)
+    groups = build_optimizer(encoder, method, recipe).param_groups
+    moved = {id(p) for group in groups for p in group["params"]}
+    trained = [p for p in Objective(encoder, method).parameters() if p.requires_grad]
+    assert moved == {id(p) for p in trained}
 
 
 @every_method

@@ -85,7 +85,7 @@ def test_killed_after_an_epoch(
     monkeypatch.undo()
     pretrain(data, out=broken, resume=True, quiet=True)
     assert_same(whole, broken)  # and rows on disk train as rows in memory do
-    assert (broken / "rows" / "rows.bin").exists() == (place == "disk")
+    assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
 
 
 @pytest.mark.parametrize("precision", ["32", "bf16"])

@@ -71,6 +71,29 @@ def test_batch_cross_entropy_is_equation_5_of_s_diet(
     assert ours == pytest.approx(total / b, rel=1e-5, abs=1e-6)
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    b=st.integers(1, 7),
+    scale=st.sampled_from([1.0, 8.0]),
+    smoothing=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 99),
+)
+def test_feature_negatives_add_the_other_features_to_the_denominator(
+    b: int, scale: float, smoothing: float, seed: int
+) -> None:
+    z, rows = draw(b, 4, seed=seed), draw(b, 4, seed=seed + 1000)
+    total = 0.0
+    for i in range(b):
+        near_rows = [scale * float(z[i] @ rows[j]) for j in range(b)]
+        near_features = [scale * float(z[i] @ z[j]) for j in range(b) if j != i]
+        log_total = math.log(sum(math.exp(s) for s in near_rows + near_features))
+        for j in range(b):
+            q = smoothing / b + (1 - smoothing) * (j == i)
+            total -= q * (near_rows[j] - log_total) / b
+    ours = batch_cross_entropy(z, rows, scale=scale, smoothing=smoothing, feature_negatives=True)
+    assert float(ours) == pytest.approx(total, rel=1e-5, abs=1e-6)
+
+
 def test_batch_cross_entropy_of_all_rows_is_full_cross_entropy() -> None:
     """With b = n the two losses are one (S-DIET, equation 5)."""
     z, rows = draw(5, 3).float(), draw(5, 3, seed=1).float()

@@ -114,6 +114,7 @@ class _Run:
         self.encoder.to(memory_format=torch.channels_last)
         rates = torch.full((_NOW + steps,), recipe.lr, dtype=torch.float64)
         facts = RunFacts(
+            encoder=self.encoder,
             feature_dim=self.encoder.dim,
             examples=n,
             labels={},

@@ -11,17 +11,15 @@ from lightning.fabric import Fabric
 
 from widefield.data import Loader, open_dataset
 from widefield.encoders import Encoder, build_encoder
-from widefield.methods import RunFacts, build_method
+from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
 from widefield.rows import RowState
-from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory
 from widefield.train.loop import Objective, Stepper, Training
 from widefield.train.optim import build_optimizer
 from widefield.types import Batch
 from widefield.views import build_views
-
-METHODS_TIMED = ("s-diet", "diet", "simclr")
 
 
 def bench(
@@ -35,13 +33,14 @@ def bench(
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
-    uint8 images and use their heads, as in training; every row of s-diet has been visited, so
-    that its missed steps have to be replayed.
+    uint8 images and use their heads, as in training, at the sizes of their default recipes; every
+    row of s-diet has been visited, so that its missed steps have to be replayed.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
     """
     device = choose_device("auto")
+    keep_freed_memory()
     if encoder == "auto":
         encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
     pixels = np.random.default_rng(0).integers(
@@ -49,7 +48,7 @@ def bench(
     )
     loader = Loader(open_dataset(pixels), batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    for method in METHODS_TIMED:
+    for method in METHODS:
         recipe = Recipe.named(method=method, encoder=encoder, batch_size=batch_size)
         steps[method] = _method_step(recipe, loader, rows, device)
     for _ in range(3):  # warm up caches and allocators
@@ -64,7 +63,7 @@ def bench(
             f"{name}/bare": statistics.median(
                 a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
             )
-            for name in METHODS_TIMED
+            for name in METHODS
         },
         "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
         | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows},
@@ -112,9 +111,10 @@ def _method_step(
     encoder = _fresh_encoder(recipe.encoder, loader, device)
     rates = torch.full((1_000_000,), recipe.lr, dtype=torch.float64)
     facts = RunFacts(
+        encoder=encoder,
         feature_dim=encoder.dim,
         examples=rows,
-        labels={},
+        labels={"class": torch.arange(rows) % 10},
         learning_rates=rates,
         device=device,
     )

@@ -52,5 +52,7 @@ def main() -> NoReturn:
 
 
 def _quit(message: str, code: int) -> NoReturn:
-    print(f"widefield: {' '.join(message.split())}", file=sys.stderr)
+    rank = int(os.environ.get("RANK", 0))  # where torchrun started several
+    who = f"widefield [rank {rank}]" if rank else "widefield"
+    print(f"{who}: {' '.join(message.split())}", file=sys.stderr)
     raise SystemExit(code) from None

@@ -37,10 +37,14 @@ def pretrain(
     json
         Print one JSON object.
     """
+    from widefield.methods.gather import rank_and_world
     from widefield.workflows.pretrain import pretrain as call
 
     given = {name: value for name, value in settings.items() if value is not None}
     done = call(data, out=out, recipe=recipe, resume=resume, **given)
+    rank, _ = rank_and_world()
+    if rank > 0:
+        raise SystemExit(0 if done.finished else 130)
     if json:
         health = dataclasses.asdict(done.health)
         print_json(

@@ -43,11 +43,13 @@ def integers(
     return (scaled >> np.uint64(32)).astype(np.int64)
 
 
-def permutation(seed: int, stream: str, n: int) -> NDArray[np.int64]:
-    """Return a random order of 0..n-1: the order of n random keys.
+def shuffled(seed: int, stream: str, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return `index` [k] in a random order: that of one random key for each of its entries.
+
+    A part of the entries comes in the order that it has among all of them.
 
     Example:
-        >>> sorted(permutation(0, "epoch 3", 4).tolist())
+        >>> sorted(shuffled(0, "epoch 3", np.arange(4)).tolist())
         [0, 1, 2, 3]
     """
-    return np.argsort(bits(seed, stream, np.arange(n)), kind="stable").astype(np.int64)
+    return index[np.argsort(bits(seed, stream, index), kind="stable")]

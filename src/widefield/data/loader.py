@@ -14,7 +14,7 @@ from torch import Tensor
 
 from widefield.data import draws
 from widefield.data.dataset import Dataset
-from widefield.types import Batch
+from widefield.types import WHOLE, Batch, Shard
 
 _DEVICE_SHARE = 0.3
 _READ_AHEAD = 2
@@ -32,6 +32,9 @@ class Loader:
     memory (`keep="auto"`), else on the host, pinned on their way. A memory-mapped data set on the
     host is read ahead by one thread. Every batch has `batch_size` examples: the ragged tail of an
     epoch is left out, and differs from epoch to epoch.
+
+    Where several processes train together, `shard` says which examples are this one's: it shuffles
+    them alone and contributes `batch_size` / world to each step.
 
     Example:
         >>> from widefield.data import open_dataset
@@ -53,6 +56,7 @@ class Loader:
         batch_size: int,
         device: torch.device,
         seed: int = 0,
+        shard: Shard = WHOLE,
         keep: Keep = "auto",
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
@@ -60,14 +64,20 @@ class Loader:
                 f"batch_size is {batch_size} and there are {len(dataset)} examples; "
                 f"choose 1 to {len(dataset)}"
             )
-        self.steps_per_epoch = len(dataset) // batch_size
+        if batch_size % shard.world:
+            raise ValueError(
+                f"batch_size is {batch_size}, which {shard.world} processes cannot share evenly; "
+                f"choose a multiple of {shard.world}"
+            )
+        self.steps_per_epoch = len(dataset) // batch_size  # as many for every shard
         self.wait_seconds = 0.0
-        self._n, self._batch_size, self._seed = len(dataset), batch_size, seed
+        self._batch_size, self._seed = batch_size // shard.world, seed
+        self._own = shard.examples(len(dataset)).numpy()
         self._source = _Source(dataset, device, keep)
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
-        """Examples of each batch of `epoch` from step `start` on, int64 [steps, batch_size]."""
-        order = draws.permutation(self._seed, f"epoch {epoch}", self._n)
+        """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
+        order = draws.shuffled(self._seed, f"epoch {epoch}", self._own)
         steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
         return steps[start:]
 

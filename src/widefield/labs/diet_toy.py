@@ -387,7 +387,7 @@ def run(
         shape=(at_scale(scale, tiny=8, default=16), examples, embedding, dimension, classes),
         deviations=(clean_noise, noisy_noise, background),
         learning_rate=learning_rate,
-        steps=at_scale(scale, tiny=2000, default=5000),
+        steps=at_scale(scale, tiny=1200, default=5000),
         generator=generator,
     )
     arrays |= theorem(

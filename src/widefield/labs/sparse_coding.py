@@ -53,6 +53,13 @@ SWEEPS: dict[str, tuple[float, ...]] = {
     "mask_rate": (0.3, 0.7),
     "noise": (0.5, 1.5),
 }
+AXES = {
+    "tau": "temperature tau",
+    "lam": "weight decay lam",
+    "mask_rate": "share of coordinates shown, q",
+    "noise": "noise constant s",
+    "size": "atoms d (d1 in proportion)",
+}
 
 
 @dataclass(frozen=True)
@@ -323,7 +330,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
             for arm, (label, marker) in enumerate(zip(labels, "os", strict=True)):
                 values = arrays[f"sweep_{name}"][order, arm]
                 axes.plot(arrays["swept"][order], values, label=label, marker=marker)
-            axes.set(xlabel=str(arrays["sweep"]), ylabel=title, ylim=(0, 1))
+            axes.set(xlabel=AXES[str(arrays["sweep"])], ylabel=title, ylim=(0, 1))
         panels[0].legend(fontsize=7)
         return
     stages, singles, outcome = figure.subplots(1, 3)

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from widefield.recipe import Recipe
-from widefield.types import Loss
+from widefield.types import WHOLE, Loss, Shard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
     """What a recipe cannot know before the data and the encoder are there."""
 
+    encoder: nn.Module
+    """The encoder to train, as it starts."""
     feature_dim: int
     """D, the encoder's output width."""
     examples: int
@@ -29,6 +31,8 @@ class RunFacts:
     """Where the encoder is trained."""
     folder: Path | None = None
     """Where a method may keep files of its own for the run; None without a run."""
+    shard: Shard = WHOLE
+    """Which examples this process trains on."""
 
 
 class Method(nn.Module, ABC):

@@ -2,7 +2,9 @@
 
 import itertools
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from widefield.recipe import Recipe
 
@@ -41,3 +43,35 @@ def recipe_projector(recipe: Recipe, feature_dim: int) -> nn.Sequential:
         out_dim=recipe.projector_dim,
         batch_norm=recipe.projector_batch_norm,
     )
+
+
+def recipe_predictor(recipe: Recipe) -> nn.Sequential:
+    """The two-layer predictor that a recipe asks for, [B, m] -> [B, m].
+
+    Source: BYOL (Grill et al. 2020), section 3.3; SimSiam (Chen & He 2021), section 3.
+    """
+    return projector(
+        recipe.projector_dim,
+        layers=2,
+        width=recipe.predictor_width,
+        out_dim=recipe.projector_dim,
+        batch_norm=recipe.projector_batch_norm,
+    )
+
+
+@torch.no_grad()
+def projection_std(z: Tensor) -> Tensor:
+    """Spread of the directions of projections z [B, m]: 1 for spread out, 0 for all the same.
+
+    Mean over dimensions of the deviation of z / |z| over the batch, times sqrt(m). A projector can
+    collapse while the features before it have not, so the log of a loss that allows it says so.
+
+    Example:
+        >>> float(projection_std(torch.ones(8, 4)))
+        0.0
+
+    Source: SimSiam (Chen & He 2021), section 4.1.
+    """
+    unit = functional.normalize(z.float(), dim=1)
+    spread: Tensor = unit.std(0, correction=0).mean() * z.shape[1] ** 0.5
+    return spread

@@ -8,21 +8,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather, rank_and_world
+from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
-from widefield.rows import LazyAdamW, RowHead, choose_store
+from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
-def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
+@full_precision
+def batch_cross_entropy(
+    z: Tensor, rows: Tensor, *, scale: float, smoothing: float, feature_negatives: bool = False
+) -> Tensor:
     """Cross-entropy of telling the examples of a batch apart, z [b, m] against rows [b, m].
 
     With z_i on the unit sphere and w_j the row of example j,
 
-        loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
-        q_ij = (1 - smoothing) [i = j] + smoothing / b.
+        loss = -1/b sum_i sum_j q_ij log p_ij,    q_ij = (1 - smoothing) [i = j] + smoothing / b,
+        p_ij = exp(scale z_i . w_j) / Z_i,        Z_i = sum_j exp(scale z_i . w_j).
 
-    Logits are computed in float32 whatever the encoder's precision.
+    With `feature_negatives` (ours) example i also tells itself apart from what the encoder says of
+    the others now, not only from what their rows remember:
+
+        Z_i = sum_j exp(scale z_i . w_j) + sum_{j != i} exp(scale z_i . z_j).
 
     Example:
         >>> import torch
@@ -32,10 +40,18 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
     Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
     """
-    with torch.autocast(z.device.type, enabled=False):
-        logits = scale * z.float() @ rows.float().T
+    logits = scale * z @ rows.T
+    if not feature_negatives:
         target = torch.arange(len(z), device=z.device)
         return F.cross_entropy(logits, target, label_smoothing=smoothing)
+    among_features = (scale * z @ z.T).fill_diagonal_(float("-inf"))
+    log_p = logits - torch.cat([logits, among_features], dim=1).logsumexp(1, keepdim=True)
+    return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
+
+
+def recipe_layout(recipe: Recipe) -> Layout:
+    """How `recipe` keeps the moments of a row."""
+    return Layout(moments=recipe.row_moments, second_moment=recipe.row_second_moment)
 
 
 class SDiet(Method):
@@ -48,6 +64,11 @@ class SDiet(Method):
             random (ours): from then on the loss compares an example with its past self.
         logit_scale: multiplies the logits; 1 as published.
         label_smoothing: 0.8 as published.
+        feature_negatives: the batch's other features are negatives beside their rows (ours).
+        gather: in several processes, tell the examples of all their batches apart.
+
+    In several processes each keeps the rows of its own examples. The run's loss is the mean of
+    theirs, for the rows as for the encoder; with `gather` it is the one-process loss.
 
     Source: S-DIET (2025), section 5.
     """
@@ -62,6 +83,8 @@ class SDiet(Method):
         start_at_embedding: bool,
         logit_scale: float,
         label_smoothing: float,
+        feature_negatives: bool,
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.start_at_embedding = start_at_embedding
@@ -69,6 +92,8 @@ class SDiet(Method):
         self.head = head
         self.logit_scale = logit_scale
         self.label_smoothing = label_smoothing
+        self.feature_negatives = feature_negatives
+        self.gather = gather
         self.steps = 0
         self._batch: tuple[Tensor, Tensor] | None = None
 
@@ -87,6 +112,8 @@ class SDiet(Method):
             seed=recipe.seed,
             device=facts.device,
             folder=facts.folder,
+            shard=facts.shard,
+            layout=recipe_layout(recipe),
         )
         gap = max(1, round(facts.examples / recipe.batch_size))
         return cls(
@@ -95,6 +122,8 @@ class SDiet(Method):
             start_at_embedding=recipe.row_start == "embedding",
             logit_scale=recipe.logit_scale,
             label_smoothing=recipe.label_smoothing,
+            feature_negatives=recipe.feature_negatives,
+            gather=recipe.gather,
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
@@ -105,7 +134,16 @@ class SDiet(Method):
         rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
         rows = rows.to(z.device).requires_grad_()
         self._batch = (index, rows)
-        total = batch_cross_entropy(z, rows, scale=self.logit_scale, smoothing=self.label_smoothing)
+        against = rows
+        if self.gather:
+            z, against = gather(z), gather(rows)
+        total = batch_cross_entropy(
+            z,
+            against,
+            scale=self.logit_scale,
+            smoothing=self.label_smoothing,
+            feature_negatives=self.feature_negatives,
+        )
         norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
         return Loss(total, {"row_norm": norm})
 
@@ -114,7 +152,8 @@ class SDiet(Method):
         assert self._batch is not None, "after_step follows loss and backward"
         index, rows = self._batch
         assert rows.grad is not None
-        self.head.put(index, rows.detach(), rows.grad, step)
+        _, world = rank_and_world()
+        self.head.put(index, rows.detach(), rows.grad / world, step)
         self.steps, self._batch = step, None
 
     @property
@@ -139,6 +178,10 @@ class SDiet(Method):
         return {"steps": self.steps, "rows": self.head.store.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over rows saved by `get_extra_state`."""
-        self.steps = state["steps"]
-        self.head.store.load_state_dict(state["rows"])
+        """Take over rows saved by `get_extra_state`, or of all ranks of another world size."""
+        if "shards" in state:
+            self.steps = state["shards"][0]["steps"]
+            self.head.store.load_shards([shard["rows"] for shard in state["shards"]])
+        else:
+            self.steps = state["steps"]
+            self.head.store.load_state_dict(state["rows"])

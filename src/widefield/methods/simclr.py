@@ -7,11 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.gather import gather
+from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
 from widefield.types import Loss
 
 
+@full_precision
 def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy of two views' projections, each [b, m].
 
@@ -29,12 +32,11 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: SimCLR (Chen et al. 2020), equation 1.
     """
-    with torch.autocast(z1.device.type, enabled=False):
-        z = F.normalize(torch.cat([z1, z2]).float(), dim=1)
-        similarity = z @ z.T / temperature
-        similarity.fill_diagonal_(float("-inf"))
-        partner = torch.arange(len(z), device=z.device).roll(len(z1))
-        return F.cross_entropy(similarity, partner)
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    similarity = z @ z.T / temperature
+    similarity.fill_diagonal_(float("-inf"))
+    partner = torch.arange(len(z), device=z.device).roll(len(z1))
+    return F.cross_entropy(similarity, partner)
 
 
 class SimClr(Method):
@@ -43,24 +45,28 @@ class SimClr(Method):
     Args:
         projector: maps h [B, D] to [B, m].
         temperature: of the softmax.
+        gather: in several processes, tell the examples of all their batches apart.
 
     Source: SimCLR (Chen et al. 2020).
     """
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module, temperature: float) -> None:
+    def __init__(self, *, projector: nn.Module, temperature: float, gather: bool = False) -> None:
         super().__init__()
         self.projector = projector
         self.temperature = temperature
+        self.gather = gather
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
         head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, temperature=recipe.temperature)
+        return cls(projector=head, temperature=recipe.temperature, gather=recipe.gather)
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """NT-Xent; both views share one forward pass and its batch statistics."""
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
+        if self.gather:
+            z1, z2 = gather(z1), gather(z2)
         return Loss(nt_xent(z1, z2, temperature=self.temperature))

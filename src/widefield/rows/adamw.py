@@ -14,6 +14,9 @@ The moments inside the sum shrink by mu = beta1 / sqrt(beta2) a step (0.9005 at 
 so terms past `horizon` are below the rounding of the rows' dtype and are left out: 172 terms in
 float32, 364 in float64, however long the gap. Products and coefficients are float64.
 
+Where a row has one second moment for all its elements, that is the moving average of the mean of
+their squared gradients, v <- beta2 v + (1 - beta2) mean_j g_j^2; all else is as above.
+
 What is exact: everything, up to rounding, for any schedule, any eps, bias correction on or off.
 
 Source: S-DIET (2025), section 5.3 and appendix E, whose equations 7 and 8 print the wrong sign
@@ -36,7 +39,7 @@ class RowState:
     m: Tensor
     """First moment [b, m]."""
     v: Tensor
-    """Second moment [b, m]."""
+    """Second moment [b, m], or [b, 1]: one for the whole row."""
     last: Tensor
     """Step each row is at, int64 [b], in host memory; 0 before the first."""
 
@@ -114,10 +117,10 @@ class LazyAdamW:
 
     def _drift(self, state: RowState, until: int) -> Tensor:
         """The sum of the missed momentum steps [b, m]."""
-        drift = torch.zeros_like(state.row)
         visited = state.last > 0  # the others have no momentum to replay
         if not visited.any():
-            return drift
+            return torch.zeros_like(state.row)
+        drift = torch.zeros_like(state.v)
         terms = min(int((until - state.last[visited]).max()), self.horizon(state.row.dtype))
         weight, shrink = (c.to(state.row) for c in self._terms(state.last, until, terms))
         root = state.v.sqrt()
@@ -146,13 +149,20 @@ class LazyAdamW:
     def step(self, state: RowState, grad: Tensor, *, step: int) -> RowState:
         """Take step `step` with gradient `grad` [b, m] from rows that are at `step - 1`."""
         lr = float(self.lr[step])
-        m = torch.lerp(state.m, grad, 1 - self.beta1)
-        v = self.beta2 * state.v + (1 - self.beta2) * grad.square()
+        m, v = self._moments(state, grad)
         mhat, vhat = m, v
         if self.bias_correction:
             mhat, vhat = m / (1 - self.beta1**step), v / (1 - self.beta2**step)
         row = (1 - lr * self.weight_decay) * state.row - lr * mhat / (vhat.sqrt() + self.eps)
         return RowState(row, m, v, torch.full_like(state.last, step))
+
+    def _moments(self, state: RowState, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Both moments after a step with gradient `grad` [b, m]."""
+        square = grad.square()
+        if state.v.shape[1] < grad.shape[1]:
+            square = square.mean(1, keepdim=True)
+        m = torch.lerp(state.m, grad, 1 - self.beta1)
+        return m, self.beta2 * state.v + (1 - self.beta2) * square
 
     def published_visit(self, state: RowState, grad: Tensor, *, step: int, gap: int) -> RowState:
         """The paper's visit: one gradient step, then `gap - 1` zero-gradient steps ahead of time.
@@ -165,8 +175,7 @@ class LazyAdamW:
         """
         lr = float(self.lr[step])
         a, mu, k = 1 - lr * self.weight_decay, self.beta1 / math.sqrt(self.beta2), gap - 1
-        m = torch.lerp(state.m, grad, 1 - self.beta1)
-        v = self.beta2 * state.v + (1 - self.beta2) * grad.square()
+        m, v = self._moments(state, grad)
         direction = m / (v.sqrt() + self.eps)
         row = a * state.row - lr * direction
         slope = k * a ** (k - 1) if math.isclose(a, mu) else (a**k - mu**k) / (a - mu)

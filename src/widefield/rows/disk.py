@@ -1,10 +1,12 @@
 """Rows on disk, read ahead and written behind by one thread."""
 
+import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,12 +17,14 @@ from torch import Tensor
 from widefield.rows.adamw import RowState
 from widefield.rows.file import RowFileHeader
 from widefield.rows.initial import initial_rows
-from widefield.rows.journal import RecoverableRows
+from widefield.rows.journal import RecoverableRows, remove_rows
+from widefield.rows.layout import FULL, STEP_WORDS, Layout
 from widefield.rows.lock import FolderLock
+from widefield.types import WHOLE, Shard
 
 _READ_AHEAD = 2
 _WRITE_BEHIND = 4
-_STEP_WORDS = 2  # a record begins with its step, an int64
+_COPIED_AT_ONCE = 4096
 
 T = TypeVar("T")
 
@@ -28,7 +32,7 @@ T = TypeVar("T")
 class DiskStore:
     """n rows of width m with both moments in a file; host memory holds a few batches of them.
 
-    A record is a row's last step (int64), the row and its moments (3 m float32). A row that was
+    A record is a row's last step, the row and its moments, as `layout` keeps them. A row that was
     never written is drawn from (seed, index), so that a new store takes neither time nor space.
 
     One thread does all reading and writing, in the order in which it was asked. Batches announced
@@ -45,6 +49,7 @@ class DiskStore:
         dim: their width m.
         seed: of the rows' random starts.
         device: where `read` puts rows and `write` takes them from.
+        shard: whose rows it holds; `read` and `write` are asked for no others.
 
     Raises:
         ValueError: at first use: the folder holds another run's rows, damaged ones, or is in use;
@@ -64,15 +69,25 @@ class DiskStore:
     """
 
     def __init__(
-        self, folder: str | Path, n: int, dim: int, *, seed: int, device: torch.device | str = "cpu"
+        self,
+        folder: str | Path,
+        n: int,
+        dim: int,
+        *,
+        seed: int,
+        device: torch.device | str = "cpu",
+        shard: Shard = WHOLE,
+        layout: Layout = FULL,
     ) -> None:
-        self.n, self.dim = n, dim
+        self.n, self.dim, self.shard = n, dim, shard
+        self._layout = layout
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         self._folder, self._seed = Path(folder), seed
         self._lock = FolderLock(self._folder)
         self._run = uuid.uuid4().hex
         self._rows: RecoverableRows | None = None
+        self._superseded: list[Path] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-rows")
         self._upcoming: Iterator[Tensor] = iter(())
         self._ahead: deque[_Ahead] = deque()
@@ -93,12 +108,12 @@ class DiskStore:
         if not (self._ahead and torch.equal(self._ahead[0].index, index)):
             self.expect((index,))  # not what was announced: forget that
         ahead = self._ahead.popleft()
-        state = self._wait(ahead.state)
+        records = self._wait(ahead.records)
         for written in ahead.overlaps:
-            written.overwrite(index, state)
+            written.overwrite(index, records)
         self._read_ahead()
-        row, m, v = (x.to(self.device, non_blocking=True) for x in (state.row, state.m, state.v))
-        return RowState(row, m, v, state.last)
+        here = records.to(self.device, non_blocking=True)
+        return RowState(*self._layout.unpack(here, self.dim), _steps(records))
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct and past step 0.
@@ -131,9 +146,24 @@ class DiskStore:
         self._run = state["run"]
         self._wait(self._submit(self._open_rows, state))
 
+    def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
+        """Copy its rows from the folders beside its own, of all ranks of another world size.
+
+        `states` are what `state_dict` returned on each of them. Their files stay as they are until
+        `commit`; a copy that a crash left half made begins anew.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        remove_rows(self._folder)
+        self._wait(self._submit(self._copy_shards, states))
+        old = range(self.shard.rank, len(states), self.shard.world)
+        self._superseded = [self._folder.with_name(Shard(r, len(states)).name) for r in old]
+
     def commit(self) -> None:
         """Take note that what `state_dict` last returned is saved: nothing older is needed."""
         self._wait(self._submit(lambda: self._open_rows().commit()))
+        while self._superseded:
+            shutil.rmtree(self._superseded.pop(), ignore_errors=True)
 
     def close(self) -> None:
         """End the thread and let go of the folder; writes that have not begun are dropped."""
@@ -151,14 +181,14 @@ class DiskStore:
 
     def _bring(self, index: Tensor, state: RowState) -> "_Written":
         """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
-        packed = torch.cat([state.row, state.m, state.v], dim=1)
+        records = self._layout.pack(state.row, state.m, state.v)
         if self._side is None:
-            return _Written(index.clone(), state.last.clone(), packed, None)
-        host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+            return _Written(index.clone(), state.last.clone(), records, None)
+        host = torch.empty(records.shape, dtype=records.dtype, pin_memory=True)
         self._side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._side):
-            host.copy_(packed, non_blocking=True)
-            packed.record_stream(self._side)
+            host.copy_(records, non_blocking=True)
+            records.record_stream(self._side)
             arrived = self._side.record_event()
         return _Written(index.clone(), state.last.clone(), host, arrived)
 
@@ -196,13 +226,7 @@ class DiskStore:
     def _open_rows(self, state: dict[str, Any] | None = None) -> RecoverableRows:
         """The rows: as of the checkpoint with `state`, or, at first use, new."""
         if self._rows is None:
-            header = RowFileHeader(
-                n=self.n,
-                dim=self.dim,
-                words=_STEP_WORDS + 3 * self.dim,
-                seed=self._seed,
-                run=self._run,
-            )
+            header = self._header(self.shard, self._run)
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
             if state is None:
@@ -211,24 +235,65 @@ class DiskStore:
                 self._rows = RecoverableRows.open(self._folder, header, state)
         return self._rows
 
-    def _load(self, index: Tensor) -> RowState:
-        """Read rows, and draw those that were never written."""
-        records = torch.from_numpy(self._open_rows().read(index.numpy()))
-        last = records[:, :_STEP_WORDS].contiguous().view(torch.int64)[:, 0]
-        packed = records[:, _STEP_WORDS:].view(torch.float32)
-        row, m, v = (part.contiguous() for part in packed.chunk(3, dim=1))
-        never = last == 0
+    def _header(self, shard: Shard, run: str) -> RowFileHeader:
+        return RowFileHeader(
+            n=self.n,
+            dim=self.dim,
+            words=self._layout.words(self.dim),
+            layout=self._layout.name,
+            seed=self._seed,
+            shard=shard,
+            run=run,
+        )
+
+    def _copy_shards(self, states: Sequence[dict[str, Any]]) -> None:
+        """Take over rows of `self.shard` from every rank's folder, one after the other."""
+        mine = self._open_rows()
+        for rank, state in enumerate(states):
+            theirs = Shard(rank, len(states))
+            folder = self._folder.with_name(theirs.name)
+            lock = FolderLock(folder)
+            lock.acquire(wait=True)  # other ranks copy theirs
+            try:
+                header = self._header(theirs, state["run"])
+                with closing(RecoverableRows.open(folder, header, state)) as rows:
+                    self._copy(rows, theirs, mine)
+            finally:
+                lock.release()
+
+    def _copy(self, rows: RecoverableRows, theirs: Shard, mine: RecoverableRows) -> None:
+        """Write the rows of `theirs` that belong to `self.shard`, and were ever visited."""
+        count = theirs.count(self.n)
+        for first in range(0, count, _COPIED_AT_ONCE):
+            local = torch.arange(first, min(first + _COPIED_AT_ONCE, count))
+            example = theirs.examples_at(local)
+            wanted = example % self.shard.world == self.shard.rank
+            visited = torch.from_numpy(rows.steps(local[wanted].numpy()) > 0)
+            at = local[wanted][visited]
+            if len(at):
+                target = self.shard.local(theirs.examples_at(at))
+                mine.write(target.numpy(), rows.read(at.numpy()))
+
+    def _load(self, index: Tensor) -> Tensor:
+        """Read records, and draw the rows of those that were never written."""
+        shape, pin = (len(index), self._layout.words(self.dim)), self._side is not None
+        records = torch.empty(shape, dtype=torch.int32, pin_memory=pin)
+        self._open_rows().read(self.shard.local(index).numpy(), records.numpy())
+        never = _steps(records) == 0
         if never.any():
+            row, _, _ = self._layout.unpack(records, self.dim)
             row[never] = initial_rows(index[never], self.dim, seed=self._seed, dtype=row.dtype)
-        if self._side is not None:
-            row, m, v = row.pin_memory(), m.pin_memory(), v.pin_memory()
-        return RowState(row, m, v, last)
+        return records
 
     def _save(self, written: "_Written") -> None:
-        """Write rows."""
-        steps = written.last[:, None].view(torch.int32)
-        records = torch.cat([steps, written.wait().view(torch.int32)], dim=1)
-        self._open_rows().write(written.index.numpy(), records.numpy())
+        """Write records."""
+        index = self.shard.local(written.index)
+        self._open_rows().write(index.numpy(), written.wait().numpy())
+
+
+def _steps(records: Tensor) -> Tensor:
+    """The step that each record is at, int64 [b]."""
+    return records[:, :STEP_WORDS].contiguous().view(torch.int64)[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,23 +302,21 @@ class _Written:
 
     index: Tensor
     last: Tensor
-    packed: Tensor
-    """Rows and moments, float32 [b, 3 m] in host memory, once they have arrived."""
+    records: Tensor
+    """int32 [b, words] in host memory, once they have arrived; until then without their steps."""
     arrived: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """Rows and moments, arrived."""
+        """The records, arrived."""
         if self.arrived is not None:
             self.arrived.synchronize()
-        return self.packed
+        self.records[:, :STEP_WORDS] = self.last[:, None].view(torch.int32)
+        return self.records
 
-    def overwrite(self, index: Tensor, state: RowState) -> None:
-        """Put the rows that are also in `index` into `state`, which was read before."""
+    def overwrite(self, index: Tensor, records: Tensor) -> None:
+        """Put the rows that are also in `index` into `records`, which were read before."""
         at, mine = (index[:, None] == self.index).nonzero(as_tuple=True)
-        packed = self.wait()[mine]
-        for old, new in zip((state.row, state.m, state.v), packed.chunk(3, dim=1), strict=True):
-            old[at] = new
-        state.last[at] = self.last[mine]
+        records[at] = self.wait()[mine]
 
 
 @dataclass(slots=True)
@@ -261,6 +324,6 @@ class _Ahead:
     """A batch announced and being read."""
 
     index: Tensor
-    state: Future[RowState]
+    records: Future[Tensor]
     overlaps: list[_Written] = field(default_factory=list)
     """Batches written since it was announced, in their order."""

@@ -21,9 +21,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1
+from widefield.types import WHOLE, Shard
+
+VERSION = 2
 _MAGIC = b"widefield rows\0\0"
-_FIELDS = struct.Struct("<16sIIqqq16s")  # magic, version, words, n, dim, seed, run
+# magic, version, words, n, dim, seed, rank, world, layout, run
+_FIELDS = struct.Struct("<16sIIqqqII16s16s")
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
@@ -38,18 +41,42 @@ class RowFileHeader:
     """What a row file says about itself."""
 
     n: int
+    """Examples of the whole run."""
     dim: int
     words: int
     """32-bit words of a record."""
+    layout: str
+    """What a record holds, in 16 letters at most."""
     seed: int
     """Of the rows that were never written."""
+    shard: Shard = WHOLE
+    """Whose rows they are."""
     run: str
     """Hexadecimal id of the run that the rows belong to, 32 digits."""
+
+    @property
+    def records(self) -> int:
+        """Records in the file."""
+        return self.shard.count(self.n)
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, where it is not sparse."""
+        return _HEADER_BYTES + self.records * 4 * self.words
 
     def pack(self) -> bytes:
         """The header's bytes, checksum included."""
         fields = _FIELDS.pack(
-            _MAGIC, VERSION, self.words, self.n, self.dim, self.seed, bytes.fromhex(self.run)
+            _MAGIC,
+            VERSION,
+            self.words,
+            self.n,
+            self.dim,
+            self.seed,
+            self.shard.rank,
+            self.shard.world,
+            self.layout.encode(),
+            bytes.fromhex(self.run),
         )
         return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
@@ -62,7 +89,7 @@ class RowFileHeader:
         """
         if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
             raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
-        _, version, words, n, dim, seed, run = _FIELDS.unpack_from(data)
+        _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
         if version != VERSION:
             raise ValueError(
                 f"{path} is of version {version}, and this widefield reads version {VERSION}: "
@@ -70,7 +97,15 @@ class RowFileHeader:
             )
         if _CHECKSUM.unpack_from(data, _FIELDS.size) != (zlib.crc32(data[: _FIELDS.size]),):
             raise ValueError(f"{path} has a damaged header: restore it, or start a new run")
-        return cls(n=n, dim=dim, words=words, seed=seed, run=run.hex())
+        return cls(
+            n=n,
+            dim=dim,
+            words=words,
+            layout=layout.rstrip(b"\0").decode(),
+            seed=seed,
+            shard=Shard(rank, world),
+            run=run.hex(),
+        )
 
     def refuse_other(self, asked: "RowFileHeader", path: Path) -> None:
         """Make sure that this is the header that was asked for.
@@ -81,8 +116,9 @@ class RowFileHeader:
         for words, mine, wanted in (
             ("{} rows", self.n, asked.n),
             ("rows of width {}", self.dim, asked.dim),
-            ("records of {} words", self.words, asked.words),
+            ("{} moments", self.layout, asked.layout),
             ("rows of seed {}", self.seed, asked.seed),
+            ("rows of process {}", self.shard.name, asked.shard.name),
         ):
             if mine != wanted:
                 raise ValueError(
@@ -103,11 +139,11 @@ class RowFile:
         self.header = header
         self._path, self._fd = path, fd
         self._record_bytes = 4 * header.words
-        self._size = _HEADER_BYTES + header.n * self._record_bytes
+        self._size = header.file_bytes
         self._map = mmap.mmap(fd, self._size)
         flat = np.frombuffer(self._map, np.dtype("<i4"), offset=_HEADER_BYTES)
-        self._records: Records | None = flat.reshape(header.n, header.words)
-        self._cached = np.zeros(header.n, dtype=np.bool_)  # takes memory where it is written to
+        self._records: Records | None = flat.reshape(header.records, header.words)
+        self._cached = np.zeros(header.records, dtype=np.bool_)  # takes memory where written to
         self._allocated = np.zeros(-(-self._size // _CHUNK_BYTES), dtype=np.bool_)
 
     @classmethod
@@ -124,7 +160,7 @@ class RowFile:
                 f"{path} holds the rows of a run: resume that run, or choose another folder"
             ) from None
         os.pwrite(fd, header.pack(), 0)
-        os.ftruncate(fd, _HEADER_BYTES + header.n * 4 * header.words)
+        os.ftruncate(fd, header.file_bytes)
         return cls(path, fd, header)
 
     @classmethod
@@ -140,7 +176,7 @@ class RowFile:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
             RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(asked, path)
-            size, expected = os.fstat(fd).st_size, _HEADER_BYTES + asked.n * 4 * asked.words
+            size, expected = os.fstat(fd).st_size, asked.file_bytes
             if size != expected:
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "
@@ -151,18 +187,20 @@ class RowFile:
             raise
         return cls(path, fd, asked)
 
-    def read(self, index: Index) -> Records:
-        """Copies of records `index` [b]."""
+    def read(self, index: Index, out: Records | None = None) -> Records:
+        """Copies of records `index` [b], in `out` if that is given."""
         cold = index[~self._cached[index]]
         for offset in self._offsets(cold).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
         self._cached[index] = self._size < _CACHED_SHARE * _memory_bytes()
-        return self.read_again(index)
+        return self.read_again(index, out)
 
-    def read_again(self, index: Index) -> Records:
+    def read_again(self, index: Index, out: Records | None = None) -> Records:
         """Copies of records `index` [b], which were read a moment ago: the kernel is not asked."""
         assert self._records is not None, "the file is closed"
-        return np.take(self._records, index, axis=0)
+        # Out of bounds is an error either way; "raise" would go through a buffer.
+        assert len(index) == 0 or 0 <= int(index.min()) <= int(index.max()) < self.header.records
+        return np.take(self._records, index, axis=0, out=out, mode="clip")
 
     def stamps(self, index: Index) -> Index:
         """First 64 bits of records `index` [b]."""

@@ -1,6 +1,6 @@
 """The per-example head: one trainable row per example, used b at a time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -34,6 +34,9 @@ class Store(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
+
+    def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
+        """Take over its rows from what `state_dict` returned on all ranks of another world size."""
 
     def commit(self) -> None:
         """Take note that what `state_dict` last returned is saved."""

@@ -11,8 +11,11 @@ A record begins with the step that it is at. Steps only grow, so a record beyond
 checkpoint has been journalled already, and one at step 0 was never written: of that one only the
 index is kept.
 
-An entry whose end is missing was being appended when the process died. Its records had not been
-changed yet, so it is ignored.
+A journal is a chain of entries that ends with an empty one. An entry's contents and the new end
+are written first, its head last: a process that dies in between leaves the old end in place. The
+head lies within one page and so is written whole or not at all. Its generation tells it from what
+a file held before: the file of a generation that is forgotten becomes that of a later one, because
+blocks of the disk and pages of memory that are there already cost nothing.
 """
 
 import os
@@ -23,19 +26,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from widefield.rows.file import Index, Records, RowFile, RowFileHeader
 
 _HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run
-_ENTRY = struct.Struct("<4sIII")  # magic, never written, written, checksum of what follows
+_ENTRY = struct.Struct("<4sIIIQ")  # magic, never written, written, generation, sum of what follows
 _CHECKSUM = struct.Struct("<I")
-_MAGIC, _ENTRY_MAGIC, _VERSION = b"wf-undo\0", b"undo", 1
-_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
-_ENTRY_BYTES = _ENTRY.size + _CHECKSUM.size
+_MAGIC, _ENTRY_MAGIC, _VERSION = b"wf-undo\0", b"undo", 2
+_HEADER_BYTES = 64
+_HEAD_BYTES = 32  # of an entry; its start is a multiple of this, so it lies within one page
+_END = bytes(_HEAD_BYTES)
 
 
-def _sealed(fields: bytes) -> bytes:
-    return fields + _CHECKSUM.pack(zlib.crc32(fields))
+def _sealed(fields: bytes, size: int) -> bytes:
+    return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(size, b"\0")
+
+
+def _sum(parts: list[NDArray[Any]]) -> int:
+    """Sum of the 64-bit words of arrays, modulo 2^64: a checksum as fast as memory is."""
+    return sum(int(x.view(np.uint64).sum()) for x in parts) % 2**64
 
 
 class Journal:
@@ -44,16 +54,18 @@ class Journal:
     def __init__(self, path: Path, header: RowFileHeader, generation: int) -> None:
         self.path = path
         self._words = header.words
-        self._header = _sealed(
-            _HEADER.pack(_MAGIC, _VERSION, header.words, generation, bytes.fromhex(header.run))
-        )
+        self._generation = generation
+        fields = _HEADER.pack(_MAGIC, _VERSION, header.words, generation, bytes.fromhex(header.run))
+        self._header = _sealed(fields, _HEADER_BYTES)
         self._fd = -1
         self._end = _HEADER_BYTES
 
-    def create(self) -> Self:
-        """Begin empty, in place of what the file held."""
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.pwrite(self._fd, self._header, 0)
+    def create(self, spare: Path) -> Self:
+        """Begin empty, in the file `spare` if that exists; it gets its name once it is whole."""
+        self._fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o644)
+        os.pwrite(self._fd, self._header + _END, 0)
+        os.fsync(self._fd)
+        os.rename(spare, self.path)
         return self
 
     def open(self) -> Self:
@@ -82,26 +94,21 @@ class Journal:
         Raises:
             OSError: the disk is full; the journal is as it was before.
         """
-        payload = [x.data.cast("B") for x in (fresh, index, records) if x.size]
-        checksum = 0
-        for part in payload:
-            checksum = zlib.crc32(part, checksum)
-        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), checksum)
-        try:
-            end = self._write([memoryview(_sealed(fields)), *payload])
-        except OSError:
-            os.ftruncate(self._fd, self._end)
-            raise
-        self._end = end
+        parts: list[NDArray[Any]] = [x for x in (fresh, index, records) if x.size]
+        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), self._generation, _sum(parts))
+        begin = self._end + _HEAD_BYTES
+        after = _aligned(begin + self._payload_bytes(len(fresh), len(index)))
+        self._write([x.data.cast("B") for x in parts], begin)
+        self._write([memoryview(_END)], after)
+        self._write([memoryview(_sealed(fields, _HEAD_BYTES))], self._end)
+        self._end = after
 
-    def _write(self, parts: list[memoryview]) -> int:
-        """Write `parts` at the end, one after the other; returns the new end."""
-        at = self._end
+    def _write(self, parts: list[memoryview], at: int) -> None:
+        """Write `parts` from byte `at` on, one after the other."""
         for rest in parts:
             while rest:
                 written = os.pwrite(self._fd, rest, at)
                 rest, at = rest[written:], at + written
-        return at
 
     def undo(self, file: RowFile) -> None:
         """Write the old contents back into `file`, the latest first.
@@ -118,38 +125,39 @@ class Journal:
             file.write(rows, contents)
 
     def _entries(self) -> Iterator[tuple[int, int, int]]:
-        """Where the payload of each whole entry begins, and its two counts."""
-        at, size = _HEADER_BYTES, os.fstat(self._fd).st_size
-        while size - at >= _ENTRY_BYTES:
-            head = os.pread(self._fd, _ENTRY_BYTES, at)
-            if head != _sealed(head[: _ENTRY.size]) or not head.startswith(_ENTRY_MAGIC):
+        """Where the payload of each entry begins, and its two counts."""
+        at = _HEADER_BYTES
+        while (head := os.pread(self._fd, _HEAD_BYTES, at)) != _END:
+            fields = head[: _ENTRY.size]
+            magic, fresh, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
+            if (magic, generation) != (_ENTRY_MAGIC, self._generation) or head != _sealed(
+                fields, _HEAD_BYTES
+            ):
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            _, fresh, old, checksum = _ENTRY.unpack_from(head)
-            at, length = at + _ENTRY_BYTES, self._payload_bytes(fresh, old)
-            if size - at < length:
-                return
-            if zlib.crc32(os.pread(self._fd, length, at)) != checksum:
+            at, length = at + _HEAD_BYTES, self._payload_bytes(fresh, old)
+            payload = os.pread(self._fd, length, at)
+            if len(payload) < length or _sum([np.frombuffer(payload, np.uint64)]) != total:
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
             yield at, fresh, old
-            at += length
+            at = _aligned(at + length)
 
     def _payload_bytes(self, fresh: int, old: int) -> int:
         return 8 * (fresh + old) + 4 * self._words * old
 
     def clear(self) -> None:
         """Forget every entry."""
-        os.ftruncate(self._fd, _HEADER_BYTES)
+        self._write([memoryview(_END)], _HEADER_BYTES)
         self._end = _HEADER_BYTES
-
-    def sync(self) -> None:
-        """Return when the journal is on the disk."""
-        os.fsync(self._fd)
 
     def close(self) -> None:
         """Let go of the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _aligned(at: int) -> int:
+    return -(-at // _HEAD_BYTES) * _HEAD_BYTES
 
 
 class RecoverableRows:
@@ -177,7 +185,7 @@ class RecoverableRows:
             ValueError: the folder holds rows already.
         """
         rows = cls(folder, RowFile.create(folder / "rows.bin", header), 0, 0)
-        rows._journal.create()
+        rows._journal.create(rows._spare)
         return rows
 
     @classmethod
@@ -201,19 +209,27 @@ class RecoverableRows:
         present = {int(p.name.partition("-")[2]): p for p in self._folder.glob("journal-*")}
         later = sorted((g for g in present if g > self._generation), reverse=True)
         for generation in later:
-            journal = self._journal_of(generation)
-            if present[generation].stat().st_size >= _HEADER_BYTES:  # else its cut was cut short
-                journal.open().undo(self._file)
-                journal.close()
+            journal = self._journal_of(generation).open()
+            journal.undo(self._file)
+            journal.close()
         self._journal.open().undo(self._file)
         for generation in later:  # only now: until here an interrupted recovery needs them all
             present[generation].unlink()
         self._journal.clear()
         self.commit()
 
-    def read(self, index: Index) -> Records:
-        """Copies of records `index` [b]."""
-        return self._file.read(index)
+    @property
+    def _spare(self) -> Path:
+        """A file for the next journal, to be written over."""
+        return self._folder / "spare"
+
+    def read(self, index: Index, out: Records | None = None) -> Records:
+        """Copies of records `index` [b], in `out` if that is given."""
+        return self._file.read(index, out)
+
+    def steps(self, index: Index) -> Index:
+        """Steps that records `index` [b] are at; 0 where one was never written."""
+        return self._file.stamps(index)
 
     def write(self, index: Index, records: Records) -> None:
         """Replace records `index` [b], which are distinct and begin with their step, above 0.
@@ -233,8 +249,7 @@ class RecoverableRows:
     def cut(self) -> dict[str, Any]:
         """Begin a generation; returns what `open` needs to come back to this instant."""
         self._file.sync()
-        following = self._journal_of(self._generation + 1).create()
-        following.sync()
+        following = self._journal_of(self._generation + 1).create(self._spare)
         self._journal.close()
         self._journal, self._generation = following, self._generation + 1
         self._cut_step = self._step
@@ -244,7 +259,7 @@ class RecoverableRows:
         """Forget the generations before the last cut, which has been saved."""
         for path in self._folder.glob("journal-*"):
             if int(path.name.partition("-")[2]) < self._generation:
-                path.unlink()
+                path.rename(self._spare)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -253,3 +268,9 @@ class RecoverableRows:
 
     def _journal_of(self, generation: int) -> Journal:
         return Journal(self._folder / f"journal-{generation}", self._file.header, generation)
+
+
+def remove_rows(folder: Path) -> None:
+    """Remove the rows in `folder` and their journals, if there are any."""
+    for path in (folder / "rows.bin", folder / "spare", *folder.glob("journal-*")):
+        path.unlink(missing_ok=True)

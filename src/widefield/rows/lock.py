@@ -23,8 +23,8 @@ class FolderLock:
         self._path = folder / ".lock"
         self._fd: int | None = None
 
-    def acquire(self) -> None:
-        """Take the lock.
+    def acquire(self, *, wait: bool = False) -> None:
+        """Take the lock; where another process has it, `wait` until it is given back.
 
         Raises:
             ValueError: another process has it; the message says which.
@@ -32,7 +32,7 @@ class FolderLock:
         while self._fd is None:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 holder = os.pread(fd, 32, 0).decode() or "unknown"
                 os.close(fd)

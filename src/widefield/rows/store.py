@@ -1,7 +1,7 @@
 """Where rows live: whole in the memory of a device or of the host, or on disk."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,8 @@ from torch import Tensor
 from widefield.rows.adamw import RowState
 from widefield.rows.disk import DiskStore
 from widefield.rows.initial import initial_rows
+from widefield.rows.layout import FULL, Layout
+from widefield.types import WHOLE, Shard
 
 Place = Literal["device", "host", "disk"]
 
@@ -18,9 +20,10 @@ _MEMORY_SHARE = 0.25
 
 
 class MemoryStore:
-    """All n rows of width m with both moments in the memory of one device.
+    """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
-    Takes 3 n m floats and n integers: 1.5 GB for a million examples at m = 128.
+    Takes 3 n m floats and n integers, 1.5 GB for a million examples at m = 128, or less where
+    `layout` says so.
 
     Example:
         >>> import torch
@@ -39,27 +42,38 @@ class MemoryStore:
         seed: int,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        shard: Shard = WHOLE,
+        layout: Layout = FULL,
     ) -> None:
-        self.n, self.dim = n, dim
+        self.n, self.dim, self.shard = n, dim, shard
         self.device = torch.device(device)
         self.wait_seconds = 0.0
-        everyone = torch.arange(n, device=self.device)
+        everyone = shard.examples(n).to(self.device)
         self.row = initial_rows(everyone, dim, seed=seed, dtype=dtype)
-        self.m = torch.zeros_like(self.row)
-        self.v = torch.zeros_like(self.row)
-        self.last = torch.zeros(n, dtype=torch.int64)  # on the host: the step never waits for it
+        rounded = dtype == torch.float32
+        self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
+        self.v = torch.zeros(
+            (len(everyone), layout.v_width(dim)),
+            dtype=layout.v_dtype if rounded else dtype,
+            device=self.device,
+        )
+        # On the host: the step never waits for it.
+        self.last = torch.zeros(len(everyone), dtype=torch.int64)
 
     def read(self, index: Tensor) -> RowState:
         """State of rows `index` [b], copied; `index` is in host memory."""
-        here = index.to(self.device)
-        return RowState(self.row[here], self.m[here], self.v[here], self.last[index])
+        at = self.shard.local(index)
+        here = at.to(self.device)
+        row = self.row[here]
+        return RowState(row, self.m[here].to(row), self.v[here].to(row), self.last[at])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
-        here = index.to(self.device)
+        at = self.shard.local(index)
+        here = at.to(self.device)
         for mine, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
-            mine.index_copy_(0, here, new)
-        self.last[index] = state.last
+            mine.index_copy_(0, here, new.to(mine.dtype))
+        self.last[at] = state.last
 
     def expect(self, batches: Iterable[Tensor]) -> None:
         """Take no note: rows in memory need no announcement."""
@@ -74,6 +88,15 @@ class MemoryStore:
         for name, mine in self.state_dict().items():
             mine.copy_(state[name])
 
+    def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
+        """Take over its rows from `state_dict` of all ranks of another world size."""
+        for rank, state in enumerate(states):
+            example = Shard(rank, len(states)).examples(self.n)
+            wanted = example % self.shard.world == self.shard.rank
+            at = self.shard.local(example[wanted])
+            for name, mine in self.state_dict().items():
+                mine[at.to(mine.device)] = state[name][wanted.to(state[name].device)].to(mine)
+
     def commit(self) -> None:
         """Do nothing: a checkpoint holds the rows themselves."""
 
@@ -82,7 +105,11 @@ class MemoryStore:
 
 
 def choose_place(
-    where: Literal["auto", "device", "host", "disk"], n: int, dim: int, device: torch.device
+    where: Literal["auto", "device", "host", "disk"],
+    n: int,
+    dim: int,
+    device: torch.device,
+    layout: Layout = FULL,
 ) -> Place:
     """As told, or the first of device, host and disk of which n rows fill under a quarter.
 
@@ -95,7 +122,7 @@ def choose_place(
     """
     if where != "auto":
         return where
-    size = 3 * 4 * n * dim
+    size = n * layout.row_bytes(dim)
     if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
         return "device"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -110,8 +137,12 @@ def choose_store(
     seed: int,
     device: torch.device,
     folder: Path | None = None,
+    shard: Shard = WHOLE,
+    layout: Layout = FULL,
 ) -> MemoryStore | DiskStore:
-    """A store for n rows of width `dim` where `choose_place` says; on disk they are in `folder`.
+    """A store for n rows of width `dim`, or a shard of them, where `choose_place` says.
+
+    On disk each shard has a folder in `folder`.
 
     Raises:
         ValueError: the rows belong on disk and there is no folder.
@@ -121,9 +152,12 @@ def choose_store(
         >>> choose_store("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    place = choose_place(where, n, dim, device)
+    place = choose_place(where, n, dim, device, layout)
     if place != "disk":
-        return MemoryStore(n, dim, seed=seed, device=device if place == "device" else "cpu")
+        at = device if place == "device" else "cpu"
+        return MemoryStore(n, dim, seed=seed, device=at, shard=shard, layout=layout)
     if folder is None:
         raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
-    return DiskStore(folder, n, dim, seed=seed, device=device)
+    return DiskStore(
+        folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
+    )

@@ -126,15 +126,18 @@ def _die_in_a_row_write(file: RowFile, index: Index, records: Records) -> NoRetu
     _die()
 
 
-def _die_in_a_journal_append(journal: Journal, parts: list[memoryview]) -> NoReturn:
-    data = b"".join(parts)
-    with open(journal.path, "ab") as file:
-        file.write(data[: len(data) // 2])
+_write_journal = Journal._write
+
+
+def _die_in_a_journal_append(journal: Journal, parts: list[memoryview], at: int) -> NoReturn:
+    data = memoryview(b"".join(parts))
+    _write_journal(journal, [data[: len(data) // 2]], at)
     _die()
 
 
-def _die_in_a_journal_creation(journal: Journal) -> NoReturn:
-    journal.path.touch()
+def _die_in_a_journal_creation(journal: Journal, spare: Path) -> NoReturn:
+    with open(spare, "r+b" if spare.exists() else "wb") as file:
+        file.write(b"half a header")
     _die()
 
 
@@ -151,11 +154,12 @@ def _die_after_a_rename(checkpoint: Checkpoint, draft: Path) -> NoReturn:
 Fuse = tuple[type, str, Callable[..., NoReturn], int]
 """Class, method, what to do instead, and at which of the method's calls."""
 
+_IN_EVERY_PART = (61, 62)  # contents, and the end that follows; the head is written whole
 _IN_A_WRITE: Fuse = (RowFile, "write", _die_in_a_row_write, 40)
 _WEAK_POINTS: tuple[tuple[Fuse, ...], ...] = (
     (_IN_A_WRITE,),
     ((Journal, "append", _die, 40),),
-    ((Journal, "_write", _die_in_a_journal_append, 40),),
+    *(((Journal, "_write", _die_in_a_journal_append, call),) for call in _IN_EVERY_PART),
     ((RecoverableRows, "cut", _die, 3),),
     ((Journal, "create", _die_in_a_journal_creation, 3),),
     ((Checkpoint, "save", _die, 3),),

@@ -1,6 +1,7 @@
 """A run's folder: what was asked for, on which data, and how far it got."""
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,8 +60,12 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} already holds a run: go on with --resume, or choose another --out"
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or self._holds_something()):
             raise ValueError(f"{self.path} is not an empty folder: choose another --out")
+
+    def _holds_something(self) -> bool:
+        """Whether there is more than what a run leaves that is killed as it begins."""
+        return bool({p.name for p in self.path.iterdir()} - {".lock", ".run.yaml.draft"})
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -72,6 +77,12 @@ class RunFolder:
             if not any(self.path.iterdir()):
                 self.path.rmdir()
             raise
+
+    def begin(self, settings: dict[str, Any], dataset: Dataset) -> None:
+        """Write what a run needs to go on, and drop rows that one left which died at once."""
+        shutil.rmtree(self.rows_folder, ignore_errors=True)
+        self.write_settings(settings)
+        self.write_manifest(dataset)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""

@@ -1,5 +1,6 @@
 """What this machine can do: device, precision, versions."""
 
+import ctypes
 import os
 import platform
 from typing import Literal
@@ -33,6 +34,23 @@ def _has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that tensors free; does nothing without glibc.
+
+    By default glibc hands large blocks back to the system, and every step gets them anew, page by
+    page: a tenth of a bare step's time on a CPU, and more where two views make tensors twice as
+    large. Memory in use stays at its peak in return.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""From malloc.h: how much free memory to keep, and from what size on a block is mapped alone."""
 
 
 def machine(device: torch.device) -> dict[str, str]:

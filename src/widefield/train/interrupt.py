@@ -17,7 +17,7 @@ class StopRequest:
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self.asked = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -37,15 +37,10 @@ class StopRequest:
         self._release()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
+        self.asked = True
         self._release()
 
     def _release(self) -> None:
         for sign, handler in self._before.items():
             signal.signal(sign, handler)
         self._before.clear()
-
-    def check(self) -> None:
-        """Raise `Stop` if a signal came."""
-        if self._asked:
-            raise Stop

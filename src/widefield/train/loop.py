@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.fabric import Fabric
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.data import Loader
@@ -25,9 +27,11 @@ class Objective(nn.Module):
         self.encoder = encoder
         self.method = method
 
-    def forward(self, views: list[Tensor], index: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, views: list[Tensor], index: Tensor | NDArray[np.int64]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of a batch and its named parts."""
-        loss: Loss = self.method.loss(self.encoder, views, index)
+        loss: Loss = self.method.loss(self.encoder, views, torch.as_tensor(index))
         return loss.total, loss.parts
 
 
@@ -108,7 +112,8 @@ class Stepper:
         lr = float(self.rates[training.step])
         set_learning_rate(training.optimizer, lr)
         drawn = self.views(batch.x, method.view_count, training.generator)
-        total, parts = self.objective(drawn, batch.index)
+        # As numpy, because DistributedDataParallel would take a tensor to the device.
+        total, parts = self.objective(drawn, batch.index.numpy())
         self.fabric.backward(total)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -153,7 +158,7 @@ def train(
         data_waited, rows_waited = loader.wait_seconds, method.wait_seconds
         for batch in loader.epoch(training.epoch, start=training.epoch_step):
             _add(sums, stepper.step(batch))
-            images += len(batch.index)
+            images += len(batch.index) * fabric.world_size
             seconds = time.perf_counter() - began
             pulse = Pulse(
                 epoch=training.epoch,

@@ -27,12 +27,14 @@ def learning_rates(peak: float, *, steps: int, warmup_steps: int) -> Tensor:
 def build_optimizer(encoder: nn.Module, method: Method, recipe: Recipe) -> torch.optim.AdamW:
     """Fused AdamW over encoder and method; gains, biases and norms are not decayed.
 
-    Each group carries `lr_scale`, its learning rate as a multiple of the schedule's: 1, or
-    `head_lr_scale` for a dense per-example head.
+    What needs no gradient, as a teacher, is left alone. Each group carries `lr_scale`, its
+    learning rate as a multiple of the schedule's: 1, or `head_lr_scale` for a dense per-example
+    head.
     """
     head = method.head_parameters()
     ours = {id(p) for p in head}
-    rest = [p for m in (encoder, method) for p in m.parameters() if id(p) not in ours]
+    trained = [p for m in (encoder, method) for p in m.parameters() if p.requires_grad]
+    rest = [p for p in trained if id(p) not in ours]
     decayed = [p for p in rest if p.ndim > 1]
     kept = [p for p in rest if p.ndim <= 1]
     groups = [

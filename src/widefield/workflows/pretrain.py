@@ -1,15 +1,14 @@
 """Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from rich.console import Console
 from torch import Tensor
 
@@ -18,20 +17,24 @@ from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, build_encoder, save_encoder
 from widefield.methods import METHODS, RunFacts, build_method
+from widefield.methods.s_diet import recipe_layout
 from widefield.probes import extract
 from widefield.recipe import Recipe, check_name
 from widefield.rows import FolderLock, Place, choose_place
-from widefield.train.checkpoint import load, save
+from widefield.train.checkpoint import load_together, save_together
 from widefield.train.folder import RunFolder, recipe_settings
-from widefield.train.hardware import Precision, choose_device, choose_precision, machine
+from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.progress import MetricsLog, ProgressBar
+from widefield.train.ranks import Ranks
 from widefield.views import VIEWS, Views, build_views
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
+
+_SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
 
@@ -70,7 +73,7 @@ def pretrain(
             [n, H, W, C], uint8 or floats in [0, 1].
         out: folder of the run; must not hold another one.
         recipe: name of a recipe, or a whole one.
-        resume: go on with the run in `out`, with its own settings.
+        resume: go on with the run in `out`, with its own settings; any number of processes may.
         quiet: show no progress.
         **settings: fields of `Recipe` to change.
 
@@ -85,27 +88,39 @@ def pretrain(
         2
     """
     folder = RunFolder(path=Path(out))
-    console = Console(stderr=True, quiet=quiet)
-    if resume:
-        chosen = _recipe_to_resume(folder, settings)
-    else:
-        chosen = resolve(_recipe(recipe, settings))
+    chosen = _recipe_to_resume(folder, settings) if resume else resolve(_recipe(recipe, settings))
+    device = choose_device(chosen.device)
+    ranks = Ranks(device, choose_precision(chosen.precision, device))
+    console = Console(stderr=True, quiet=quiet or not ranks.first)
+    begun = resume and folder.last_checkpoint.exists()  # else it died before its first checkpoint
+    if ranks.first and not resume:
         folder.refuse_if_taken()
     dataset = open_dataset(data, limit=chosen.limit, image_size=chosen.image_size, seed=chosen.seed)
     for note in dataset.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not resume:
         chosen = replace(chosen, row_store=_row_store(chosen, len(dataset)))
-    with folder.claimed(), torch.random.fork_rng(enabled=True), FolderLock(folder.path):
+    with ranks.lost_as_one_line(), _claimed(folder, ranks), torch.random.fork_rng(enabled=True):
         torch.manual_seed(chosen.seed)
-        with closing(_Session(chosen, dataset, folder, console)) as session:
-            if resume:
+        chosen = ranks.of_first(chosen)
+        with closing(_Session(chosen, dataset, folder, console, ranks)) as session:
+            if begun:
                 folder.refuse_other_data(dataset)
                 session.resume()
             else:
-                folder.write_manifest(dataset)
-                folder.write_settings(_describe(chosen, data, dataset))
+                ranks.by_first(lambda: folder.begin(_describe(chosen, data, dataset), dataset))
             return session.run()
+
+
+@contextmanager
+def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
+    """Let the first rank make and lock the folder; the others wait for that."""
+    with ExitStack() as stack:
+        if ranks.first:
+            stack.enter_context(folder.claimed())
+            stack.enter_context(FolderLock(folder.path))
+        ranks.wait()
+        yield
 
 
 def resolve(recipe: Recipe) -> Recipe:
@@ -122,7 +137,11 @@ def resolve(recipe: Recipe) -> Recipe:
 
 def _row_store(recipe: Recipe, examples: int) -> Place:
     return choose_place(
-        recipe.row_store, examples, recipe.projector_dim, choose_device(recipe.device)
+        recipe.row_store,
+        examples,
+        recipe.projector_dim,
+        choose_device(recipe.device),
+        recipe_layout(recipe),
     )
 
 
@@ -141,10 +160,6 @@ def _recipe_to_resume(folder: RunFolder, settings: dict[str, Any]) -> Recipe:
                 f"the run in {folder.path} has {name} {getattr(own, name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    if not folder.last_checkpoint.exists():
-        raise ValueError(
-            f"the run in {folder.path} has no checkpoint yet: delete the folder and start again"
-        )
     return own
 
 
@@ -164,12 +179,23 @@ class _Session:
     """One call of `pretrain`: builds the players, trains, and writes what there is to write."""
 
     def __init__(
-        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, console: Console
+        self,
+        recipe: Recipe,
+        dataset: Dataset,
+        folder: RunFolder,
+        console: Console,
+        ranks: Ranks,
     ) -> None:
         self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
-        self.device = choose_device(recipe.device)
+        self.ranks = ranks
+        self.device = ranks.fabric.device
+        keep_freed_memory()
         self.loader = Loader(
-            dataset, batch_size=recipe.batch_size, device=self.device, seed=recipe.seed
+            dataset,
+            batch_size=recipe.batch_size,
+            device=self.device,
+            seed=recipe.seed,
+            shard=ranks.shard,
         )
         per_epoch = self.loader.steps_per_epoch
         self.total_steps = recipe.epochs * per_epoch
@@ -182,27 +208,37 @@ class _Session:
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
+            encoder=self.encoder,
             feature_dim=self.encoder.dim,
             examples=len(dataset),
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
             learning_rates=self.rates,
             device=self.device,
             folder=folder.rows_folder,
+            shard=ranks.shard,
         )
         method = build_method(recipe, facts).to(self.device)
-        generator = torch.Generator(self.device).manual_seed(recipe.seed)
+        generator = torch.Generator(self.device)
+        generator.manual_seed(recipe.seed + _SEEDS_APART * ranks.shard.rank)
         self.training = Training(
             objective=Objective(self.encoder, method),
             optimizer=build_optimizer(self.encoder, method, recipe),
             generator=generator,
         )
-        self.precision: Precision = choose_precision(recipe.precision, self.device)
         self.images, self.seconds = 0, 0.0
         self.health: Health | None = None
 
     def resume(self) -> None:
         """Go on from the last checkpoint."""
-        self.training.load_state_dict(load(self.folder.last_checkpoint, torch.device("cpu")))
+        ranks, training = self.ranks, self.training
+        state = load_together(self.folder.last_checkpoint, ranks.shard)
+        training.load_state_dict(state)
+        if state["world"] != ranks.shard.world:
+            # New ranks have no random state of their own: all begin anew, each with its own seed.
+            training.generator.manual_seed(
+                self.recipe.seed + _SEEDS_APART * ranks.shard.rank + training.step
+            )
+            self._checkpoint()
         self.console.print(
             f"resuming {self.folder.path} after epoch {self.training.epoch}"
             f" of {self.recipe.epochs}",
@@ -211,10 +247,8 @@ class _Session:
 
     def run(self) -> Pretrained:
         """Train to the end, or until asked to stop."""
-        fabric = Fabric(
-            accelerator=self.device.type, devices=1, precision=self.precision, loggers=[]
-        )
-        self.log = MetricsLog(self.folder.path, epoch=self.training.epoch)
+        if self.ranks.first:
+            self.log = MetricsLog(self.folder.path, epoch=self.training.epoch)
         self.bar = ProgressBar(
             self.console,
             epochs=self.recipe.epochs,
@@ -226,7 +260,7 @@ class _Session:
             try:
                 train(
                     self.training,
-                    fabric=fabric,
+                    fabric=self.ranks.fabric,
                     loader=self.loader,
                     views=self.views,
                     rates=self.rates,
@@ -238,11 +272,13 @@ class _Session:
                 finished = False
                 self._checkpoint()
             finally:
-                self.log.close()
+                if self.ranks.first:
+                    self.log.close()
         self.encoder.eval()
-        save_encoder(self.encoder, self.folder.path)
-        if finished:
-            self._report()
+        if self.ranks.first:
+            save_encoder(self.encoder, self.folder.path)
+            if finished:
+                self._report()
         return Pretrained(
             run=self.folder.path,
             encoder=self.encoder,
@@ -255,7 +291,8 @@ class _Session:
 
     def _on_step(self, pulse: Pulse) -> None:
         self.bar.step(pulse)
-        self.request.check()
+        if self.ranks.any(self.request.asked):
+            raise Stop
 
     def _on_epoch(self, pulse: Pulse) -> None:
         recipe, epoch = self.recipe, self.training.epoch
@@ -263,12 +300,12 @@ class _Session:
         last = epoch == recipe.epochs
         values: dict[str, float | str] = {
             "step": float(pulse.step),
-            **pulse.means(),
+            **self.ranks.mean(pulse.means()),
             "lr": pulse.lr,
             "images_per_second": pulse.images / pulse.seconds,
             "data_wait": pulse.data_wait,
         }
-        if last or epoch % recipe.health_every == 0:
+        if self.ranks.first and (last or epoch % recipe.health_every == 0):
             self.health = self._check_health()
             values |= {
                 "effective_rank": self.health.effective_rank,
@@ -279,10 +316,12 @@ class _Session:
             self.bar.say(f"epoch {epoch}: {self.health.line()}")
             if self.health.advice:
                 self.bar.say(f"  try: {self.health.advice}")
-        self.log.add(epoch, values)
+        if self.ranks.first:
+            self.log.add(epoch, values)
         if last or epoch % recipe.checkpoint_every == 0:
             self._checkpoint()
-            save_encoder(self.encoder, self.folder.encoder_at(epoch))
+            if self.ranks.first:
+                save_encoder(self.encoder, self.folder.encoder_at(epoch))
 
     def _report(self) -> None:
         page = run_report(
@@ -305,7 +344,7 @@ class _Session:
         return health(extract(self.encoder, some, device=self.device))
 
     def _checkpoint(self) -> None:
-        save(self.folder.last_checkpoint, self.training.state_dict())
+        save_together(self.folder.last_checkpoint, self.training.state_dict(), self.ranks)
         self.training.objective.method.after_checkpoint()
 
     def close(self) -> None:

@@ -54,10 +54,14 @@ def test_integers_take_a_bound_for_each_index():
 
 
 @given(st.integers(0, 300), st.integers(0, 9))
-def test_permutation_is_one(n, epoch):
-    assert sorted(draws.permutation(1, f"epoch {epoch}", n).tolist()) == list(range(n))
+def test_a_shuffle_is_a_permutation_and_its_parts_keep_their_order(n, epoch):
+    order = draws.shuffled(1, f"epoch {epoch}", np.arange(n))
+    assert sorted(order.tolist()) == list(range(n))
+    odd = draws.shuffled(1, f"epoch {epoch}", np.arange(1, n, 2))
+    assert odd.tolist() == order[order % 2 == 1].tolist()
 
 
-def test_permutations_of_streams_and_seeds_differ():
-    orders = [draws.permutation(seed, f"epoch {e}", 50) for seed in range(3) for e in range(3)]
+def test_shuffles_of_streams_and_seeds_differ():
+    index = np.arange(50)
+    orders = [draws.shuffled(seed, f"epoch {e}", index) for seed in range(3) for e in range(3)]
     assert len({tuple(order.tolist()) for order in orders}) == 9

@@ -1,6 +1,7 @@
 """The lazy AdamW against torch's dense one, and the published rule against its listing."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.rows import LazyAdamW, MemoryStore, RowHead
+from widefield.rows import Layout, LazyAdamW, MemoryStore, RowHead
 
 N, DIM, BATCH = 23, 3, 4
 
@@ -159,6 +160,48 @@ def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> No
         expected = listing(*expected, grad, lr, gap)
     state = store.read(index)
     torch.testing.assert_close([state.row, state.m, state.v], expected, rtol=1e-9, atol=1e-11)
+
+
+def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
+    """What the optimiser computes is float32; the store rounds what it is given, to nearest."""
+    g, index = torch.Generator().manual_seed(0), torch.arange(BATCH)
+    rates = torch.full((20,), 0.1, dtype=torch.float64)
+    adamw = LazyAdamW(rates)
+    store = MemoryStore(BATCH, DIM, seed=1, layout=Layout(moments="bf16"))
+    head, expected = RowHead(store, adamw), MemoryStore(BATCH, DIM, seed=1).read(index)
+    for step in (1, 2, 7, 19):
+        grad = torch.randn(BATCH, DIM, generator=g)
+        head.put(index, head.take(index, step), grad, step)
+        moved = adamw.step(adamw.coast(expected, until=step - 1), grad, step=step)
+        m, v = (x.to(torch.bfloat16).float() for x in (moved.m, moved.v))
+        expected = replace(moved, m=m, v=v)
+        state = store.read(index)
+        for name in ("row", "m", "v", "last"):
+            assert torch.equal(getattr(state, name), getattr(expected, name)), name
+        assert not torch.equal(moved.v, v)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 1e-2])
+def test_one_second_moment_a_row_equals_brute_force(eps: float) -> None:
+    """Every step moves every row, v being the moving average of the row's mean square gradient."""
+    steps, b1, b2, wd = 120, 0.9, 0.999, 0.05
+    batches, lr = visits(steps, 4), cosine(steps, 0.05)
+    layout = Layout(second_moment="row")
+    store = MemoryStore(N, DIM, seed=5, dtype=torch.float64, layout=layout)
+    row, m, v = store.row.clone(), torch.zeros(N, DIM).double(), torch.zeros(N, 1).double()
+    head, target = RowHead(store, LazyAdamW(lr, eps=eps)), torch.ones(N, DIM).double()
+    for s, index in enumerate(batches, start=1):
+        rows = head.take(index, s)
+        head.put(index, rows, pull(rows, target[index]), s)
+        grad = torch.zeros_like(row)
+        grad[index] = pull(row[index], target[index])
+        m = b1 * m + (1 - b1) * grad
+        v = b2 * v + (1 - b2) * grad.square().sum(1, keepdim=True) / DIM
+        rate, root = float(lr[s - 1]), (v / (1 - b2**s)).sqrt()
+        row = (1 - rate * wd) * row - rate * m / (1 - b1**s) / (root + eps)
+    assert store.v.shape == (N, 1)
+    ours = head.take(torch.arange(N), steps + 1)
+    torch.testing.assert_close(ours, row, rtol=1e-10, atol=1e-12)
 
 
 def test_decay_of_a_whole_step_is_refused() -> None:

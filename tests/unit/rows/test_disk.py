@@ -15,11 +15,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.rows import DiskStore, LazyAdamW, MemoryStore, RowHead, RowState, initial_rows
+from widefield.rows import (
+    DiskStore,
+    Layout,
+    LazyAdamW,
+    MemoryStore,
+    RowHead,
+    RowState,
+    initial_rows,
+)
+from widefield.types import Shard
 
 N, DIM, BATCH = 40, 3, 5
 EVERYONE = torch.arange(N)
-EMPTY_JOURNAL = 44
+LAYOUTS = [
+    Layout(moments=m, second_moment=v) for m in ("float32", "bf16") for v in ("element", "row")
+]
+HEADER, HEAD = 64, 32  # bytes of a journal's header, and of an entry's head
+EMPTY_JOURNAL = HEADER + HEAD
 
 
 def disk(folder: Path, seed: int = 1) -> DiskStore:
@@ -48,14 +61,16 @@ def write(store: DiskStore | MemoryStore, steps: range) -> None:
 
 @pytest.mark.parametrize("announced", ["nothing", "all", "others"])
 @pytest.mark.parametrize("rule", ["exact", "estimated"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda x: x.name)
 def test_training_on_disk_equals_training_in_memory(
-    tmp_path: Path, rule: str, announced: str
+    tmp_path: Path, rule: str, announced: str, layout: Layout
 ) -> None:
     """Bit for bit, with batches that overlap those being read ahead and written behind."""
     steps = 60
     rates = torch.linspace(0.1, 0.01, steps, dtype=torch.float64)
     heads = []
-    for store in (MemoryStore(N, DIM, seed=1), disk(tmp_path / "rows")):
+    on_disk = DiskStore(tmp_path / "rows", N, DIM, seed=1, layout=layout)
+    for store in (MemoryStore(N, DIM, seed=1, layout=layout), on_disk):
         order = {"nothing": [], "all": range(1, steps + 1), "others": [3, 2, 1, 4]}[announced]
         store.expect(batch(step) for step in order)
         head = RowHead(store, LazyAdamW(rates), rule=rule, gap=4)  # type: ignore[arg-type]
@@ -134,13 +149,13 @@ def test_a_checkpoint_costs_what_was_touched(tmp_path: Path) -> None:
     with closing(disk(tmp_path)) as store:
         store.write(EVERYONE, state_at(1, N))
         store.state_dict()
-        record = 8 + 12 * DIM
+        record = 8 + 4 * Layout().words(DIM)
         store.write(EVERYONE[:7], state_at(2, 7))
         store.write(EVERYONE[:5], state_at(3, 5))
         store.state_dict()
         grown = (tmp_path / "journal-1").stat().st_size - EMPTY_JOURNAL
         assert 7 * record <= grown < 8 * (record + 8)
-        assert (tmp_path / "journal-0").stat().st_size < EMPTY_JOURNAL + N * 8 + 21
+        assert (tmp_path / "journal-0").stat().st_size < EMPTY_JOURNAL + N * 8 + 2 * HEAD
 
 
 @pytest.fixture
@@ -158,14 +173,16 @@ def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
 Checkpointed = tuple[Path, dict[str, Any], RowState]
 
 
-def open_again(folder: Path, state: dict[str, Any], n: int = N, dim: int = DIM) -> RowState:
-    with closing(DiskStore(folder, n, dim, seed=1)) as store:
+def open_again(
+    folder: Path, state: dict[str, Any], n: int = N, dim: int = DIM, **other: Any
+) -> RowState:
+    with closing(DiskStore(folder, n, dim, seed=1, **other)) as store:
         store.load_state_dict(state)
         return store.read(EVERYONE)
 
 
 def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
-    """Cut at every byte of the last entry, whose records are then as they were before it."""
+    """Killed at any byte of its contents: its head was not written, nor were its records."""
     folder, kept, rows = checkpointed
     journal = folder / "journal-1"
     whole = journal.read_bytes()
@@ -174,11 +191,26 @@ def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
         before = (folder / "rows.bin").read_bytes()
         store.write(batch(30), state_at(30, BATCH))
     entry = journal.read_bytes()
+    assert len(whole) >= len(entry) > EMPTY_JOURNAL + 5 * 8
     for length in range(EMPTY_JOURNAL, len(entry), 7):
         (folder / "rows.bin").write_bytes(before)
-        journal.write_bytes(entry[:length])
+        journal.write_bytes(entry[:HEADER] + bytes(HEAD) + entry[EMPTY_JOURNAL:length])
         assert_equal(open_again(folder, kept), rows)
-    assert len(whole) > len(entry)
+
+
+def test_the_file_of_a_forgotten_journal_is_used_again(tmp_path: Path) -> None:
+    """What it held before, and is longer than what it holds now, is not undone."""
+    with closing(disk(tmp_path)) as store:
+        for first in (1, 11, 21):
+            write(store, range(first, first + 10))
+            store.state_dict()
+            store.commit()
+        size = (tmp_path / "spare").stat().st_size
+        assert size > EMPTY_JOURNAL + 100
+        kept, rows = store.state_dict(), store.read(EVERYONE)
+        assert (tmp_path / "journal-4").stat().st_size == size
+        write(store, range(40, 42))
+    assert_equal(open_again(tmp_path, kept), rows)
 
 
 def flip(path: Path, at: int) -> None:
@@ -201,14 +233,17 @@ def test_foreign_and_damaged_files_are_refused_by_name(checkpointed: Checkpointe
 
     refused(r"holds 40 rows, not 41", n=41)
     refused(r"holds rows of width 3, not 4", dim=4)
+    refused(r"holds rows of process 0-of-1, not 0-of-2", shard=Shard(0, 2))
+    for layout in (Layout(moments="bf16"), Layout(second_moment="row")):
+        refused(rf"holds float32/element moments, not {layout.name}", layout=layout)
     refused(r"belongs to another run \(.{8}, not 00000000\)", state={**kept, "run": "0" * 32})
     refused(r"journal-5 is missing", state={**kept, "generation": 5})
     for at in (20, 24, 40, 60):
         flip(file, at)
         refused(r"rows\.bin has a damaged header")
-    version = struct.pack("<I", 2)
+    version = struct.pack("<I", 9)
     file.write_bytes(good[file][:16] + version + good[file][20:])
-    refused(r"rows\.bin is of version 2, and this widefield reads version 1")
+    refused(r"rows\.bin is of version 9, and this widefield reads version 2")
     file.write_bytes(b"PK" + good[file][2:])
     refused(r"rows\.bin holds no rows of widefield")
     file.write_bytes(good[file][:-1])
@@ -217,9 +252,11 @@ def test_foreign_and_damaged_files_are_refused_by_name(checkpointed: Checkpointe
     refused(r"rows\.bin is missing")
     flip(journal, 3)
     refused(r"journal-1 is not this run's journal")
-    for at in (0, 5, 18, 40, 120, 300):
-        flip(journal, EMPTY_JOURNAL + at)
+    for at in (0, 5, 18, 29, 40, 120, 200):
+        flip(journal, HEADER + at)
         refused(r"journal-1 is damaged")
+    journal.write_bytes(good[journal][:-1])
+    refused(r"journal-1 is damaged")
     journal.unlink()
     refused(r"journal-1 is missing")
     assert_equal(open_again(folder, kept), rows)

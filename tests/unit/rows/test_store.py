@@ -1,7 +1,9 @@
 """Initial rows and the in-memory store."""
 
+import copy
 import os
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from widefield.rows import (
     choose_store,
     initial_rows,
 )
+from widefield.types import Shard
 
 
 @settings(max_examples=30, deadline=None)
@@ -78,6 +81,55 @@ def test_state_survives_a_round_trip() -> None:
     two.load_state_dict(one.state_dict())
     for name, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[name])
+
+
+@pytest.mark.parametrize("place", ["host", "disk"])
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 2), (2, 3)])
+def test_rows_move_to_another_number_of_processes(
+    tmp_path: Path, place: Literal["host", "disk"], before: int, after: int
+) -> None:
+    """Every row arrives as it was at the checkpoint; those never visited start as they would."""
+    n, cpu, visited = 11, torch.device("cpu"), torch.tensor([0, 1, 2, 5, 7, 10])
+
+    def stores(world: int) -> list[MemoryStore | DiskStore]:
+        shards = [Shard(rank, world) for rank in range(world)]
+        return [
+            choose_store(place, n, 2, seed=3, device=cpu, folder=tmp_path, shard=s) for s in shards
+        ]
+
+    def write(store: MemoryStore | DiskStore, step: int) -> None:
+        mine = visited[visited % store.shard.world == store.shard.rank]
+        row = (mine + step / 10)[:, None].repeat(1, 2)
+        store.write(mine, RowState(row, row + 100, row + 200, step + mine))
+
+    states = []
+    for store in stores(before):
+        write(store, 1)
+        states.append(copy.deepcopy(store.state_dict()))
+        store.commit()
+        write(store, 50)  # after the checkpoint, and so lost
+        store.close()
+    whole = MemoryStore(n, 2, seed=3)
+    write(whole, 1)
+    moved = stores(after)
+    for store in moved:
+        store.load_shards(states)
+    for store in moved:
+        everyone = store.shard.examples(n)
+        got, expected = store.read(everyone), whole.read(everyone)
+        for name in ("row", "m", "v", "last"):
+            assert torch.equal(getattr(got, name), getattr(expected, name)), name
+        kept = store.state_dict()
+        store.commit()
+        store.close()
+        if place == "disk":
+            again = stores(after)[store.shard.rank]
+            again.load_state_dict(kept)
+            assert torch.equal(again.read(everyone).row, expected.row)
+            again.close()
+    if place == "disk":
+        names = {Shard(rank, after).name for rank in range(after)}
+        assert {path.name for path in tmp_path.iterdir()} == names
 
 
 def test_auto_takes_memory_while_the_rows_fit(tmp_path: Path) -> None:

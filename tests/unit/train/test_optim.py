@@ -32,6 +32,7 @@ def test_groups_cover_every_parameter_once() -> None:
     recipe = Recipe.named(method="diet", head_lr_scale=7.0, weight_decay=0.1)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
     facts = RunFacts(
+        encoder=encoder,
         feature_dim=encoder.dim,
         examples=5,
         labels={},

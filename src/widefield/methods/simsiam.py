@@ -1,0 +1,63 @@
+"""SimSiam: predict one view's projection from the other's, and move the prediction alone."""
+
+from typing import Self
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from widefield.methods.base import Method, RunFacts
+from widefield.methods.precision import full_precision
+from widefield.methods.projector import projection_std, recipe_predictor, recipe_projector
+from widefield.recipe import Recipe
+from widefield.types import Loss
+
+
+@full_precision
+def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
+    """-1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
+
+    Example:
+        >>> import torch
+        >>> float(negative_cosine(torch.eye(2), 3 * torch.eye(2)))
+        -1.0
+
+    Source: SimSiam (Chen & He 2021), equation 1.
+    """
+    return -F.cosine_similarity(p, z, dim=1).mean()
+
+
+class SimSiam(Method):
+    """Mean of the negative cosines of both directions: -1 is perfect, and so is collapse.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        predictor: maps [B, m] to [B, m], narrower inside.
+        stop_gradient: hold the target still; False shows the collapse that this prevents.
+
+    Source: SimSiam (Chen & He 2021), equations 2 to 4; section 4.1 without the stop-gradient.
+    """
+
+    view_count = 2
+
+    def __init__(
+        self, *, projector: nn.Module, predictor: nn.Module, stop_gradient: bool = True
+    ) -> None:
+        super().__init__()
+        self.projector = projector
+        self.predictor = predictor
+        self.stop_gradient = stop_gradient
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
+        """The method as a run of `recipe` uses it."""
+        head = recipe_projector(recipe, facts.feature_dim)
+        return cls(projector=head, predictor=recipe_predictor(recipe))
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Mean of both directions; each view has batch statistics of its own, as published."""
+        z1, z2 = (self.projector(encoder(view)) for view in views)
+        p1, p2 = self.predictor(z1), self.predictor(z2)
+        if self.stop_gradient:
+            z1, z2 = z1.detach(), z2.detach()
+        total = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
+        return Loss(total, {"projection_std": projection_std(z1)})

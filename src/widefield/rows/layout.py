@@ -1,0 +1,99 @@
+"""How a row and its optimiser state are kept: in which types, and as which words of a record."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Moments = Literal["float32", "bf16"]
+SecondMoment = Literal["element", "row"]
+
+STEP_WORDS = 2  # a record begins with the step it is at, an int64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """What is kept of a row of width m: the row itself, always float32, and its two moments.
+
+    A store computes nothing: it hands out float32 and rounds, to nearest, what it is given.
+
+    Example:
+        >>> [Layout(moments=m, second_moment=v).row_bytes(128)
+        ...  for m in ("float32", "bf16") for v in ("element", "row")]
+        [1536, 1028, 1024, 772]
+    """
+
+    moments: Moments = "float32"
+    """Type of the moments; bf16 halves them."""
+    second_moment: SecondMoment = "element"
+    """One for each element of the row, or one float32 for the whole row."""
+
+    @property
+    def name(self) -> str:
+        """Of the layout, in words of 16 letters at most."""
+        return f"{self.moments}/{self.second_moment}"
+
+    @property
+    def m_dtype(self) -> torch.dtype:
+        """Of the first moment."""
+        return torch.bfloat16 if self.moments == "bf16" else torch.float32
+
+    @property
+    def v_dtype(self) -> torch.dtype:
+        """Of the second moment."""
+        return torch.float32 if self.second_moment == "row" else self.m_dtype
+
+    def v_width(self, dim: int) -> int:
+        """Second moments of a row of width `dim`."""
+        return 1 if self.second_moment == "row" else dim
+
+    def row_bytes(self, dim: int) -> int:
+        """Of a row of width `dim` with its moments."""
+        return 4 * dim + self.m_dtype.itemsize * dim + self.v_dtype.itemsize * self.v_width(dim)
+
+    def words(self, dim: int) -> int:
+        """32-bit words of a record, an even number."""
+        return _even(STEP_WORDS + sum(self._widths(dim)))
+
+    def pack(self, row: Tensor, m: Tensor, v: Tensor) -> Tensor:
+        """Records int32 [b, words] of rows and moments, on their device; their step is left 0."""
+        b, dim = row.shape
+        step = torch.zeros(b, STEP_WORDS, dtype=torch.int32, device=row.device)
+        parts = [step, *map(_as_words, (row.float(), m.to(self.m_dtype), v.to(self.v_dtype)))]
+        if self.words(dim) > STEP_WORDS + sum(self._widths(dim)):
+            parts.append(step[:, :1])
+        return torch.cat(parts, dim=1)
+
+    def unpack(self, records: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Row [b, dim], m [b, dim] and v [b, dim or 1] of records, float32, on their device.
+
+        What is float32 in the record is not copied.
+        """
+        widths = self._widths(dim)
+        row, m, v = torch.split(records[:, STEP_WORDS : STEP_WORDS + sum(widths)], widths, dim=1)
+        return (
+            row.view(torch.float32),
+            m.view(self.m_dtype)[:, :dim].float(),
+            v.view(self.v_dtype)[:, : self.v_width(dim)].float(),
+        )
+
+    def _widths(self, dim: int) -> list[int]:
+        """Words of row, m and v."""
+        m, v = self.m_dtype.itemsize * dim, self.v_dtype.itemsize * self.v_width(dim)
+        return [dim, -(-m // 4), -(-v // 4)]
+
+
+FULL = Layout()
+"""Every moment in float32."""
+
+
+def _as_words(x: Tensor) -> Tensor:
+    if x.dtype == torch.bfloat16:
+        x = F.pad(x, (0, x.shape[1] % 2)).contiguous()
+    return x.view(torch.int32)
+
+
+def _even(count: int) -> int:
+    return count + count % 2

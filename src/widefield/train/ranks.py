@@ -1,0 +1,121 @@
+"""The processes of one run, as torchrun started them, and what they do together."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.ddp import DDPStrategy
+from torch import Tensor, distributed
+
+from widefield.train.hardware import Precision
+from widefield.types import Shard
+
+PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
+
+T = TypeVar("T")
+
+
+class Ranks:
+    """One process of a run: which it is of how many, and how it talks to the others.
+
+    Without torchrun there is one, and nothing here costs anything. All ranks make the same calls
+    in the same order.
+
+    Args:
+        device: kind of device to train on; each rank takes its own.
+        precision: arithmetic of the encoder.
+
+    Example:
+        >>> ranks = Ranks(torch.device("cpu"), "32-true")
+        >>> ranks.shard.name, ranks.first, ranks.any(False), ranks.mean({"loss": 2.0})
+        ('0-of-1', True, False, {'loss': 2.0})
+    """
+
+    def __init__(self, device: torch.device, precision: Precision) -> None:
+        rank, world, local = (
+            int(os.environ.get(name, default))
+            for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_WORLD_SIZE", 1))
+        )
+        self.shard = Shard(rank, world)
+        self.fabric = Fabric(
+            accelerator=device.type,
+            devices=local,
+            num_nodes=world // local,
+            strategy=DDPStrategy(timeout=PATIENCE) if world > 1 else "auto",
+            precision=precision,
+            loggers=[],
+        )
+        self._control: distributed.ProcessGroup | None = None
+        if world > 1:
+            with self.lost_as_one_line():
+                self.fabric.launch()
+                # Beside the device's own group, so that agreeing never waits for a GPU.
+                group = distributed.new_group(backend="gloo", timeout=PATIENCE)
+                assert isinstance(group, distributed.ProcessGroup)
+                self._control = group
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes the run's files and shows its progress."""
+        return self.shard.rank == 0
+
+    def wait(self) -> None:
+        """Return when all ranks are here."""
+        self.any(False)
+
+    def any(self, flag: bool) -> bool:
+        """Whether `flag` is set on any rank."""
+        if self._control is None:
+            return flag
+        flags = torch.tensor(flag, dtype=torch.int32)
+        distributed.all_reduce(flags, distributed.ReduceOp.MAX, group=self._control)
+        return bool(flags)
+
+    def mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Mean over the ranks of each value."""
+        if self._control is None:
+            return dict(values)
+        total: Tensor = torch.tensor(list(values.values()), dtype=torch.float64)
+        distributed.all_reduce(total, group=self._control)
+        return dict(zip(values, (total / self.shard.world).tolist(), strict=True))
+
+    def of_first(self, value: T) -> T:
+        """What rank 0 gave."""
+        if self._control is None:
+            return value
+        given = [value]
+        distributed.broadcast_object_list(given, group=self._control)
+        return given[0]
+
+    def by_first(self, act: Callable[[], None]) -> None:
+        """Let rank 0 act while the others wait for it."""
+        if self.first:
+            act()
+        self.wait()
+
+    @contextmanager
+    def lost_as_one_line(self) -> Iterator[None]:
+        """Say in one line that another rank ended or fell silent.
+
+        Raises:
+            ValueError: it did.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if not _is_lost_rank(error):
+                raise
+            raise ValueError(
+                f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
+                f"or did not answer for {PATIENCE.seconds // 60} minutes: see what that one says, "
+                "and start all of them again with --resume"
+            ) from error
+
+
+def _is_lost_rank(error: RuntimeError) -> bool:
+    """Gloo raises plain errors that say where in its source they arose."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()

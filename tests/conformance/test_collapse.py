@@ -1,0 +1,44 @@
+"""Collapse is visible: SimSiam without its stop-gradient, and what the health line says."""
+
+import pytest
+import torch
+from torch import nn
+
+from widefield.data import open_dataset
+from widefield.diagnose import health
+from widefield.methods.projector import projector
+from widefield.methods.simsiam import SimSiam
+from widefield.probes import extract
+from widefield.views import build_views
+
+
+def small_encoder() -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 5, 2), nn.BatchNorm2d(32), nn.ReLU()),
+        *(nn.Conv2d(32, 64, 3, 2), nn.BatchNorm2d(64), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+    )
+
+
+@pytest.mark.parametrize(("stop_gradient", "verdict"), [(True, "healthy"), (False, "collapsed")])
+def test_simsiam_collapses_without_its_stop_gradient(stop_gradient: bool, verdict: str) -> None:
+    """Without a projector, in which a collapse could hide from the features."""
+    data = open_dataset("photos", limit=256, image_size=16)
+    x = torch.from_numpy(data.images).permute(0, 3, 1, 2) / 255
+    generator, views = torch.Generator().manual_seed(0), build_views("expert")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder = small_encoder()
+        predictor = projector(64, layers=2, width=32, out_dim=64, batch_norm=False)
+    method = SimSiam(projector=nn.Identity(), predictor=predictor, stop_gradient=stop_gradient)
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *method.parameters()], lr=0.02)
+    for _ in range(300):
+        index = torch.randperm(len(x), generator=generator)[:64]
+        loss = method.loss(encoder, views(x[index], 2, generator), index)
+        loss.total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    found = health(extract(encoder, data.images))
+    assert found.verdict == verdict, found.line()
+    spread = float(loss.parts["projection_std"])
+    assert spread > 0.4 if stop_gradient else spread < 0.02

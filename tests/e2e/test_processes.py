@@ -1,0 +1,140 @@
+"""Two processes train one run together; the run goes on with one, and with two again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from two_processes import in_two_processes
+from widefield.encoders import load_encoder
+from widefield.train.loop import Pulse
+from widefield.workflows import pretrain as module
+from widefield.workflows.pretrain import pretrain
+
+SMALL: dict[str, Any] = {
+    "limit": 64,
+    "batch_size": 16,
+    "image_size": 16,
+    "epochs": 4,
+    "checkpoint_every": 1,
+    "health_every": 4,
+    "projector_width": 32,
+    "projector_dim": 16,
+    "encoder": "resnet-tiny",
+    "precision": "32",
+    "quiet": True,
+}
+EXAMPLES, STEPS = 64, 16
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    return load_encoder(run).state_dict()
+
+
+def assert_same(one: Path, two: Path) -> None:
+    first, second = weights(one), weights(two)
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def asked_to_stop(run: Path, step: int, **settings: Any) -> None:
+    """Train `step` steps; one rank alone gets the signal, and all stop."""
+    original = module._Session._on_step
+
+    def interrupt(self: module._Session, pulse: Pulse) -> None:
+        if pulse.step == step and self.ranks.shard.rank == self.ranks.shard.world - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        original(self, pulse)
+
+    module._Session._on_step = interrupt  # type: ignore[method-assign]
+    try:
+        done = pretrain("photos", out=run, **settings)
+    finally:
+        module._Session._on_step = original  # type: ignore[method-assign]
+    assert (done.finished, done.steps) == (False, step)
+
+
+def train_in_two(rank: int, folder: Path) -> None:
+    """A run left alone, one that is stopped and resumed, and two that others will resume."""
+    whole = pretrain("photos", out=folder / "whole", **SMALL)
+    assert (whole.finished, whole.steps) == (True, STEPS)
+    asked_to_stop(folder / "broken", 6, **SMALL)
+    pretrain("photos", out=folder / "broken", resume=True, quiet=True)
+    for place in ("host", "disk"):
+        asked_to_stop(folder / place, 6, **{**SMALL, "row_store": place, "epochs": 400})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    in_two_processes(train_in_two, folder)
+    return folder
+
+
+def last_steps(run: Path, world: int) -> Tensor:
+    """The step that each example's row is at, by the run's last checkpoint."""
+    steps = torch.zeros(EXAMPLES, dtype=torch.int64)
+    for rank in range(world):
+        (file,) = (run / "checkpoints").glob(f"last-step-*-rank-{rank}-of-{world}.pt")
+        own = torch.load(file, weights_only=True)
+        steps[rank::world] = own["extra"]["method._extra_state"]["rows"]["last"]
+    return steps
+
+
+def test_stopped_and_resumed_they_end_as_if_left_alone(runs: Path) -> None:
+    assert_same(runs / "whole", runs / "broken")
+    files = {p.name for p in (runs / "whole" / "checkpoints").iterdir() if p.is_file()}
+    assert files == {"last.pt", *(f"last-step-16-rank-{r}-of-2.pt" for r in (0, 1))}
+
+
+def test_one_process_goes_on_with_the_rows_of_both(runs: Path) -> None:
+    before = last_steps(runs / "host", 2)
+    assert (before > 0).sum() == EXAMPLES
+    asked_to_stop(runs / "host", 7, resume=True, quiet=True)
+    after = last_steps(runs / "host", 1)
+    assert (after == 7).sum() == SMALL["batch_size"]
+    assert torch.equal(after[after < 7], before[after < 7])
+
+
+def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
+    """As a user would see it, with rows that one process had taken over from two."""
+    run = runs / "disk"
+    asked_to_stop(run, 7, resume=True, quiet=True)
+    assert [p.name for p in (run / "rows").iterdir()] == ["0-of-1"]
+    words = "-m torch.distributed.run --standalone --nproc-per-node 2 -m widefield pretrain photos"
+    both = subprocess.Popen(
+        [sys.executable, *words.split(), "--out", str(run), "--resume"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not list((run / "checkpoints").glob("last-step-12-rank-1-of-2.pt")):
+            assert time.monotonic() < deadline
+            assert both.poll() is None
+            time.sleep(0.02)
+        assert {p.name for p in (run / "rows").iterdir()} == {"0-of-2", "1-of-2"}
+        os.kill(worker(both.pid, rank=1), signal.SIGKILL)
+        _, said = both.communicate(timeout=60)
+    finally:
+        both.terminate()  # where the test fails; torchrun passes it on
+    assert both.returncode != 0
+    lines = [line for line in said.splitlines() if line.startswith("widefield: ")]
+    assert len(lines) == 1, said
+    assert "rank 0 of 2 stops, because another rank ended" in lines[0]
+    assert "--resume" in lines[0]
+
+
+def worker(parent: int, *, rank: int) -> int:
+    """Process id of a rank that torchrun started."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    sign = f"\0RANK={rank}\0".encode()
+    (pid,) = [p for p in children if sign in Path(f"/proc/{p}/environ").read_bytes()]
+    return int(pid)

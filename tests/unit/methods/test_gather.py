@@ -1,0 +1,150 @@
+"""Two processes get the loss and the gradient of one process with the batch of both."""
+
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from two_processes import in_two_processes
+from widefield.methods import METHODS, RunFacts, build_method
+from widefield.methods.gather import gather, rank_and_world
+from widefield.methods.s_diet import SDiet
+from widefield.recipe import Recipe
+from widefield.train.loop import Objective
+from widefield.types import WHOLE, Shard
+
+BATCH, DIM, STEPS = 3, 4, 2
+
+
+def batch_of(rank: int) -> tuple[Tensor, Tensor]:
+    """Inputs and rows of one rank."""
+    generator = torch.Generator().manual_seed(rank)
+    x, rows = (torch.randn(BATCH, DIM, generator=generator).double() for _ in range(2))
+    return x, rows
+
+
+def model() -> nn.Linear:
+    linear = nn.Linear(DIM, DIM, bias=False).double()
+    nn.init.constant_(linear.weight, 0.1)
+    linear.weight.data += torch.diag(torch.arange(DIM).double())
+    return linear
+
+
+def pair_loss(z: Tensor, rows: Tensor) -> Tensor:
+    """Each example against all others: no sum over ranks of losses of their own."""
+    return torch.logsumexp(z @ rows.T, dim=1).mean() + (z.square().mean() - 1) ** 2
+
+
+def one_process() -> tuple[Tensor, Tensor, Tensor]:
+    linear, (x, rows) = model(), map(torch.cat, zip(batch_of(0), batch_of(1), strict=True))
+    rows.requires_grad_()
+    loss = pair_loss(linear(x), rows)
+    loss.backward()
+    assert linear.weight.grad is not None
+    assert rows.grad is not None
+    return loss.detach(), linear.weight.grad, rows.grad
+
+
+def check_plain(rank: int) -> None:
+    assert rank_and_world() == (rank, 2)
+    x, rows = batch_of(rank)
+    both = gather(x.T.contiguous().T)  # a transposed memory layout arrives in order, too
+    assert torch.equal(both, torch.cat([batch_of(0)[0], batch_of(1)[0]]))
+    linear = DistributedDataParallel(model())
+    rows.requires_grad_()
+    loss = pair_loss(gather(linear(x)), gather(rows))
+    loss.backward()
+    value, grad, rows_grad = one_process()
+    assert rows.grad is not None
+    torch.testing.assert_close(loss.detach(), value)
+    torch.testing.assert_close(linear.module.weight.grad, grad)
+    torch.testing.assert_close(rows.grad / 2, rows_grad[rank * BATCH : (rank + 1) * BATCH])
+
+
+def objective(method: str, shard: Shard, *, gathered: bool) -> Objective:
+    """A method without batch normalisation, whose statistics are each rank's own."""
+    recipe = Recipe(
+        method=method,
+        projector_batch_norm=False,
+        projector_width=8,
+        projector_dim=DIM,
+        predictor_width=8,
+        row_start="random",
+        gather=gathered,
+    )
+    encoder = model().float()
+    facts = RunFacts(
+        encoder=encoder,
+        feature_dim=DIM,
+        examples=STEPS * 2 * BATCH,
+        labels={"class": torch.arange(STEPS * 2 * BATCH) % 3},
+        learning_rates=torch.full((STEPS + 1,), 0.1, dtype=torch.float64),
+        device=torch.device("cpu"),
+        shard=shard,
+    )
+    torch.manual_seed(0)
+    return Objective(encoder, build_method(recipe, facts))
+
+
+def take_steps(
+    trained: nn.Module, plain: Objective, ranks: list[int]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Losses of the batches of `ranks`, the last gradients, and first moments of the rows.
+
+    The encoder stands still between the steps; queues and rows do not.
+    """
+    losses = []
+    for step in range(STEPS):
+        trained.zero_grad()
+        views = [
+            torch.cat([batch_of(r + 2 * v + 4 * step)[0].float() for r in ranks])
+            for v in range(plain.method.view_count)
+        ]
+        index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
+        loss, _ = trained(views, index)
+        loss.backward()
+        plain.method.after_step(plain.encoder, step + 1, 0.1)
+        losses.append(loss.detach())
+    found = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
+    if isinstance(plain.method, SDiet):
+        found["rows"] = plain.method.head.store.read(index).m
+    return torch.stack(losses), found
+
+
+def check_method(rank: int, method: str) -> None:
+    """The run's loss is the mean of the ranks' own, each the whole where the loss is gathered."""
+    ours = objective(method, Shard(rank, 2), gathered=True)
+    losses, found = take_steps(DistributedDataParallel(ours), ours, [rank])
+    distributed.all_reduce(losses)
+    alone = objective(method, WHOLE, gathered=False)
+    with (
+        mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.methods.gather.rank_and_world", return_value=(0, 1)),
+    ):
+        values, expected = take_steps(alone, alone, [0, 1])
+    torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")
+    assert found.keys() == expected.keys()
+    if "rows" in expected:
+        expected["rows"] = expected["rows"][rank * BATCH : (rank + 1) * BATCH]
+    for name, gradient in found.items():
+        what = f"{method}, {name}"
+        torch.testing.assert_close(gradient, expected[name], msg=lambda m, w=what: f"{w}: {m}")
+        assert gradient.abs().max() > 0, what
+
+
+def check_all(rank: int) -> None:
+    check_plain(rank)
+    for method in METHODS:
+        check_method(rank, method)
+
+
+def test_loss_and_gradient_equal_those_of_one_process() -> None:
+    in_two_processes(check_all)
+
+
+def test_one_process_gathers_itself() -> None:
+    x = torch.ones(2)
+    assert gather(x) is x
+    assert rank_and_world() == (0, 1)
