@@ -12,6 +12,8 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Budget = Literal["sphere", "ball"]
+RowLoss = Literal["decoupled", "batch-ce"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
@@ -26,7 +28,21 @@ class Recipe:
     method: str = "s-diet"
     """Objective: s-diet, diet, simclr, byol, ... or supervised; docs/methods.md lists them all."""
     views: str = "expert"
-    """View policy: expert (crop, flip, colour), expert:fd (with blur), gentle or none."""
+    """View policy: expert, viewmaker, none, ...; A+B applies both; docs/views.md lists them all."""
+    noise_std: float = 0.1
+    """Standard deviation of the views noise and noise:object, in units of the images' range."""
+    viewmaker_budget: float = 0.05
+    """Mean absolute change that learned views make."""
+    viewmaker_shape: Budget = "sphere"
+    """Learned views lie on their budget's L1 sphere, or in the ball."""
+    viewmaker_clamp: bool = True
+    """Hold learned views in [0, 1]."""
+    opponent_lr: float = 1e-3
+    """Learning rate of views that learn (Adam, constant)."""
+    attack_budget: float = 8 / 255
+    """Greatest change of a pixel in adversarial views."""
+    attack_steps: int = 3
+    """Steps of gradient ascent of adversarial views."""
     encoder: str = "auto"
     """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
     epochs: int = 100
@@ -43,12 +59,12 @@ class Recipe:
     """Epochs of linear warm-up."""
     head_lr_scale: float = 1.0
     """Learning rate of the per-example head, as a multiple of lr."""
-    logit_scale: float = 5.0
+    row_loss: RowLoss = "decoupled"
+    """How s-diet compares features with rows: decoupled (ours), or batch-ce as in the paper."""
+    logit_scale: float = 10.0
     """Multiplies the logits of s-diet."""
     label_smoothing: float = 0.8
-    """Share of the target spread over all classes, for diet and s-diet."""
-    feature_negatives: bool = True
-    """Tells an example of s-diet apart from the features of its batch too, not from rows alone."""
+    """Share of the target spread over all classes, for diet and the batch-ce of s-diet."""
     temperature: float = 0.1
     """Softmax temperature of simclr, infonce, alpha-cl and moco."""
     infonce_eps: float = 1.0
@@ -132,6 +148,7 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
+        "s-diet": {"lr": 2e-2, "projector_layers": 2},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
@@ -151,7 +168,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "head_lr_scale": 1.0,
             "logit_scale": 1.0,
             "label_smoothing": 0.8,
-            "feature_negatives": False,
+            "row_loss": "batch-ce",
             "projector_layers": 3,
             "projector_batch_norm": False,
             "row_start": "random",
@@ -172,6 +189,11 @@ measured to be best from 50 to 500 epochs, `paper` is S-DIET (2025), appendix C.
 
 
 _POSITIVE = (
+    "noise_std",
+    "viewmaker_budget",
+    "opponent_lr",
+    "attack_budget",
+    "attack_steps",
     "epochs",
     "batch_size",
     "lr",

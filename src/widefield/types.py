@@ -58,6 +58,8 @@ class Batch:
     """Which examples these are, int64 [B] in host memory; the same for the whole run."""
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Class ids of each task, int64 [B]."""
+    mask: Tensor | None = None
+    """Pixels of the planted object, bool [B, 1, H, W], where the loader was asked for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from widefield.methods import METHODS
+
 ROOT = Path(__file__).parents[2]
 STUDY = json.loads((ROOT / "benchmarks" / "results" / "recipe_study.json").read_text())
 
@@ -25,3 +27,14 @@ def test_the_recipe_study_is_quoted_as_it_is() -> None:
     gaps = [final[f"cifar10+digits / {t}"]["s-diet minus simclr"] for t in ("class", "digits")]
     assert f"| {gaps[0]['mean']:+.1f} ± {gaps[0]['half_width']:.1f} |" in recipe
     assert f"| {gaps[1]['mean']:+.1f} ± {gaps[1]['half_width']:.1f} |" in recipe
+
+
+def test_the_table_of_objectives_has_every_method_and_its_measured_step() -> None:
+    page = (ROOT / "docs" / "methods.md").read_text()
+    results = ROOT / "benchmarks" / "results" / "bench_step_resnet-tiny.json"
+    ratios = json.loads(results.read_text())["ratios"]
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == list(METHODS)
+    for row in rows:
+        name, step = row.split("`")[1], row.rsplit("|", 3)[1]
+        assert step.strip() == f"{ratios[f'{name}/bare']:.2f}", name

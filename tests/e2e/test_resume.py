@@ -18,6 +18,7 @@ from widefield.encoders import load_encoder
 from widefield.rows import FolderLock
 from widefield.rows.journal import Journal
 from widefield.train.loop import Pulse
+from widefield.train.progress import read_metrics
 from widefield.workflows import pretrain as module
 from widefield.workflows.pretrain import pretrain
 
@@ -86,6 +87,40 @@ def test_killed_after_an_epoch(
     pretrain(data, out=broken, resume=True, quiet=True)
     assert_same(whole, broken)  # and rows on disk train as rows in memory do
     assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
+
+
+@pytest.mark.parametrize(
+    ("method", "views"), [("simclr", "viewmaker+flip"), ("s-diet", "mask-viewmaker")]
+)
+def test_both_players_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, views: str
+) -> None:
+    """Views that learn, stopped within an epoch, end as those that were not."""
+    data, settings = "photos+digits", {**SMALL, "epochs": 3, "method": method, "views": views}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain(data, out=whole, **settings)
+    original = module._Session._on_step
+
+    def interrupt(self: module._Session, pulse: Pulse) -> None:
+        if pulse.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        original(self, pulse)
+
+    monkeypatch.setattr(module._Session, "_on_step", interrupt)
+    assert not pretrain(data, out=broken, **settings).finished
+    monkeypatch.undo()
+    pretrain(data, out=broken, resume=True, quiet=True)
+    first, second = (
+        torch.load(run / "checkpoints" / "last.pt", weights_only=True) for run in (whole, broken)
+    )
+    for player in ("views", "opponent", "objective", "optimizer"):
+        torch.testing.assert_close(first[player], second[player], rtol=0, atol=0)
+    rows = read_metrics(broken / "metrics.csv")
+    assert [row["opponent_step"] for row in rows] == ["4", "8", "12"]
+    assert {row["opponent_optimizer"] for row in rows} == {"adam"}
+    assert {row["opponent_lr"] for row in rows} == {"0.001"}
+    assert all(float(row["opponent_loss"]) > 0 for row in rows)
+    assert (broken / "report.html").exists()
 
 
 @pytest.mark.parametrize("precision", ["32", "bf16"])

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from widefield.methods.diet import Diet
-from widefield.methods.s_diet import batch_cross_entropy
+from widefield.methods.s_diet import batch_cross_entropy, decoupled_contrast
 from widefield.methods.simclr import nt_xent
 from widefield.methods.supervised import Supervised
 
@@ -72,26 +73,26 @@ def test_batch_cross_entropy_is_equation_5_of_s_diet(
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    b=st.integers(1, 7),
-    scale=st.sampled_from([1.0, 8.0]),
-    smoothing=st.sampled_from([0.0, 0.3]),
-    seed=st.integers(0, 99),
-)
-def test_feature_negatives_add_the_other_features_to_the_denominator(
-    b: int, scale: float, smoothing: float, seed: int
+@given(b=st.integers(2, 7), scale=st.sampled_from([1.0, 8.0]), seed=st.integers(0, 99))
+def test_decoupled_contrast_sums_over_what_is_not_the_examples_own(
+    b: int, scale: float, seed: int
 ) -> None:
-    z, rows = draw(b, 4, seed=seed), draw(b, 4, seed=seed + 1000)
+    z, rows = F.normalize(draw(b, 4, seed=seed), dim=1), draw(b, 4, seed=seed + 1000)
     total = 0.0
     for i in range(b):
-        near_rows = [scale * float(z[i] @ rows[j]) for j in range(b)]
-        near_features = [scale * float(z[i] @ z[j]) for j in range(b) if j != i]
-        log_total = math.log(sum(math.exp(s) for s in near_rows + near_features))
-        for j in range(b):
-            q = smoothing / b + (1 - smoothing) * (j == i)
-            total -= q * (near_rows[j] - log_total) / b
-    ours = batch_cross_entropy(z, rows, scale=scale, smoothing=smoothing, feature_negatives=True)
-    assert float(ours) == pytest.approx(total, rel=1e-5, abs=1e-6)
+        others = [j for j in range(b) if j != i]
+        near = [cosine(z[i], rows[j]) for j in others] + [cosine(z[i], z[j]) for j in others]
+        total -= scale * cosine(z[i], rows[i])
+        total += math.log(sum(math.exp(scale * s) for s in near))
+    assert float(decoupled_contrast(z, rows, scale=scale)) == pytest.approx(total / b, rel=1e-9)
+
+
+def test_decoupled_contrast_does_not_see_the_length_of_rows_or_a_rotation() -> None:
+    z, rows = F.normalize(draw(6, 4), dim=1), draw(6, 4, seed=1)
+    rotation = torch.linalg.qr(draw(4, 4, seed=2)).Q
+    lengths = torch.rand(6, 1, dtype=torch.float64) + 0.5
+    moved = decoupled_contrast(z @ rotation, lengths * rows @ rotation, scale=5.0)
+    torch.testing.assert_close(moved, decoupled_contrast(z, rows, scale=5.0))
 
 
 def test_batch_cross_entropy_of_all_rows_is_full_cross_entropy() -> None:

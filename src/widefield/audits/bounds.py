@@ -165,6 +165,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
         training = Training(
             objective=Objective(encoder, method),
             optimizer=build_optimizer(encoder, method, recipe),
+            views=build_views(recipe.views, recipe=recipe).to(device),
             generator=torch.Generator(device).manual_seed(seed),
         )
         precision = choose_precision("auto", device)
@@ -172,7 +173,6 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
             training,
             fabric=Fabric(accelerator=device.type, devices=1, precision=precision, loggers=[]),
             loader=loader,
-            views=build_views(recipe.views).to(device),
             rates=rates,
             epochs=epochs,
             on_step=lambda pulse: None,

@@ -221,7 +221,7 @@ def _inside(encoder: nn.Module, pair: Pair, h: Tensor, *, seed: int) -> list[Fig
         )
     units = h.std(0).topk(min(PICTURES, h.shape[1])).indices.tolist()
     pictures = activation_maximisation(
-        encoder, units, shape=tuple(x.shape[1:]), colour=colour_axes(x), seed=seed
+        encoder, units, shape=(x.shape[1], x.shape[2], x.shape[3]), colour=colour_axes(x), seed=seed
     )
     shown = (255 * pictures).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
     most = h[:, units].topk(min(4, len(h)), dim=0).indices.cpu().numpy()

@@ -126,6 +126,7 @@ class _Run:
         self.training = Training(
             objective=Objective(self.encoder, self.method),
             optimizer=build_optimizer(self.encoder, self.method, recipe),
+            views=build_views(recipe.views, recipe=recipe),
             generator=torch.Generator(device).manual_seed(0),
             step=_NOW,
         )
@@ -142,9 +143,7 @@ class _Run:
             precision=choose_precision("auto", device),
             loggers=[],
         )
-        self.stepper = Stepper(
-            self.training, fabric=fabric, views=build_views(recipe.views), rates=rates
-        )
+        self.stepper = Stepper(self.training, fabric=fabric, rates=rates)
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()

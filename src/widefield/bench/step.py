@@ -122,14 +122,13 @@ def _method_step(
     training = Training(
         objective=Objective(encoder, method),
         optimizer=build_optimizer(encoder, method, recipe),
+        views=build_views(recipe.views, recipe=recipe),
         generator=torch.Generator(device).manual_seed(0),
     )
     if isinstance(method, SDiet):
         method.steps = training.step = loader.steps_per_epoch
         _visit_every_row(method, loader.steps_per_epoch)
-    stepper = Stepper(
-        training, fabric=_fabric(device), views=build_views(recipe.views), rates=rates
-    )
+    stepper = Stepper(training, fabric=_fabric(device), rates=rates)
     batches = _endless(loader)
 
     def step() -> None:

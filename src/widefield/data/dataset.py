@@ -3,9 +3,13 @@
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # overlays reads its digits into what stands here
+    from widefield.data.overlays import Overlay
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -40,6 +44,8 @@ class Dataset:
     """Files that could not be used, and why."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once."""
+    planted: "tuple[Overlay, ...]" = ()
+    """What was drawn over the images, in its order."""
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -52,6 +58,20 @@ class Dataset:
     def __len__(self) -> int:
         """Number of examples n."""
         return len(self.images)
+
+    def masks(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return the pixels that planted features cover in the examples `index`, bool [k, H, W].
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> open_dataset("photos+digits", limit=32).masks(np.arange(3)).shape
+            (3, 32, 32)
+        """
+        height, width = self.images.shape[1:3]
+        mask = np.zeros((len(index), height, width), dtype=np.bool_)
+        for overlay in self.planted:
+            mask |= overlay.mask(index, (height, width))
+        return mask
 
     def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].

@@ -33,6 +33,8 @@ class Loader:
     host is read ahead by one thread. Every batch has `batch_size` examples: the ragged tail of an
     epoch is left out, and differs from epoch to epoch.
 
+    With `masks` a batch says which pixels planted features cover.
+
     Where several processes train together, `shard` says which examples are this one's: it shuffles
     them alone and contributes `batch_size` / world to each step.
 
@@ -58,6 +60,7 @@ class Loader:
         seed: int = 0,
         shard: Shard = WHOLE,
         keep: Keep = "auto",
+        masks: bool = False,
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
             raise ValueError(
@@ -73,7 +76,7 @@ class Loader:
         self.wait_seconds = 0.0
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._own = shard.examples(len(dataset)).numpy()
-        self._source = _Source(dataset, device, keep)
+        self._source = _Source(dataset, device, keep, masks)
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
         """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
@@ -109,14 +112,15 @@ def ordered(dataset: Dataset, batch_size: int, device: torch.device) -> Iterator
         raise ValueError(f"batch_size is {batch_size}; expected at least 1")
     index = np.arange(len(dataset))
     steps = [index[first : first + batch_size] for first in range(0, len(dataset), batch_size)]
-    return _Source(dataset, device, "host").batches(steps)
+    return _Source(dataset, device, "host", masks=False).batches(steps)
 
 
 class _Source:
     """Where the uint8 pixels live, and how a batch of them gets to the device."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, keep: Keep) -> None:
+    def __init__(self, dataset: Dataset, device: torch.device, keep: Keep, masks: bool) -> None:
         self._device = device
+        self._masks = dataset.masks if masks else None
         self._labels = {
             task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
         }
@@ -157,7 +161,10 @@ class _Source:
         x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
         here = index.to(self._device, non_blocking=True)
         labels = {task: ids.index_select(0, here) for task, ids in self._labels.items()}
-        return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels)
+        mask = None
+        if self._masks is not None:
+            mask = torch.from_numpy(self._masks(index.numpy()))[:, None].to(self._device)
+        return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels, mask=mask)
 
 
 def _fits(size: int, device: torch.device, keep: Keep) -> bool:

@@ -97,6 +97,15 @@ class Overlay:
         """Return the class id planted in each example of `index`, int64 [n]."""
         return self.stamp_class[self._stamps(index)]
 
+    def mask(self, index: ArrayLike, size: tuple[int, int]) -> NDArray[np.bool_]:
+        """Return the pixels that it covers, at least in part, of images of `size` [n, H, W]."""
+        index = np.asarray(index)
+        mask = np.zeros((len(index), *size), dtype=np.bool_)
+        covered = self.cover[self._stamps(index)] > 0
+        for place in range(len(self.places)):
+            mask.reshape(-1)[self._pixels(index, place, mask.shape)] |= covered
+        return mask
+
     def paint(self, images: NDArray[np.uint8], index: ArrayLike) -> NDArray[np.bool_]:
         """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
 

@@ -287,4 +287,5 @@ def _dataset(
         paths=[examples.names[row] for row in record["rows"]],
         skipped=skipped,
         notes=(*notes, where),
+        planted=tuple(planted),
     )

@@ -11,26 +11,19 @@ from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
-from widefield.recipe import Recipe
+from widefield.recipe import Recipe, RowLoss
 from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
 from widefield.types import Loss
 
 
 @full_precision
-def batch_cross_entropy(
-    z: Tensor, rows: Tensor, *, scale: float, smoothing: float, feature_negatives: bool = False
-) -> Tensor:
+def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
     """Cross-entropy of telling the examples of a batch apart, z [b, m] against rows [b, m].
 
     With z_i on the unit sphere and w_j the row of example j,
 
-        loss = -1/b sum_i sum_j q_ij log p_ij,    q_ij = (1 - smoothing) [i = j] + smoothing / b,
-        p_ij = exp(scale z_i . w_j) / Z_i,        Z_i = sum_j exp(scale z_i . w_j).
-
-    With `feature_negatives` (ours) example i also tells itself apart from what the encoder says of
-    the others now, not only from what their rows remember:
-
-        Z_i = sum_j exp(scale z_i . w_j) + sum_{j != i} exp(scale z_i . z_j).
+        loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
+        q_ij = (1 - smoothing) [i = j] + smoothing / b.
 
     Example:
         >>> import torch
@@ -40,13 +33,39 @@ def batch_cross_entropy(
 
     Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
     """
-    logits = scale * z @ rows.T
-    if not feature_negatives:
-        target = torch.arange(len(z), device=z.device)
-        return F.cross_entropy(logits, target, label_smoothing=smoothing)
-    among_features = (scale * z @ z.T).fill_diagonal_(float("-inf"))
-    log_p = logits - torch.cat([logits, among_features], dim=1).logsumexp(1, keepdim=True)
-    return -(1 - smoothing) * log_p.diagonal().mean() - smoothing * log_p.mean()
+    target = torch.arange(len(z), device=z.device)
+    return F.cross_entropy(scale * z @ rows.T, target, label_smoothing=smoothing)
+
+
+@full_precision
+def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float) -> Tensor:
+    """Draw every feature z_i [b, m] to its own row [b, m], and away from all the others'.
+
+    With z_i and w_j on the unit sphere,
+
+        loss = 1/b sum_i ( -scale z_i . w_i
+                           + log sum_{j != i} (exp(scale z_i . w_j) + exp(scale z_i . z_j)) ).
+
+    Three things differ from `batch_cross_entropy`. An example is also told apart from what the
+    encoder says of the others now, not only from what their rows remember. Its own row is left
+    out of the sum, so that an easy example does not cease to teach. Rows lie on the sphere too,
+    so that `scale` alone sets how much the nearest others count.
+
+    Example:
+        >>> import torch
+        >>> z = torch.eye(4)
+        >>> right, wrong = (decoupled_contrast(z, rows, scale=10.0) for rows in (z, z.roll(1, 0)))
+        >>> bool(right < wrong)
+        True
+
+    Source: ours; leaving the positive out is Yeh et al. (2022), *Decoupled contrastive learning*.
+    """
+    rows = F.normalize(rows, dim=1)
+    near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
+    own = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    others = torch.cat([near_rows, near_features], dim=1)
+    others = others.masked_fill(own.repeat(1, 2), float("-inf"))
+    return (others.logsumexp(1) - near_rows.diagonal()).mean()
 
 
 def recipe_layout(recipe: Recipe) -> Layout:
@@ -62,9 +81,9 @@ class SDiet(Method):
         head: the n rows of width m, with their optimiser.
         start_at_embedding: a row starts as its example's own first embedding instead of at
             random (ours): from then on the loss compares an example with its past self.
+        row_loss: batch cross-entropy as published, or decoupled contrast (ours).
         logit_scale: multiplies the logits; 1 as published.
-        label_smoothing: 0.8 as published.
-        feature_negatives: the batch's other features are negatives beside their rows (ours).
+        label_smoothing: of batch cross-entropy; 0.8 as published.
         gather: in several processes, tell the examples of all their batches apart.
 
     In several processes each keeps the rows of its own examples. The run's loss is the mean of
@@ -81,9 +100,9 @@ class SDiet(Method):
         projector: nn.Module,
         head: RowHead,
         start_at_embedding: bool,
+        row_loss: RowLoss,
         logit_scale: float,
         label_smoothing: float,
-        feature_negatives: bool,
         gather: bool = False,
     ) -> None:
         super().__init__()
@@ -92,7 +111,7 @@ class SDiet(Method):
         self.head = head
         self.logit_scale = logit_scale
         self.label_smoothing = label_smoothing
-        self.feature_negatives = feature_negatives
+        self.row_loss = row_loss
         self.gather = gather
         self.steps = 0
         self._batch: tuple[Tensor, Tensor] | None = None
@@ -100,6 +119,8 @@ class SDiet(Method):
     @classmethod
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
+        if recipe.row_loss == "decoupled" and recipe.batch_size < 2:
+            raise ValueError("s-diet tells a batch's examples apart: use a batch_size of 2 or more")
         optimizer = LazyAdamW(
             facts.learning_rates * recipe.head_lr_scale,
             weight_decay=recipe.weight_decay,
@@ -122,7 +143,7 @@ class SDiet(Method):
             start_at_embedding=recipe.row_start == "embedding",
             logit_scale=recipe.logit_scale,
             label_smoothing=recipe.label_smoothing,
-            feature_negatives=recipe.feature_negatives,
+            row_loss=recipe.row_loss,
             gather=recipe.gather,
         )
 
@@ -137,15 +158,14 @@ class SDiet(Method):
         against = rows
         if self.gather:
             z, against = gather(z), gather(rows)
-        total = batch_cross_entropy(
-            z,
-            against,
-            scale=self.logit_scale,
-            smoothing=self.label_smoothing,
-            feature_negatives=self.feature_negatives,
-        )
+        total = self._compare(z, against)
         norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
         return Loss(total, {"row_norm": norm})
+
+    def _compare(self, z: Tensor, rows: Tensor) -> Tensor:
+        if self.row_loss == "decoupled":
+            return decoupled_contrast(z, rows, scale=self.logit_scale)
+        return batch_cross_entropy(z, rows, scale=self.logit_scale, smoothing=self.label_smoothing)
 
     def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
         """Move the rows of the batch by their own gradient."""

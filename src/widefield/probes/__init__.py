@@ -2,11 +2,13 @@
 
 from torch import Tensor
 
+from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
+from widefield.probes.sgd import score_sgd as score_sgd
 from widefield.types import Score
 
 

@@ -42,24 +42,34 @@ def extract(
         device = "cpu" if first is None else first.device
     device = torch.device(device)
     total = len(images)
-    features = torch.empty(0)
-    with _evaluating(encoder):
+    kept = torch.empty(0)
+    with evaluating(encoder):
         for start in range(0, total, batch_size):
-            x = _batch(images, start, batch_size, device)
-            bf16 = precision == "bf16-mixed"
-            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                h = encoder(x)
-            if h.ndim != 2 or len(h) != len(x):
-                raise ValueError(
-                    f"the encoder returned shape {list(h.shape)} for {len(x)} images: "
-                    "it must return one row of features each, [B, D]"
-                )
+            h = features(
+                encoder, image_batch(images[start : start + batch_size], device), precision
+            )
             if start == 0:  # outside inference mode, so that a probe may differentiate through it
-                features = torch.empty(total, h.shape[1], device=device)
-            features[start : start + len(h)] = h
+                kept = torch.empty(total, h.shape[1], device=device)
+            kept[start : start + len(h)] = h
             if progress is not None:
                 progress(start + len(h), total)
-    return features
+    return kept
+
+
+def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
+    """Features [B, D] of one batch of float images [B, C, H, W], in inference mode.
+
+    Raises `ValueError` for an encoder that does not return [B, D].
+    """
+    bf16 = precision == "bf16-mixed"
+    with torch.inference_mode(), torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
+        h: Tensor = encoder(x)
+        if h.ndim != 2 or len(h) != len(x):
+            raise ValueError(
+                f"the encoder returned shape {list(h.shape)} for {len(x)} images: "
+                "it must return one row of features each, [B, D]"
+            )
+        return h.float()
 
 
 def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
@@ -74,14 +84,20 @@ def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
         >>> pixels(np.full((2, 64, 16, 1), 255, dtype=np.uint8)).shape  # 1 x 32 x 16
         torch.Size([2, 512])
     """
-    _check_images(images)
-    n, height, width, channels = images.shape
-    target = (min(height, size), min(width, size))
-    features = torch.empty(n, channels * target[0] * target[1])
-    for start in range(0, n, 512):
-        x = functional.adaptive_avg_pool2d(_batch(images, start, 512, torch.device("cpu")), target)
-        features[start : start + len(x)] = x.flatten(1)
-    return features
+    return extract(Pixels(size), images, device="cpu")
+
+
+class Pixels(nn.Module):
+    """Pixels as features: x[B, C, H, W] -> h[B, C h w], sides longer than `size` shrunk to it."""
+
+    def __init__(self, size: int = 32) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The pixels, flattened."""
+        height, width = (min(side, self.size) for side in x.shape[-2:])
+        return functional.adaptive_avg_pool2d(x, (height, width)).flatten(1)
 
 
 def _check_images(images: np.ndarray) -> None:
@@ -94,14 +110,16 @@ def _check_images(images: np.ndarray) -> None:
         raise ValueError("there are no images: give at least one")
 
 
-def _batch(images: np.ndarray, start: int, size: int, device: torch.device) -> Tensor:
-    rows = np.array(images[start : start + size])  # a copy: a memory map may be read-only
+def image_batch(images: np.ndarray, device: torch.device) -> Tensor:
+    """Float images [B, C, H, W] in [0, 1] on `device` of uint8 [B, H, W, C]."""
+    rows = np.array(images)  # a copy: a memory map may be read-only
     x = torch.from_numpy(rows).to(device)  # as bytes, a quarter of the traffic
     return x.permute(0, 3, 1, 2).float().div_(255)  # strides say channels_last already
 
 
 @contextmanager
-def _evaluating(encoder: nn.Module) -> Iterator[None]:
+def evaluating(encoder: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every submodule then gets its own mode back."""
     modes = [(module, module.training) for module in encoder.modules()]
     encoder.eval()
     try:

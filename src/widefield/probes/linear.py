@@ -71,7 +71,7 @@ def fit_linear(
         >>> result["sign"].accuracy > 0.9
         True
     """
-    _check(train_h, train_labels, test_h, test_labels, classes)
+    check(train_h, train_labels, test_h, test_labels, classes)
     if not l2_grid or min(l2_grid) <= 0:
         raise ValueError(f"l2_grid is {list(l2_grid)}: give at least one strength, all above 0")
     frame = _Frame.of(train_h.float())
@@ -216,7 +216,7 @@ def _stratified_fifth(target: Tensor, generator: torch.Generator) -> Tensor:
     return held_out
 
 
-def _check(
+def check(
     train_h: Tensor,
     train_labels: dict[str, Tensor],
     test_h: Tensor,

@@ -1,4 +1,8 @@
-"""The training loop: draw views, encode, loss, step. The only place that moves an encoder."""
+"""The training loop: draw views, encode, loss, step. The only place that moves an encoder.
+
+Views with parameters are a second player: after the encoder's step they draw again and take a step
+of their own, on minus the loss.
+"""
 
 import math
 import time
@@ -14,6 +18,7 @@ from torch import Generator, Tensor, nn
 
 from widefield.data import Loader
 from widefield.methods import Method
+from widefield.train.opponent import scene, undisturbed
 from widefield.train.optim import set_learning_rate
 from widefield.types import Batch, Loss
 from widefield.views import Views
@@ -41,6 +46,9 @@ class Training:
 
     objective: Objective
     optimizer: torch.optim.AdamW
+    views: Views
+    opponent: torch.optim.Adam | None = None
+    """Optimiser of views that learn."""
     generator: Generator
     """Draws the views."""
     epoch: int = 0
@@ -59,6 +67,8 @@ class Training:
         return {
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "views": self.views.state_dict(),
+            "opponent": None if self.opponent is None else self.opponent.state_dict(),
             "random": random,
             "epoch": self.epoch,
             "epoch_step": self.epoch_step,
@@ -69,6 +79,9 @@ class Training:
         """Go on from where `state_dict` was taken."""
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.views.load_state_dict(state["views"])
+        if self.opponent is not None:
+            self.opponent.load_state_dict(state["opponent"])
         torch.set_rng_state(state["random"]["torch"].cpu())
         self.generator.set_state(state["random"]["views"].cpu())
         if "cuda" in state["random"]:
@@ -99,19 +112,28 @@ class Pulse:
 
 
 class Stepper:
-    """One training step: draw views, encode, loss, backward, optimise, tell the method."""
+    """One training step: draw views, encode, loss, backward, optimise, tell the method.
 
-    def __init__(self, training: Training, *, fabric: Fabric, views: Views, rates: Tensor) -> None:
-        self.training, self.fabric, self.views, self.rates = training, fabric, views, rates
+    Where the views learn, it is also their step.
+    """
+
+    def __init__(self, training: Training, *, fabric: Fabric, rates: Tensor) -> None:
+        self.training, self.fabric, self.rates = training, fabric, rates
         self.objective, self.optimizer = fabric.setup(training.objective, training.optimizer)
         self.objective.train()
+        self.views: nn.Module = training.views
+        self.losses_per_step = 1 + training.views.gradient_calls
+        if training.opponent is not None:
+            self.views, self.opponent = fabric.setup(training.views, training.opponent)
+            self.losses_per_step *= 2
 
     def step(self, batch: Batch) -> dict[str, Tensor]:
         """Loss and parts of the step just taken, detached; nothing waits for the device."""
         training, method = self.training, self.training.objective.method
         lr = float(self.rates[training.step])
         set_learning_rate(training.optimizer, lr)
-        drawn = self.views(batch.x, method.view_count, training.generator)
+        with torch.no_grad():
+            drawn = self.draw(batch)
         # As numpy, because DistributedDataParallel would take a tensor to the device.
         total, parts = self.objective(drawn, batch.index.numpy())
         self.fabric.backward(total)
@@ -120,7 +142,30 @@ class Stepper:
         training.step += 1
         training.epoch_step += 1
         method.after_step(training.objective.encoder, training.step, lr)
-        return {"loss": total.detach(), **parts}
+        values = {"loss": total.detach(), **parts}
+        if training.opponent is not None:
+            values["opponent_loss"] = self.oppose(batch)
+        return values
+
+    def oppose(self, batch: Batch) -> Tensor:
+        """Let the views take a step on minus the loss of views drawn anew; that loss, detached."""
+        with undisturbed(self.training.objective):
+            drawn = self.draw(batch)
+            with self.fabric.autocast():
+                total: Tensor = self.training.objective(drawn, batch.index)[0]
+            self.fabric.backward(-total)
+        self.opponent.step()
+        self.opponent.zero_grad()
+        return total.detach()
+
+    def draw(self, batch: Batch) -> list[Tensor]:
+        """As many views as the method needs."""
+        training = self.training
+        around = scene(training.objective, batch, self.fabric.autocast)
+        drawn: list[Tensor] = self.views(
+            batch.x, training.objective.method.view_count, training.generator, around
+        )
+        return drawn
 
 
 def train(
@@ -128,7 +173,6 @@ def train(
     *,
     fabric: Fabric,
     loader: Loader,
-    views: Views,
     rates: Tensor,
     epochs: int,
     on_step: Callable[[Pulse], None],
@@ -138,9 +182,8 @@ def train(
 
     Args:
         training: where the run stands; changed in place.
-        fabric: device and precision.
+        fabric: device and precision, over all processes.
         loader: batches of the data, in the order of each epoch.
-        views: the view policy.
         rates: learning rate of steps 1..T, float64 [T].
         epochs: when to stop.
         on_step: called after every step; must not wait for the device unless it has to.
@@ -149,11 +192,12 @@ def train(
     Raises:
         ValueError: the loss of an epoch is not finite.
     """
-    stepper = Stepper(training, fabric=fabric, views=views, rates=rates)
+    stepper = Stepper(training, fabric=fabric, rates=rates)
     method = training.objective.method
     while training.epoch < epochs:
         sums: dict[str, Tensor] = {}
-        method.expect(map(torch.from_numpy, loader.order(training.epoch, training.epoch_step)))
+        order = torch.from_numpy(loader.order(training.epoch, training.epoch_step))
+        method.expect(index for index in order for _ in range(stepper.losses_per_step))
         images, began = 0, time.perf_counter()
         data_waited, rows_waited = loader.wait_seconds, method.wait_seconds
         for batch in loader.epoch(training.epoch, start=training.epoch_step):

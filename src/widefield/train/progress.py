@@ -55,10 +55,14 @@ class ProgressBar:
         rows = f"{pulse.row_wait:.0%} for rows " if pulse.row_wait >= ROW_WAIT_SHOWN else ""
         if now - self._read_at > SECONDS_BETWEEN_LOSSES:
             self._read_at = now
+            means = pulse.means()
+            opponent = (
+                f"  opponent {means['opponent_loss']:.3f}" if "opponent_loss" in means else ""
+            )
             self._bar.update(
                 self._task,
                 description=(
-                    f"epoch {pulse.epoch + 1}/{self._epochs}  loss {pulse.means()['loss']:.3f}"
+                    f"epoch {pulse.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{opponent}"
                 ),
                 rate=(
                     f"{pulse.images / pulse.seconds:,.0f} images/s  "

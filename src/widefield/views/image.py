@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from widefield.views.base import Views
+from widefield.views.base import BARE, Scene, Views
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
@@ -51,11 +51,12 @@ class ImageViews(Views):
 
     Views keep the images' size, dtype, memory format and device; half precision is computed in
     single. Saturation, hue and grayscale act on 3 channels only: other channel counts get the
-    geometry, brightness, contrast (about the mean over channels) and blur. No gradient flows
-    back to the images.
+    geometry, brightness, contrast (about the mean over channels) and blur. A gradient flows back to
+    the images where there is no jitter.
 
     Args:
-        crop_scale: least and greatest share of the image's area that a crop covers.
+        crop_scale: least and greatest share of the image's area that a crop covers; None takes the
+            whole image.
         crop_ratio: least and greatest width / height of a crop, log-uniform between.
         flip_prob: probability of mirroring left and right.
         jitter: (b, c, s, h): brightness, contrast and saturation factors are uniform in
@@ -79,7 +80,7 @@ class ImageViews(Views):
     def __init__(
         self,
         *,
-        crop_scale: tuple[float, float] = (0.08, 1.0),
+        crop_scale: tuple[float, float] | None = (0.08, 1.0),
         crop_ratio: tuple[float, float] = (3 / 4, 4 / 3),
         flip_prob: float = 0.5,
         jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
@@ -90,7 +91,7 @@ class ImageViews(Views):
     ) -> None:
         super().__init__()
         for name, (low, high), greatest in (
-            ("crop_scale", crop_scale, 1.0),
+            ("crop_scale", crop_scale or (1.0, 1.0), 1.0),
             ("crop_ratio", crop_ratio, math.inf),
             ("blur_sigma", blur_sigma, math.inf),
         ):
@@ -114,22 +115,28 @@ class ImageViews(Views):
         self.grayscale_prob = grayscale_prob
         self.blur_sigma = blur_sigma
         self.blur_prob = blur_prob
+        self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
+        self.passes_gradient = jitter_prob == 0
 
-    @torch.no_grad()
-    def forward(self, x: Tensor, count: int, generator: Generator | None = None) -> list[Tensor]:
-        """Draw `count` independent views of `x` [B, C, H, W]; `generator` lives on x's device."""
-        pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
-        views = [torch.empty_like(x) for _ in range(count)]
+    def alter(
+        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    ) -> list[Tensor]:
+        """Draw a view of each of `views` [B, C, H, W]; `generator` lives on their device."""
         # Autocast would run the crop's matrix products in half precision.
-        with torch.autocast(x.device.type, enabled=False):
-            for view in views:
-                draw = self.draw(x, generator)
-                parts = zip(*(numbers.chunk(pieces) for numbers in draw), strict=True)
-                for out, image, part in zip(
-                    view.chunk(pieces), x.chunk(pieces), parts, strict=True
-                ):
-                    out.copy_(self.transform(image, Draw(*part)))
-        return views
+        with torch.autocast(views[0].device.type, enabled=False):
+            return [self.view(x, self.draw(x, generator)) for x in views]
+
+    def view(self, x: Tensor, draw: Draw) -> Tensor:
+        """The views of `x` [N, C, H, W] that `draw` describes, piece by piece where that helps."""
+        if x.requires_grad and self.passes_gradient:
+            return self.transform(x, draw).to(x.dtype)
+        pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
+        out = torch.empty_like(x)
+        with torch.no_grad():
+            parts = zip(*(numbers.chunk(pieces) for numbers in draw), strict=True)
+            for piece, image, part in zip(out.chunk(pieces), x.chunk(pieces), parts, strict=True):
+                piece.copy_(self.transform(image, Draw(*part)))
+        return out
 
     def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
         """Random parameters of one view of each image of `x` [N, C, H, W]."""
@@ -154,6 +161,9 @@ class ImageViews(Views):
     def draw_boxes(self, x: Tensor, generator: Generator | None) -> Tensor:
         """Crops [N, 4] of `x`: the first of ten candidates that fits, else the middle."""
         n, _, height, width = x.shape
+        if self.crop_scale is None:
+            whole = (0.0, 0.0, float(height), float(width))
+            return constant(whole, torch.float32, x.device).expand(n, 4)
         low, high = (math.log(ratio) for ratio in self.crop_ratio)
         u = torch.rand(4, n, 10, device=x.device, generator=generator)
         scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
@@ -171,7 +181,8 @@ class ImageViews(Views):
     def transform(self, x: Tensor, draw: Draw) -> Tensor:
         """The views of `x` [N, C, H, W] that `draw` describes, in at least single precision."""
         view = x.to(torch.promote_types(x.dtype, torch.float32))
-        view = crop_flip(view, draw.boxes, draw.flip)
+        if not self.keeps_pixels_in_place:
+            view = crop_flip(view, draw.boxes, draw.flip)
         if self.jitter_prob > 0:
             view = color_jitter(view, draw.factors, draw.hue, draw.order)
         if self.grayscale_prob > 0:
@@ -179,7 +190,7 @@ class ImageViews(Views):
         if self.blur_prob > 0:
             view = gaussian_blur(view, draw.sigma)
         # Weights that sum to 1 up to rounding can leave [0, 1] by as much.
-        return view.clamp_(0, 1)
+        return view.clamp(0, 1)
 
 
 @functools.cache

@@ -16,15 +16,9 @@ from widefield.workflows.summary import run_report
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
 """The digits move about: at fixed places a linear classifier reads them off the raw pixels."""
 
-S_DIET: dict[str, Any] = {
-    "views": "gentle",
-    "batch_size": 500,
-    "label_smoothing": 0.0,
-    "logit_scale": 10.0,
-    "epochs": 36,
-}
-"""For 4,000 images and a minute or two: many rows a step and no smoothing, so that telling 500
-images apart takes the digit as well as the photograph. Chosen on a split of the training crops."""
+S_DIET: dict[str, Any] = {"views": "gentle", "epochs": 24}
+"""For 4,000 images and a minute or two. Colour is half of what tells these photographs apart, so
+the views leave it mostly alone. Chosen on a split of the training crops."""
 SUPERVISED: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10}
 OURS = "S-DIET"
 COLUMNS = ("pixels", "random encoder", OURS, "supervised")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import (
     Encoder,
+    Prepool,
     VisionEncoder,
     build_encoder,
     cached_weights,
@@ -43,12 +44,23 @@ class Frozen:
     """Side of the images that the encoder expects; None when it takes what it gets."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: which weights these are."""
+    prepool: bool = False
+    """Whether features are taken before pooling."""
 
     def built_for(self, images: np.ndarray, *, seed: int = 0) -> nn.Module | None:
-        """The encoder that turns `images` [n, H, W, C] into features; None for raw pixels."""
-        if self.untrained is None:
-            return self.encoder
-        return build_untrained(self.untrained, images, seed=seed)
+        """What turns `images` [n, H, W, C] into features; None for raw pixels.
+
+        Raises:
+            ValueError: features before pooling of an encoder that is not of our making.
+        """
+        encoder = self.encoder
+        if self.untrained is not None:
+            encoder = build_untrained(self.untrained, images, seed=seed)
+        if not self.prepool or encoder is None:
+            return encoder
+        if not isinstance(encoder, Encoder):
+            raise ValueError(f"{self.name} shows no features before pooling: probe the pooled ones")
+        return Prepool(encoder)
 
     def floor_for(self, images: np.ndarray, *, seed: int = 1) -> nn.Module:
         """The same architecture, untrained; by default not from the seed that training began at."""

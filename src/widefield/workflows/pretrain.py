@@ -26,10 +26,11 @@ from widefield.train.folder import RunFolder, recipe_settings
 from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import Objective, Pulse, Training, train
+from widefield.train.opponent import build_opponent, opponent_facts, refuse_misfit
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.progress import MetricsLog, ProgressBar
 from widefield.train.ranks import Ranks
-from widefield.views import VIEWS, Views, build_views
+from widefield.views import build_views
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
@@ -126,7 +127,7 @@ def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
 def resolve(recipe: Recipe) -> Recipe:
     """Check every name, and replace `auto` by what this machine gets, so that a resume agrees."""
     check_name("method", recipe.method, tuple(METHODS))
-    check_name("views", recipe.views, tuple(VIEWS))
+    build_views(recipe.views, recipe=recipe)
     device = choose_device(recipe.device)
     encoder = recipe.encoder
     if encoder == "auto":
@@ -190,12 +191,16 @@ class _Session:
         self.ranks = ranks
         self.device = ranks.fabric.device
         keep_freed_memory()
+        channels = dataset.images.shape[3]
+        views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
+        refuse_misfit(recipe, views, METHODS[recipe.method], dataset)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
             device=self.device,
             seed=recipe.seed,
             shard=ranks.shard,
+            masks=views.needs_mask,
         )
         per_epoch = self.loader.steps_per_epoch
         self.total_steps = recipe.epochs * per_epoch
@@ -204,7 +209,6 @@ class _Session:
             steps=self.total_steps,
             warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
         )
-        self.views: Views = build_views(recipe.views).to(self.device)
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
         facts = RunFacts(
@@ -223,6 +227,8 @@ class _Session:
         self.training = Training(
             objective=Objective(self.encoder, method),
             optimizer=build_optimizer(self.encoder, method, recipe),
+            views=views,
+            opponent=build_opponent(views, recipe),
             generator=generator,
         )
         self.images, self.seconds = 0, 0.0
@@ -262,7 +268,6 @@ class _Session:
                     self.training,
                     fabric=self.ranks.fabric,
                     loader=self.loader,
-                    views=self.views,
                     rates=self.rates,
                     epochs=self.recipe.epochs,
                     on_step=self._on_step,
@@ -302,6 +307,7 @@ class _Session:
             "step": float(pulse.step),
             **self.ranks.mean(pulse.means()),
             "lr": pulse.lr,
+            **opponent_facts(self.training.opponent),
             "images_per_second": pulse.images / pulse.seconds,
             "data_wait": pulse.data_wait,
         }

@@ -1,17 +1,23 @@
 """How much of each task can be read off the frozen features, beside two floors."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
-from widefield.probes import score
+from widefield.probes import Pixels, score, score_sgd
+from widefield.recipe import check_name
+from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
+from widefield.views import build_views
 from widefield.workflows.frozen import EncoderSpec, Frozen, open_frozen, training_data
 from widefield.workflows.pretrain import Data
+
+Features = Literal["pooled", "prepool"]
+Protocol = Literal["linear", "fd"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +39,8 @@ class ProbeReport:
     """Scores of every task, and what they were measured on."""
 
     encoder: str
+    protocol: Protocol
+    features: Features
     fitted_on: str
     scored_on: str
     seen: int
@@ -45,6 +53,8 @@ class ProbeReport:
         """Plain values, as `widefield probe --json` prints them."""
         return {
             "encoder": self.encoder,
+            "protocol": self.protocol,
+            "features": self.features,
             "fitted_on": self.fitted_on,
             "scored_on": self.scored_on,
             "seen": self.seen,
@@ -60,6 +70,8 @@ def probe(
     fit_on: Data | None = None,
     task: str | None = None,
     limit: int | None = None,
+    features: Features | None = None,
+    protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
 ) -> ProbeReport:
@@ -71,8 +83,12 @@ def probe(
         fit_on: what to fit on; by default the run's own training data.
         task: score this task alone.
         limit: score on a class-balanced first N of `data`.
+        features: pooled, or prepool for the encoder's feature map; by default pooled, and prepool
+            under the protocol fd.
+        protocol: linear for the best probe on features of plain images, or fd for Feature
+            Dropout's: 100 epochs of SGD on augmented images, which takes far longer.
         floors: probe raw pixels and an untrained encoder too, which takes most of the time.
-        seed: of the validation split that chooses the L2 strength.
+        seed: of the validation split that chooses the L2 strength, or of the SGD.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -81,7 +97,10 @@ def probe(
         >>> probe("random", "photos:test", fit_on="photos", limit=200).tasks["class"].score.classes
         16
     """
-    frozen = open_frozen(encoder)
+    check_name("protocol", protocol, get_args(Protocol))
+    features = features or ("prepool" if protocol == "fd" else "pooled")
+    check_name("features", features, get_args(Features))
+    frozen = replace(open_frozen(encoder), prepool=features == "prepool")
     train = _training_set(frozen, fit_on)
     test = open_dataset(
         _test_data(frozen, data),
@@ -91,25 +110,23 @@ def probe(
         held_out=True,
     )
     tasks = _shared_tasks(train, test, task)
-    labels = {t: torch.from_numpy(train.labels[t]) for t in tasks}
-    expected = {t: _same_ids(train, test, t) for t in tasks}
-    classes = {t: len(train.classes[t]) for t in tasks}
-
-    def scores(train_h: Tensor, test_h: Tensor) -> dict[str, Score]:
-        here = {t: y.to(train_h.device) for t, y in labels.items()}
-        there = {t: y.to(test_h.device) for t, y in expected.items()}
-        return score(train_h, here, test_h, there, classes=classes, seed=seed)
-
-    measured = scores(frozen.features(train.images), frozen.features(test.images))
-    beside = {}
-    if floors:
-        fresh = Frozen(name="random", encoder=frozen.floor_for(train.images))
-        beside = {
-            source.name: scores(source.features(train.images), source.features(test.images))
-            for source in (Frozen(name="pixels"), fresh)
-        }
+    examples = _Examples(
+        train=train.images,
+        labels={t: torch.from_numpy(train.labels[t]) for t in tasks},
+        test=test.images,
+        expected={t: _same_ids(train, test, t) for t in tasks},
+        classes={t: len(train.classes[t]) for t in tasks},
+    )
+    scores = _scores_fd if protocol == "fd" else _scores
+    measured = scores(frozen, examples, seed)
+    beside = {
+        name: scores(source, examples, seed)
+        for name, source in (_floors(frozen, train.images) if floors else {}).items()
+    }
     return ProbeReport(
         encoder=frozen.name,
+        protocol=protocol,
+        features=features,
         fitted_on=train.spec,
         scored_on=test.spec,
         notes=frozen.notes,
@@ -118,6 +135,47 @@ def probe(
             t: TaskProbe(score=measured[t], floor={name: row[t] for name, row in beside.items()})
             for t in tasks
         },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Examples:
+    """What probes are fitted to and scored on: images uint8 [n, H, W, C], class ids by task."""
+
+    train: np.ndarray
+    labels: dict[str, Tensor]
+    test: np.ndarray
+    expected: dict[str, Tensor]
+    classes: dict[str, int]
+
+
+def _scores(source: Frozen, examples: _Examples, seed: int) -> dict[str, Score]:
+    """The best linear probe on features of plain images."""
+    train_h, test_h = source.features(examples.train), source.features(examples.test)
+    here = {t: y.to(train_h.device) for t, y in examples.labels.items()}
+    there = {t: y.to(test_h.device) for t, y in examples.expected.items()}
+    return score(train_h, here, test_h, there, classes=examples.classes, seed=seed)
+
+
+def _scores_fd(source: Frozen, examples: _Examples, seed: int) -> dict[str, Score]:
+    """Feature Dropout's protocol, with that paper's views."""
+    device, views = choose_device("auto"), build_views("expert:fd")
+
+    def augment(x: Tensor, generator: Generator) -> Tensor:
+        view: Tensor = views(x, 1, generator)[0]
+        return view
+
+    return score_sgd(
+        (source.built_for(examples.train) or Pixels()).to(device),
+        examples.train,
+        examples.labels,
+        examples.test,
+        examples.expected,
+        classes=examples.classes,
+        augment=augment,
+        device=device,
+        precision=choose_precision("auto", device),
+        seed=seed,
     )
 
 
@@ -161,6 +219,12 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
         )
     to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
     return torch.from_numpy(to_train[test.labels[task]])
+
+
+def _floors(frozen: Frozen, images: np.ndarray) -> dict[str, Frozen]:
+    """What an encoder has to beat to have learned something."""
+    fresh = Frozen(name="random", encoder=frozen.floor_for(images), prepool=frozen.prepool)
+    return {"pixels": Frozen(name="pixels"), "random": fresh}
 
 
 def _seen(frozen: Frozen, test: Dataset) -> int:

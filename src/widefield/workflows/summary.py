@@ -5,9 +5,10 @@ import torch
 
 from widefield.data import Dataset
 from widefield.report import Curve, Report, Table
+from widefield.train.checkpoint import load
 from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
-from widefield.views import build_views
+from widefield.views import Scene, build_views
 
 EXAMPLES, VIEWS_SHOWN = 6, 5
 
@@ -30,7 +31,6 @@ def run_report(
     """The page of the run in `folder`, trained on `dataset`."""
     metrics, settings = read_metrics(folder.path / "metrics.csv"), folder.settings()
     recipe = folder.recipe()
-    spread = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
     return Report(
         title=title,
         summary=summary,
@@ -39,7 +39,7 @@ def run_report(
             name.replace("_", " "): _curve(metrics, name, caption)
             for name, caption in CAPTIONS.items()
         },
-        view_grid=view_grid(recipe.views, dataset.images[spread], seed=recipe.seed),
+        view_grid=view_grid(folder, dataset),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if row.get("verdict")],
         next_steps=next_steps,
         facts={
@@ -54,12 +54,26 @@ def run_report(
     )
 
 
-def view_grid(views: str, images: np.ndarray, *, seed: int) -> np.ndarray:
-    """Images beside their views, uint8 [examples, 1 + views, H, W, C]."""
-    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 255
-    drawn = build_views(views)(x, VIEWS_SHOWN, torch.Generator().manual_seed(seed))
-    grid = torch.stack([x, *drawn], dim=1).permute(0, 1, 3, 4, 2)
-    return np.asarray((255 * grid).round().to(torch.uint8).numpy())
+def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
+    """Images beside their views, as the run left them, uint8 [examples, 1 + views, H, W, C].
+
+    None for views that attack an encoder, which is not here.
+    """
+    recipe = folder.recipe()
+    rows = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
+    images = np.ascontiguousarray(dataset.images[rows])
+    x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    views = build_views(recipe.views, recipe=recipe, channels=x.shape[1])
+    if views.gradient_calls:
+        return None
+    views.load_state_dict(load(folder.last_checkpoint, torch.device("cpu"))["views"])
+    mask = torch.from_numpy(dataset.masks(rows))[:, None] if views.needs_mask else None
+    generator = torch.Generator().manual_seed(recipe.seed)
+    with torch.no_grad():
+        drawn = views(x, VIEWS_SHOWN, generator, Scene(mask=mask))
+    grid = torch.stack([x, *drawn], dim=1).permute(0, 1, 3, 4, 2).clamp(0, 1)
+    shown = grid if grid.shape[-1] == 1 else grid[..., :3]
+    return np.asarray((255 * shown).round().to(torch.uint8).numpy())
 
 
 def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Curve:

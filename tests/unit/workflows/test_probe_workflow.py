@@ -74,3 +74,31 @@ def test_public_names_are_the_workflows() -> None:
     assert set(widefield.__all__) <= set(dir(widefield))
     with pytest.raises(AttributeError, match="no attribute 'prob'"):
         _ = widefield.prob
+
+
+def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -> None:
+    train = paint(tmp_path / "train", ["red", "green"], 12)
+    encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
+    plain = probe(encoder, train, fit_on=train, floors=False)
+    assert (plain.protocol, plain.features) == ("linear", "pooled")
+    before = probe(encoder, train, fit_on=train, features="prepool", floors=False)
+    assert before.features == "prepool"
+    report = probe(encoder, train, fit_on=train, protocol="fd")
+    assert (report.protocol, report.features) == ("fd", "prepool")
+    found = report.tasks["class"]
+    assert found.score.accuracy > 0.9
+    assert found.floor.keys() == {"pixels", "random"}
+    assert found.score.knn == before.tasks["class"].score.knn
+    assert report.to_json()["protocol"] == "fd"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"protocol": "df"}, "unknown protocol 'df'"),
+        ({"features": "prepol"}, "unknown features 'prepol': did you mean 'prepool'"),
+    ],
+)
+def test_unknown_ways_to_probe_are_named(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        probe("random", "photos:test", fit_on="photos", **options)

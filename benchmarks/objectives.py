@@ -1,0 +1,192 @@
+"""What the objectives learn in equal time: the image's class, and a feature planted on it.
+
+    python benchmarks/objectives.py cifar10_train.npz cifar10_test.npz \
+        --json benchmarks/results/objectives.json
+
+5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
+recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
+processor time: a method's epochs follow from its own seconds per epoch, measured once before its
+first run. Supervised training on both tasks is the ceiling; pixels and the untrained encoder are
+the floors. All are scored on the test file by the linear probe.
+
+The JSON file, and the same as tables in an `.md` file beside it, is rewritten after every run;
+runs that it already holds are not repeated.
+"""
+
+import argparse
+import itertools
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from study import Results, Run, accuracies, train, write_text
+from widefield.data import Dataset, open_dataset
+from widefield.probes import extract, pixels
+from widefield.recipe import Recipe
+from widefield.workflows.pretrain import build_run_encoder
+
+TRAIN = 5000  # images
+SECONDS = 60  # processor time of a run
+PLANTS = ("", "+shapes", "+digits", "+letters")
+SEEDS = (0, 1)
+METHODS = {
+    "expert": (
+        "s-diet",
+        "diet",
+        "simclr",
+        "barlow-twins",
+        "vicreg",
+        "byol",
+        "simsiam",
+        "spectral",
+        "alpha-cl",
+        "supervised",
+    ),
+    "viewmaker": ("s-diet", "simclr"),
+}
+"""What is trained under which views, in the order of the work and of the tables."""
+
+_TIMED_EPOCHS = (1, 1, 4)  # the first run of all also warms up the process
+
+
+class Study:
+    """Runs what is not in the results file yet, and keeps the files up to date."""
+
+    def __init__(self, train_file: Path, test_file: Path, results: Path) -> None:
+        self.train_file, self.test_file = train_file, test_file
+        self.results = Results(results, self._summary)
+
+    def floors(self, plant: str, seed: int) -> None:
+        """Score raw pixels and an untrained encoder."""
+        recipe = Recipe(encoder="resnet-tiny", seed=seed)
+        for name in ("pixels", "random encoder"):
+            key = _key(name, "none", plant, seed)
+            if key in self.results:
+                continue
+            sets = self._sets(plant, seed)
+            untrained = partial(extract, build_run_encoder(recipe, sets[0]))
+            features = pixels if name == "pixels" else untrained
+            self._keep(key, name, "none", plant, seed, {"accuracy": accuracies(features, *sets)})
+
+    def run(self, method: str, views: str, plant: str, seed: int) -> None:
+        """Train for the budget and score, unless that is done."""
+        key = _key(method, views, plant, seed)
+        if key in self.results:
+            return
+        epochs = max(1, round(SECONDS / self._seconds_per_epoch(method, views)))
+        trained = train(
+            f"{self.train_file}{plant}",
+            method=method,
+            views=views,
+            epochs=epochs,
+            limit=TRAIN,
+            seed=seed,
+        )
+        run = {
+            "epochs": epochs,
+            "accuracy": accuracies(partial(extract, trained.encoder), *self._sets(plant, seed)),
+            "processor_seconds": trained.processor_seconds,
+            "wall_seconds": trained.wall_seconds,
+            "effective_rank": trained.effective_rank,
+        }
+        self._keep(key, method, views, plant, seed, run)
+
+    def _seconds_per_epoch(self, method: str, views: str) -> float:
+        """Processor time of an epoch on plain images, without what a run costs besides."""
+        key = f"seconds per epoch | {method} | {views}"
+        if key not in self.results:
+            _, short, long = (
+                train(
+                    str(self.train_file),
+                    method=method,
+                    views=views,
+                    epochs=epochs,
+                    limit=TRAIN,
+                ).processor_seconds
+                for epochs in _TIMED_EPOCHS
+            )
+            each = (long - short) / (_TIMED_EPOCHS[2] - _TIMED_EPOCHS[1])
+            self.results.add(key, {"seconds_per_epoch": round(each, 3)})
+        seconds: float = self.results.runs[key]["seconds_per_epoch"]
+        return seconds
+
+    def _sets(self, plant: str, seed: int) -> tuple[Dataset, Dataset]:
+        """Training and test images with their labels."""
+        return (
+            open_dataset(f"{self.train_file}{plant}", limit=TRAIN, seed=seed),
+            open_dataset(f"{self.test_file}{plant}", seed=seed, held_out=True),
+        )
+
+    def _keep(
+        self, key: str, method: str, views: str, plant: str, seed: int, measured: dict[str, Any]
+    ) -> None:
+        named = {"method": method, "views": views, "data": f"cifar10{plant}", "seed": seed}
+        self.results.add(key, {**named, **measured})
+        write_text(self.results.path.with_suffix(".md"), self._page())
+
+    def _summary(self, runs: dict[str, Run]) -> dict[str, Any]:
+        return {
+            "command": "python benchmarks/objectives.py cifar10_train.npz cifar10_test.npz",
+            "budget": {"processor_seconds": SECONDS, "images": TRAIN},
+        }
+
+    def _page(self) -> str:
+        """A table for each data set."""
+        tables = [_table(plant, list(self.results.runs.values())) for plant in PLANTS]
+        about = (
+            f"Linear probe on the test file, %, after {SECONDS} processor seconds on "
+            f"{TRAIN:,} images: mean of the seeds ± half the distance between them. "
+            "Written by `benchmarks/objectives.py`."
+        )
+        parts = ["# What the objectives learn in equal time", about, *filter(None, tables)]
+        return "\n\n".join(parts) + "\n"
+
+
+def _key(method: str, views: str, plant: str, seed: int) -> str:
+    return f"{method} | {views} | cifar10{plant} | seed {seed}"
+
+
+def _table(plant: str, runs: list[Run]) -> str:
+    """Markdown: a row for each method under each views, a column for each task."""
+    rows: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.get("data") == f"cifar10{plant}":
+            rows.setdefault((run["method"], run["views"]), []).append(run)
+    if not rows:
+        return ""
+    tasks = list(next(iter(rows.values()))[0]["accuracy"])
+    head = ["method", "views", "epochs", *tasks]
+    lines = [f"## CIFAR-10 {plant}".rstrip(), "", _line(head), _line(["---"] * len(head))]
+    for (method, views), same in rows.items():
+        scores = [_mean([100 * run["accuracy"][task] for run in same]) for task in tasks]
+        lines.append(_line([method, views, str(same[0].get("epochs", 0)), *scores]))
+    return "\n".join(lines)
+
+
+def _mean(values: list[float]) -> str:
+    spread = f" ± {(max(values) - min(values)) / 2:.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Run what the results file lacks."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("train", type=Path)
+    parser.add_argument("test", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
+    asked = parser.parse_args()
+    study = Study(asked.train, asked.test, asked.json)
+    for seed, plant in itertools.product(SEEDS, PLANTS):
+        study.floors(plant, seed)
+    for views, seed, plant in itertools.product(METHODS, SEEDS, PLANTS):
+        for method in METHODS[views]:
+            study.run(method, views, plant, seed)
+
+
+if __name__ == "__main__":
+    main()

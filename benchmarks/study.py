@@ -1,0 +1,129 @@
+"""What the studies here share: a run is trained once, scored once and kept in one file."""
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widefield.data import Dataset
+from widefield.encoders import Encoder
+from widefield.probes import score
+from widefield.train.checkpoint import write_atomically
+from widefield.train.hardware import choose_device, machine
+from widefield.workflows.pretrain import pretrain
+
+Run = dict[str, Any]
+"""What is kept of a run: plain JSON values."""
+
+
+class Results:
+    """Finished runs by name, in a JSON file that several processes may add to.
+
+    Args:
+        path: the file; it is rewritten after every run, and never half written.
+        summary: what else the file says, from all its runs.
+    """
+
+    def __init__(self, path: Path, summary: Callable[[dict[str, Run]], dict[str, Any]]) -> None:
+        self.path, self.summary = path, summary
+        self.runs = self._read()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.runs
+
+    def add(self, name: str, run: Run) -> None:
+        """Keep a run."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _alone_in(self.path.parent):
+            self.runs = self._read() | {name: run}
+            report = {
+                "machine": machine(choose_device("auto")),
+                "threads": torch.get_num_threads(),
+                **self.summary(self.runs),
+                "runs": self.runs,
+            }
+            write_text(self.path, json.dumps(report, indent=1) + "\n")
+
+    def _read(self) -> dict[str, Run]:
+        if not self.path.exists():
+            return {}
+        runs: dict[str, Run] = json.loads(self.path.read_text())["runs"]
+        return runs
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in here with the same folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace what the file says, in one step."""
+
+    def write(draft: Path) -> None:
+        draft.write_text(text)
+
+    write_atomically(path, write)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """An encoder and what it cost; other work on the machine does not inflate processor time."""
+
+    encoder: Encoder
+    effective_rank: float
+    processor_seconds: float
+    wall_seconds: float
+
+
+def train(data: str, **settings: Any) -> Trained:
+    """Pretrain resnet-tiny on `data` from start to end; leave the program if asked to stop."""
+    with tempfile.TemporaryDirectory() as folder:
+        began, wall = time.process_time(), time.monotonic()
+        done = pretrain(
+            data,
+            out=Path(folder) / "run",
+            encoder="resnet-tiny",
+            checkpoint_every=10_000,
+            health_every=10_000,
+            quiet=True,
+            **settings,
+        )
+        if not done.finished:
+            raise SystemExit("asked to stop: the same command trains this run anew and goes on")
+        return Trained(
+            encoder=done.encoder,
+            effective_rank=round(done.health.effective_rank, 1),
+            processor_seconds=round(time.process_time() - began, 2),
+            wall_seconds=round(time.monotonic() - wall, 1),
+        )
+
+
+def accuracies(
+    features: Callable[[np.ndarray], Tensor], train_set: Dataset, test_set: Dataset
+) -> dict[str, float]:
+    """Accuracy of every task's linear probe on frozen features of both sets."""
+    device = choose_device("auto")
+    here, there = (
+        {task: torch.from_numpy(y).to(device) for task, y in d.labels.items()}
+        for d in (train_set, test_set)
+    )
+    classes = {task: len(names) for task, names in train_set.classes.items()}
+    train_h, test_h = (features(d.images).to(device) for d in (train_set, test_set))
+    scores = score(train_h, here, test_h, there, classes=classes)
+    return {task: round(s.accuracy, 4) for task, s in scores.items()}

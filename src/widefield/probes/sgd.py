@@ -1,0 +1,110 @@
+"""Feature Dropout's probe: softmax regression by SGD on augmented images, encoder frozen.
+
+The encoder is in evaluation mode throughout. As published its batch normalisation was left in
+training mode, so that probing changed the encoder; that is not repeated here.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from widefield.probes.features import Precision, evaluating, extract, features, image_batch
+from widefield.probes.knn import knn
+from widefield.probes.linear import check, wilson
+from widefield.types import Score
+
+EPOCHS, BATCH_SIZE, MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
+
+
+def learning_rate(epoch: int) -> float:
+    """Of epoch 0, 1, ...: 0.01, and a tenth of that from each of the epochs 60 and 80 on.
+
+    Example:
+        >>> [learning_rate(epoch) for epoch in (59, 60, 80)]
+        [0.01, 0.001, 0.0001]
+    """
+    return round(0.01 * 0.1 ** sum(epoch >= drop for drop in DROPS), 9)
+
+
+def score_sgd(
+    encoder: nn.Module,
+    train_images: np.ndarray,
+    train_labels: dict[str, Tensor],
+    test_images: np.ndarray,
+    test_labels: dict[str, Tensor],
+    *,
+    classes: dict[str, int],
+    augment: Callable[[Tensor, Generator], Tensor],
+    device: torch.device,
+    precision: Precision = "32-true",
+    seed: int = 0,
+) -> dict[str, Score]:
+    """Train one probe for every task in `classes` (task -> K) on augmented images, and score it.
+
+    Images are uint8 [n, H, W, C], labels int64 [n]; `augment` draws a view of float images
+    [B, C, H, W] in [0, 1]. SGD with momentum 0.9 takes 100 epochs in batches of 128 on features as
+    they are, from weights of zero. Test images are not augmented, and decide nothing. The encoder
+    is not changed. `Score.l2` is 0; `Score.knn` is the vote on features of plain images.
+
+    Raises `ValueError` as `fit_linear` does.
+
+    Source: Feature Dropout (Tamkin et al. 2022), section 3; momentum and the epochs of the drops
+    from the authors' settings.
+    """
+    train_h = extract(encoder, train_images, device=device, precision=precision)
+    test_h = extract(encoder, test_images, device=device, precision=precision)
+    check(train_h, train_labels, test_h, test_labels, classes)
+    probes = {
+        task: _Probe(test_h.shape[1], count, train_labels[task].to(device))
+        for task, count in classes.items()
+    }
+    drawing, order = Generator(device).manual_seed(seed), Generator().manual_seed(seed)
+    with evaluating(encoder):
+        for epoch in range(EPOCHS):
+            shuffled = torch.randperm(len(train_images), generator=order)
+            for index in torch.split(shuffled, BATCH_SIZE):
+                x = augment(image_batch(train_images[index.numpy()], device), drawing)
+                h = features(encoder, x, precision).clone()  # as inference tensors cannot be used
+                for probe in probes.values():
+                    probe.step(h, index.to(device), learning_rate(epoch))
+    near = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    scores = {}
+    for task, probe in probes.items():
+        hits = int((probe.logits(test_h).argmax(1) == test_labels[task].to(device)).sum())
+        low, high = wilson(hits, len(test_h))
+        scores[task] = Score(
+            task=task,
+            accuracy=hits / len(test_h),
+            low=low,
+            high=high,
+            knn=near[task],
+            l2=0.0,
+            classes=classes[task],
+            train_examples=len(train_h),
+            test_examples=len(test_h),
+        )
+    return scores
+
+
+class _Probe:
+    """Softmax regression under way: labels int64 [n] of all training examples."""
+
+    def __init__(self, dim: int, classes: int, labels: Tensor) -> None:
+        self.labels = labels
+        self.weight = torch.zeros(classes, dim, device=labels.device, requires_grad=True)
+        self.bias = torch.zeros(classes, device=labels.device, requires_grad=True)
+        self.optimizer = torch.optim.SGD([self.weight, self.bias], lr=0.0, momentum=MOMENTUM)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Logits [b, K] of features [b, D]."""
+        return functional.linear(h, self.weight, self.bias)
+
+    def step(self, h: Tensor, index: Tensor, lr: float) -> None:
+        """One step on features h [b, D] of the examples `index`, int64 [b]."""
+        loss = functional.cross_entropy(self.logits(h), self.labels[index])
+        self.weight.grad, self.bias.grad = torch.autograd.grad(loss, (self.weight, self.bias))
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.step()

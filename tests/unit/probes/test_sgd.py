@@ -1,0 +1,159 @@
+"""Feature Dropout's probe: its schedule, its arithmetic, and that it leaves the encoder alone."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from widefield.encoders import Prepool, build_encoder
+from widefield.probes import Pixels, knn, score_sgd
+from widefield.probes.sgd import learning_rate
+
+CPU = torch.device("cpu")
+
+
+def coloured(count: int, seed: int = 0) -> tuple[np.ndarray, dict[str, Tensor]]:
+    """Images [n, 8, 8, 3] whose loudest channel is one task and whose brighter half another."""
+    rng = np.random.default_rng(seed)
+    channel, side = rng.integers(0, 3, count), rng.integers(0, 2, count)
+    images = rng.integers(0, 80, (count, 8, 8, 3))
+    images[np.arange(count), ..., channel] += 80
+    for i in range(count):
+        images[i, :, 4 * side[i] : 4 * side[i] + 4] += 80
+    labels = {"channel": torch.from_numpy(channel), "side": torch.from_numpy(side)}
+    return images.astype(np.uint8), labels
+
+
+def flip_upside_down(x: Tensor, generator: Generator) -> Tensor:
+    flips = torch.rand(len(x), generator=generator) < 0.5
+    return torch.where(flips[:, None, None, None], x.flip(2), x)
+
+
+def test_drops_are_at_epochs_60_and_80() -> None:
+    rates = [learning_rate(epoch) for epoch in range(100)]
+    assert rates == [0.01] * 60 + [0.001] * 20 + [0.0001] * 20
+
+
+def test_separable_tasks_are_solved_side_by_side() -> None:
+    train, test = coloured(300), coloured(100, seed=1)
+    scores = score_sgd(
+        Pixels(),
+        *train,
+        *test,
+        classes={"channel": 3, "side": 2},
+        augment=flip_upside_down,
+        device=CPU,
+    )
+    for task, score in scores.items():
+        assert score.accuracy > 0.97, task
+        assert score.low <= score.accuracy <= score.high
+        assert (score.l2, score.train_examples, score.test_examples) == (0.0, 300, 100)
+    h, expected = (
+        Pixels()(torch.from_numpy(x).permute(0, 3, 1, 2) / 255) for x in (train[0], test[0])
+    )
+    near = knn(h, train[1], expected, test[1], classes={"side": 2})
+    assert scores["side"].knn == near["side"]
+
+
+def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one batch an epoch and plain views every step sees the same gradient formula."""
+    seen: list[Tensor] = []
+
+    class Kept(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.flatten(1)[:, ::16]
+
+    images, labels = coloured(60)
+    monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 70)
+    test, test_labels = coloured(200, seed=1)
+
+    def keep(x: Tensor, generator: Generator) -> Tensor:
+        seen.append(x)
+        return x
+
+    found = score_sgd(
+        Kept(),
+        images,
+        {"side": labels["side"]},
+        test,
+        {"side": test_labels["side"]},
+        classes={"side": 2},
+        augment=keep,
+        device=CPU,
+    )["side"]
+    assert len(seen) == 70
+    x = Kept()(torch.from_numpy(images).permute(0, 3, 1, 2).double() / 255)
+    target = nn.functional.one_hot(labels["side"], 2).double()
+    w, b = torch.zeros(2, x.shape[1]).double(), torch.zeros(2).double()
+    dw, db = torch.zeros_like(w), torch.zeros_like(b)
+    for epoch in range(70):
+        residual = (torch.softmax(x @ w.T + b, dim=1) - target) / len(x)
+        dw, db = 0.9 * dw + residual.T @ x, 0.9 * db + residual.sum(0)
+        rate = 0.01 if epoch < 60 else 0.001
+        w, b = w - rate * dw, b - rate * db
+    h = Kept()(torch.from_numpy(test).permute(0, 3, 1, 2).double() / 255)
+    hits = ((h @ w.T + b).argmax(1) == test_labels["side"]).double().mean()
+    assert found.accuracy == pytest.approx(float(hits), abs=0.006)  # one image at the border
+
+
+def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> None:
+    encoder = build_encoder("resnet-tiny", image_size=8, seed=0).train()
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    train, test = coloured(20), coloured(12, seed=1)
+    drawn: list[int] = []
+
+    def count(x: Tensor, generator: Generator) -> Tensor:
+        assert not encoder.training
+        drawn.append(len(x))
+        return x
+
+    score_sgd(Prepool(encoder), *train, *test, classes={"side": 2}, augment=count, device=CPU)
+    assert drawn == [20] * 100
+    assert encoder.training
+    for key, value in encoder.state_dict().items():
+        assert torch.equal(value, before[key]), key
+
+
+def test_same_seed_same_score() -> None:
+    train, test = coloured(40), coloured(30, seed=1)
+    runs = [
+        score_sgd(
+            Pixels(),
+            *train,
+            *test,
+            classes={"channel": 3},
+            augment=flip_upside_down,
+            device=CPU,
+            seed=3,
+        )
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "dim"), [("resnet18", 32, 8192), ("resnet-tiny", 32, 2048)]
+)
+def test_prepool_features_are_the_flattened_map(name: str, size: int, dim: int) -> None:
+    encoder = build_encoder(name, image_size=size, seed=0).eval()
+    x = torch.rand(2, 3, size, size)
+    with torch.no_grad():
+        h = Prepool(encoder)(x)
+        assert h.shape == (2, dim)
+        pooled = h.view(2, encoder.dim, -1).mean(2)
+        torch.testing.assert_close(pooled, encoder(x))
+
+
+def test_labels_that_do_not_fit_are_refused() -> None:
+    images, labels = coloured(20)
+    with pytest.raises(ValueError, match="run from 0 to 2: give class ids 0 to 1"):
+        score_sgd(
+            Pixels(),
+            images,
+            labels,
+            images,
+            labels,
+            classes={"channel": 2},
+            augment=flip_upside_down,
+            device=CPU,
+        )
