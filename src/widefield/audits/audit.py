@@ -134,6 +134,11 @@ def audit(
     earlier = _checkpoints(frozen) if all_checkpoints else {}
     rival = None if compare is None else open_frozen(compare)
     pair = open_pair(frozen, data, limit=limit, seed=seed)
+    for name in plant:
+        if name in pair.train.labels:
+            raise ValueError(
+                f"the data has a task {name!r} already: it is judged as it is, without --plant"
+            )
     if not pair.train.labels and not plant:
         plant = WITHOUT_LABELS
     auditor = _Auditor(

@@ -32,6 +32,7 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
     figures = [
         *_over_training(found),
         *_ease(found),
+        *_trained(found),
         _spectrum(h),
         _neighbours(pair, h),
         *([] if encoder is None else _inside(encoder, pair, h, seed=seed)),
@@ -165,6 +166,24 @@ def _ease(found: Audit) -> list[Figure]:
             y_label="neighbours kept",
             y_range=(0, 1.03),
         ),
+    ]
+
+
+def _trained(found: Audit) -> list[Figure]:
+    return [
+        Bars(
+            title=f"What does {one.plant} do to training?",
+            how=f"Learned share after {one.epochs} epochs of {one.method}, on the images as they "
+            "are and with the plant in each. A task that loses by the plant is suppressed by it.",
+            shares={
+                f"{task}, {how}": verdict.learned
+                for task in one.planted
+                for how, row in (("as they are", one.without), ("planted", one.planted))
+                for verdict in (row[task],)
+                if verdict.learned is not None
+            },
+        )
+        for one in found.trained
     ]
 
 

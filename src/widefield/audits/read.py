@@ -35,15 +35,7 @@ class Pair:
         return Pair(train=_only(self.train, task), test=_only(self.test, task))
 
     def planted(self, name: str, options: dict[str, str], *, seed: int) -> "Pair":
-        """The same images with the feature `name` drawn over them, and its labels alone.
-
-        Raises:
-            ValueError: unknown name or option, or the data has a task of that name already.
-        """
-        if name in self.train.labels:
-            raise ValueError(
-                f"the data has a task '{name}' already: it is judged as it is, without --plant"
-            )
+        """The same images with the feature `name` drawn over them, and its labels alone."""
         return Pair(
             train=_planted(self.train, name, options, seed=seed, held_out=False),
             test=_planted(self.test, name, options, seed=seed, held_out=True),
@@ -54,33 +46,32 @@ def open_pair(frozen: Frozen, data: Data | None, *, limit: int | None, seed: int
     """Both halves of `data`, or of what a run was trained on.
 
     A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
-    name, arrays by a hash of each row. `limit` takes a class-balanced first N of each half.
+    name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
+    quarter of that to score on.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
+            two examples to fit on; one line says which and what to do.
     """
     size = frozen.image_size
-    if data is None:
-        if frozen.run is None:
-            raise ValueError(f"{frozen.name} is no run of ours: say which data to audit it on")
+    if data is not None and not isinstance(data, str | Path):
+        return _checked(_cut(open_dataset(data, limit=limit, image_size=size, seed=seed)))
+    if data is not None:
+        text = _with_split(str(data))
+        train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+    elif frozen.run is None:
+        raise ValueError(f"{frozen.name} is no run of ours: say which data to audit it on")
+    else:
+        text, seed = str(frozen.run.settings()["data"]), frozen.run.recipe().seed
         train = training_data(frozen.run)
-        seed = frozen.run.recipe().seed
-        other = held_out_split(str(frozen.run.settings()["data"]))
-        test = open_dataset(other, limit=limit, image_size=size, seed=seed, held_out=True)
-        return Pair(train=train, test=test)
-    if not isinstance(data, str | Path):
-        return _cut(open_dataset(data, limit=limit, image_size=size, seed=seed))
-    text = str(data)
-    spec = parse(text)
-    if spec.split is None:
-        text = str(replace(spec, split="train"))
-    test_of = held_out_split(text)
-    train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+        if limit is not None:
+            train = open_dataset(text, limit=limit, image_size=size, seed=seed)
     fewer = None if limit is None else max(1, limit // 4)
+    side = train.images.shape[1]
     test = open_dataset(
-        test_of, limit=fewer, image_size=train.images.shape[1], seed=seed, held_out=True
+        held_out_split(text), limit=fewer, image_size=side, seed=seed, held_out=True
     )
-    return Pair(train=train, test=test)
+    return _checked(Pair(train=train, test=test))
 
 
 def read(features: Features, pair: Pair, *, seed: int = 0) -> dict[str, Reading]:
@@ -110,6 +101,7 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
         labels={task: y[rows] for task, y in dataset.labels.items()},
         paths=[dataset.paths[row] for row in rows],
         skipped=(),
+        planted=(),  # which know their masks by the row as it was
     )
 
 
@@ -121,6 +113,31 @@ def _cut(dataset: Dataset) -> Pair:
         raise ValueError(f"{len(dataset)} examples are too few to audit on: give ten at least")
     train = np.flatnonzero(share >= _TEST_SHARE)
     return Pair(train=subset(dataset, train), test=subset(dataset, test))
+
+
+def _with_split(text: str) -> str:
+    """A path without a split means its training split."""
+    spec = parse(text)
+    return str(replace(spec, split="train")) if spec.split is None else text
+
+
+def _checked(pair: Pair) -> Pair:
+    for task, y in pair.train.labels.items():
+        names = pair.train.classes[task]
+        if pair.test.classes.get(task) != names:
+            raise ValueError(f"task {task!r}: both splits must list the same classes")
+        fitted = np.bincount(y, minlength=len(names))
+        asked = fitted + np.bincount(pair.test.labels[task], minlength=len(names)) > 0
+        if asked.sum() < 2:
+            raise ValueError(f"task {task!r}: labels hold one class: an audit needs two")
+        lonely = np.flatnonzero(asked & (fitted < 2))
+        if len(lonely):
+            name, count = names[lonely[0]], fitted[lonely[0]]
+            raise ValueError(
+                f"task {task!r}: class {name!r} has {count} example{'s' * (count != 1)} to fit on: "
+                "two are needed, so give more of it or leave it out"
+            )
+    return pair
 
 
 def _only(dataset: Dataset, task: str) -> Dataset:
@@ -143,6 +160,7 @@ def _planted(
         images=images,
         labels={name: overlay.labels(index)},
         classes={name: overlay.classes},
+        planted=(*dataset.planted, overlay),
     )
 
 

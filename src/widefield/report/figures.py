@@ -63,6 +63,8 @@ def lines_chart(
         if logarithmic:
             axes.set_xscale("log")
             axes.set_yscale("log")
+        elif all(float(place).is_integer() for x, _ in series.values() for place in x):
+            axes.locator_params(axis="x", integer=True)
         if y_range is not None:
             axes.set_ylim(*y_range)
         return _svg(figure, prefix)
