@@ -132,7 +132,7 @@ def _checked(pair: Pair) -> Pair:
             raise ValueError(f"task {task!r}: labels hold one class: an audit needs two")
         lonely = np.flatnonzero(asked & (fitted < 2))
         if len(lonely):
-            name, count = names[lonely[0]], fitted[lonely[0]]
+            name, count = names[lonely[0]], int(fitted[lonely[0]])
             raise ValueError(
                 f"task {task!r}: class {name!r} has {count} example{'s' * (count != 1)} to fit on: "
                 "two are needed, so give more of it or leave it out"

@@ -22,7 +22,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torchvision import models
 
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config, known
+from widefield.encoders.encoder import (
+    OWN,
+    Encoder,
+    EncoderConfig,
+    assemble,
+    encoder_config,
+    known,
+)
 from widefield.encoders.vision import VisionEncoder, check_vision
 
 COMMON = (
@@ -123,7 +130,7 @@ def cached_weights(name: str) -> Path | None:
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    facts = timm.get_pretrained_cfg(known(model))
+    facts = None if model in OWN else timm.get_pretrained_cfg(known(model))
     if facts is None:
         return None
     if facts.hf_hub_id:
