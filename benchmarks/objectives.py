@@ -5,9 +5,10 @@
 
 5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
-processor time: a method's epochs follow from its own seconds per epoch, measured once before its
-first run. Supervised training on both tasks is the ceiling; pixels and the untrained encoder are
-the floors. All are scored on the test file by the linear probe.
+time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
+turn by turn, so that other work on the machine favours none. Supervised training on both tasks is
+the ceiling; pixels and the untrained encoder are the floors. All are scored on the test file by
+the linear probe.
 
 The JSON file, and the same as tables in an `.md` file beside it, is rewritten after every run;
 runs that it already holds are not repeated.
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from study import Results, Run, accuracies, train, write_text
+from widefield.bench.step import bench
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
 from widefield.recipe import Recipe
 from widefield.workflows.pretrain import build_run_encoder
 
 TRAIN = 5000  # images
-SECONDS = 60  # processor time of a run
+BARE_EPOCHS = 16  # about a minute of one core of a server
 PLANTS = ("", "+shapes", "+digits", "+letters")
 SEEDS = (0, 1)
 METHODS = {
@@ -46,8 +48,6 @@ METHODS = {
     "viewmaker": ("s-diet", "simclr"),
 }
 """What is trained under which views, in the order of the work and of the tables."""
-
-_TIMED_EPOCHS = (1, 1, 4)  # the first run of all also warms up the process
 
 
 class Study:
@@ -74,7 +74,7 @@ class Study:
         key = _key(method, views, plant, seed)
         if key in self.results:
             return
-        epochs = max(1, round(SECONDS / self._seconds_per_epoch(method, views)))
+        epochs = self._epochs(method, views)
         trained = train(
             f"{self.train_file}{plant}",
             method=method,
@@ -92,24 +92,16 @@ class Study:
         }
         self._keep(key, method, views, plant, seed, run)
 
-    def _seconds_per_epoch(self, method: str, views: str) -> float:
-        """Processor time of an epoch on plain images, without what a run costs besides."""
-        key = f"seconds per epoch | {method} | {views}"
+    def _epochs(self, method: str, views: str) -> int:
+        """Epochs that take as long as `BARE_EPOCHS` of the bare encoder, all timed turn by turn."""
+        key = f"cost | {views}"
         if key not in self.results:
-            _, short, long = (
-                train(
-                    str(self.train_file),
-                    method=method,
-                    views=views,
-                    epochs=epochs,
-                    limit=TRAIN,
-                ).processor_seconds
-                for epochs in _TIMED_EPOCHS
+            found = bench(
+                encoder="resnet-tiny", rows=TRAIN, methods=list(METHODS[views]), views=views
             )
-            each = (long - short) / (_TIMED_EPOCHS[2] - _TIMED_EPOCHS[1])
-            self.results.add(key, {"seconds_per_epoch": round(each, 3)})
-        seconds: float = self.results.runs[key]["seconds_per_epoch"]
-        return seconds
+            self.results.add(key, found["ratios"])
+        cost: float = self.results.runs[key][f"{method}/bare"]
+        return max(1, round(BARE_EPOCHS / cost))
 
     def _sets(self, plant: str, seed: int) -> tuple[Dataset, Dataset]:
         """Training and test images with their labels."""
@@ -128,16 +120,16 @@ class Study:
     def _summary(self, runs: dict[str, Run]) -> dict[str, Any]:
         return {
             "command": "python benchmarks/objectives.py cifar10_train.npz cifar10_test.npz",
-            "budget": {"processor_seconds": SECONDS, "images": TRAIN},
+            "budget": {"bare_epochs": BARE_EPOCHS, "images": TRAIN},
         }
 
     def _page(self) -> str:
         """A table for each data set."""
         tables = [_table(plant, list(self.results.runs.values())) for plant in PLANTS]
         about = (
-            f"Linear probe on the test file, %, after {SECONDS} processor seconds on "
-            f"{TRAIN:,} images: mean of the seeds ± half the distance between them. "
-            "Written by `benchmarks/objectives.py`."
+            f"Linear probe on the test file, %, after as much time as {BARE_EPOCHS} epochs of the "
+            f"bare encoder on {TRAIN:,} images, mean of the seeds ± half the distance between "
+            "them. Written by `benchmarks/objectives.py`."
         )
         parts = ["# What the objectives learn in equal time", about, *filter(None, tables)]
         return "\n\n".join(parts) + "\n"

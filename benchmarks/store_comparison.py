@@ -1,4 +1,4 @@
-"""Which store for rows on disk: gather and scatter of random records, four ways.
+"""Which store for rows on disk: gather and scatter of random records, five ways.
 
     python benchmarks/store_comparison.py --json benchmarks/results/store_comparison.json
 
@@ -8,6 +8,7 @@
 - pread: the same file by one system call a record. No recovery.
 - lmdb: one transaction a batch, not synced: safe when the process dies, as ours is, but it comes
   back to the last batch and not to the last checkpoint. Needs `pip install lmdb`.
+- sqlite: one blob a row of a table, a transaction a batch, write-ahead log, not synced: as lmdb.
 
 Warm means in the page cache. Cold means that the store was closed and its pages dropped before
 each batch. Times are medians; the stores take turns.
@@ -19,6 +20,7 @@ import json
 import os
 import platform
 import shutil
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -83,7 +85,7 @@ class JournalledMap:
     def __init__(self, folder: Path, n: int, words: int) -> None:
         self.folder = folder / "journal"
         self.folder.mkdir()
-        self.header = RowFileHeader(n=n, dim=words, words=words, seed=0, run="0" * 32)
+        self.header = RowFileHeader(n=n, dim=words, words=words, layout="any", seed=0, run="0" * 32)
         rows = RecoverableRows.create(self.folder, self.header)
         self.state = rows.cut()
         rows.close()
@@ -155,11 +157,38 @@ class Lmdb:
         self.env.close()
 
 
+class Sqlite:
+    """A B-tree with a write-ahead log."""
+
+    def __init__(self, folder: Path, n: int, words: int) -> None:
+        self.path, self.words = folder / "sqlite.db", words
+
+    def open(self) -> None:
+        self.db = sqlite3.connect(self.path)
+        self.db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+        self.db.execute("CREATE TABLE IF NOT EXISTS rows (i INTEGER PRIMARY KEY, record BLOB)")
+
+    def read(self, index: Index) -> Records:
+        one = "SELECT record FROM rows WHERE i = ?"
+        found = [self.db.execute(one, (i,)).fetchone()[0] for i in index.tolist()]
+        return np.frombuffer(b"".join(found), np.int32).reshape(-1, self.words)
+
+    def write(self, index: Index, records: Records) -> None:
+        pairs = zip(index.tolist(), map(bytes, records), strict=True)
+        with self.db:
+            self.db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", pairs)
+
+    def close(self) -> None:
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.db.close()
+
+
 STORES: dict[str, type[Store]] = {
     "map": Map,
     "journal": JournalledMap,
     "pread": Pread,
     "lmdb": Lmdb,
+    "sqlite": Sqlite,
 }
 
 
@@ -258,8 +287,14 @@ def main() -> None:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "lmdb": lmdb.__version__,
+            "sqlite": sqlite3.sqlite_version,
         }
-        options.json.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+        report = {
+            "command": "python benchmarks/store_comparison.py --json FILE",
+            "machine": machine,
+            "results": results,
+        }
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

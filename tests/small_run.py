@@ -14,7 +14,7 @@ from widefield.train.optim import build_optimizer
 from widefield.types import WHOLE, Batch, Shard
 from widefield.views import build_views
 
-EXAMPLES, STEPS = 12, 40
+EXAMPLES, STEPS = 12, 24
 
 
 def stepper(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any) -> Stepper:

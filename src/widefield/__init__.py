@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.export import export as export
     from widefield.workflows.frozen import load as load
+    from widefield.workflows.plan import plan as plan
     from widefield.workflows.pretrain import pretrain as pretrain
     from widefield.workflows.probe import probe as probe
 
@@ -23,6 +24,7 @@ _HOMES = {
     "embed": "widefield.workflows.embed",
     "export": "widefield.workflows.export",
     "load": "widefield.workflows.frozen",
+    "plan": "widefield.workflows.plan",
     "pretrain": "widefield.workflows.pretrain",
     "probe": "widefield.workflows.probe",
 }
@@ -35,6 +37,7 @@ __all__ = [
     "embed",
     "export",
     "load",
+    "plan",
     "pretrain",
     "probe",
 ]

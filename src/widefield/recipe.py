@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 Budget = Literal["sphere", "ball"]
 RowLoss = Literal["decoupled", "batch-ce"]
+ContrastiveLoss = Literal["nt-xent", "one-sided"]
+Schedule = Literal["cosine", "constant"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
@@ -52,7 +54,11 @@ class Recipe:
     gather: bool = False
     """In several processes, one loss over the examples of all, where a loss compares examples."""
     lr: float = 6e-3
-    """Peak learning rate of encoder and projector (AdamW, cosine)."""
+    """Peak learning rate of encoder and projector."""
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """Of encoder and projector; sgd has momentum 0.9."""
+    schedule: Schedule = "cosine"
+    """Learning rate after the warm-up: half a cosine towards zero, or constant."""
     weight_decay: float = 0.05
     """Decoupled weight decay of weight matrices and head rows."""
     warmup_epochs: float = 3.0
@@ -67,6 +73,8 @@ class Recipe:
     """Share of the target spread over all classes, for diet and the batch-ce of s-diet."""
     temperature: float = 0.1
     """Softmax temperature of simclr, infonce, alpha-cl and moco."""
+    simclr_loss: ContrastiveLoss = "nt-xent"
+    """The standard loss of simclr, or one-sided as Feature Dropout's code has it."""
     infonce_eps: float = 1.0
     """Weight of the positive pair among infonce's negatives; 0 leaves it out."""
     pair_importance: PairImportance = "infonce"
@@ -132,18 +140,23 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str = "default", **settings: Any) -> "Recipe":
-        """The recipe `name` for the method in `settings`, with `settings` on top.
+        """The recipe `name` for method and views in `settings`, with `settings` on top.
 
         Example:
             >>> Recipe.named("paper", epochs=10).label_smoothing
             0.8
+            >>> Recipe.named(method="simclr", views="viewmaker:as_published").temperature
+            0.07
         """
         check_name("recipe", name, tuple(RECIPES))
         known = tuple(f.name for f in dataclasses.fields(cls))
         for setting in settings:
             check_name("setting", setting, known)
         method = settings.get("method", "s-diet")
-        return cls(**{**RECIPES[name].get(method, {}), **settings})
+        with_views: dict[str, Any] = {}
+        for part in settings.get("views", "").split("+"):
+            with_views |= VIEW_RECIPES.get(part, {}).get(method, {})
+        return cls(**{**RECIPES[name].get(method, {}), **with_views, **settings})
 
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
@@ -183,9 +196,28 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
             "label_smoothing": 0.8,
         },
     },
+    "feature-dropout": {
+        "simclr": {
+            "epochs": 200,
+            "lr": 0.03,
+            "optimizer": "sgd",
+            "schedule": "constant",
+            "weight_decay": 1e-4,
+            "warmup_epochs": 0.0,
+            "temperature": 0.07,
+            "simclr_loss": "one-sided",
+        },
+    },
 }
 """Settings by recipe and method, where they differ from the fields above: `default` is what we
-measured to be best from 50 to 500 epochs, `paper` is S-DIET (2025), appendix C."""
+measured to be best from 50 to 500 epochs, `paper` is S-DIET (2025), appendix C, `feature-dropout`
+is Tamkin et al. (2022), with their views `viewmaker:as_published` or `expert:fd`."""
+
+VIEW_RECIPES: dict[str, dict[str, dict[str, Any]]] = {
+    "viewmaker:as_published": {"simclr": {"temperature": 0.07, "simclr_loss": "one-sided"}},
+}
+"""Settings by views and method, on top of those of the recipe: the loss that the viewmaker was
+published with."""
 
 
 _POSITIVE = (

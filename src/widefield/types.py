@@ -59,7 +59,7 @@ class Batch:
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Class ids of each task, int64 [B]."""
     mask: Tensor | None = None
-    """Pixels of the planted object, bool [B, 1, H, W], where the loader was asked for them."""
+    """Pixels of the planted object, bool [B, 1 or C, H, W], where the loader was asked for them."""
 
 
 @dataclass(frozen=True, slots=True)

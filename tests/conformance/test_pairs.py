@@ -32,7 +32,7 @@ def test_it_takes_a_step_or_is_refused(method: str, views: str) -> None:
         return
     run = stepper(method, views)
     before = [p.detach().clone() for p in run.training.objective.parameters()]
-    values = run.step(batch())
+    values = run.step(batch(count=4))
     assert all(bool(torch.isfinite(value)) for value in values.values())
     after = run.training.objective.parameters()
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
@@ -42,6 +42,13 @@ def test_what_is_refused_is_half_a_pair_alone() -> None:
     refused = {(m, v) for m in METHODS for v in VIEWS if refusal(m, v) is not None}
     one_view = {method for method, kind in METHODS.items() if kind.view_count == 1}
     assert refused == {(method, "random-mask") for method in one_view}
+
+
+def test_labels_that_change_cannot_be_told() -> None:
+    fresh, recipe = open_dataset("photos+shapes:fresh", limit=EXAMPLES), Recipe(method="supervised")
+    with pytest.raises(ValueError, match="change at each read: plant it without ':fresh'"):
+        refuse_misfit(recipe, build_views("expert"), METHODS["supervised"], fresh)
+    refuse_misfit(Recipe(), build_views("expert"), METHODS["s-diet"], fresh)
 
 
 @pytest.mark.parametrize("views", ["mask-viewmaker", "noise:object+flip"])

@@ -148,10 +148,31 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("demo", "pretrain", "probe", "audit", "embed", "export", "lab", "bench"):
+    for command in (
+        "demo",
+        "plan",
+        "pretrain",
+        "probe",
+        "audit",
+        "embed",
+        "export",
+        "lab",
+        "bench",
+    ):
         done = widefield(command, "--help")
         assert done.returncode == 0
         assert "--json" in done.stdout
+
+
+def test_plan() -> None:
+    found = good("plan", "photos+digits", *TRAIN.split(), "--row-store", "disk")
+    assert found["head_bytes"] == 64 * 16 * 4
+    assert found["parts"]["moments"] == {"bytes": 2 * found["head_bytes"], "place": "disk"}
+    assert found["host_bytes"] > found["device_bytes"] > 0
+    assert found["epoch_seconds"] > 0
+    said = widefield("plan", "photos", *TRAIN.split()).stdout
+    assert "│ moments " in said
+    assert "s an epoch of 4 steps" in said
 
 
 def test_lab(tmp_path: Path) -> None:
@@ -195,6 +216,8 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
         (["pretrain", "photos+digit", "--out", "r"], "digits"),
         (["pretrain", "photos", "--out", "r", "--method", "sdiet"], "did you mean 's-diet'"),
         (["pretrain", "photos", "--out", "r", "--views", "expart"], "did you mean"),
+        (["pretrain", "photos", "--out", "r", "--views", "random-mask"], "two halves of an image"),
+        (["pretrain", "photos", "--out", "r", "--views", "mask-viewmaker"], "there is none in"),
         (["pretrain", "photos", "--out", "r", "--encoder", "resnet81"], "did you mean"),
         (["pretrain", "photos", "--out", "r", "--recipe", "papr"], "did you mean 'paper'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),

@@ -1,12 +1,18 @@
 """Numbers in the README and the docs are those of the committed results."""
 
 import json
+import runpy
 from pathlib import Path
 
 from widefield.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 STUDY = json.loads((ROOT / "benchmarks" / "results" / "recipe_study.json").read_text())
+
+
+def test_the_page_of_rows_has_the_measured_numbers() -> None:
+    rows_page = runpy.run_path(str(ROOT / "benchmarks" / "rows_page.py"))
+    assert (ROOT / "docs" / "rows.md").read_text() == rows_page["page"]()
 
 
 def cell(found: dict[str, float]) -> str:

@@ -45,18 +45,18 @@ def assert_same(one: Path, two: Path) -> None:
 
 def asked_to_stop(run: Path, step: int, **settings: Any) -> None:
     """Train `step` steps; one rank alone gets the signal, and all stop."""
-    original = module._Session._on_step
+    original = module.Session._on_step
 
-    def interrupt(self: module._Session, pulse: Pulse) -> None:
+    def interrupt(self: module.Session, pulse: Pulse) -> None:
         if pulse.step == step and self.ranks.shard.rank == self.ranks.shard.world - 1:
             os.kill(os.getpid(), signal.SIGINT)
         original(self, pulse)
 
-    module._Session._on_step = interrupt  # type: ignore[method-assign]
+    module.Session._on_step = interrupt  # type: ignore[method-assign]
     try:
         done = pretrain("photos", out=run, **settings)
     finally:
-        module._Session._on_step = original  # type: ignore[method-assign]
+        module.Session._on_step = original  # type: ignore[method-assign]
     assert (done.finished, done.steps) == (False, step)
 
 

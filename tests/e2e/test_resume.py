@@ -1,7 +1,7 @@
 """A run that was stopped and resumed ends with the weights of the run that was not."""
 
-import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from widefield.encoders import load_encoder
 from widefield.rows import FolderLock
-from widefield.rows.journal import Journal
 from widefield.train.loop import Pulse
 from widefield.train.progress import read_metrics
 from widefield.workflows import pretrain as module
@@ -80,13 +79,44 @@ def test_killed_after_an_epoch(
         if pulse.epoch == after and pulse.step == after * 4 + 2:
             raise Killed
 
-    monkeypatch.setattr(module._Session, "_on_step", die)
+    monkeypatch.setattr(module.Session, "_on_step", die)
     with pytest.raises(Killed):
         pretrain(data, out=broken, method=method, row_store=place, **SMALL)
     monkeypatch.undo()
     pretrain(data, out=broken, resume=True, quiet=True)
     assert_same(whole, broken)  # and rows on disk train as rows in memory do
     assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    pretrain("photos", out=run, **{**SMALL, "epochs": 3})
+    return run
+
+
+@pytest.mark.parametrize("file", ["last-step-8-rank-0-of-1.pt", "last.pt"])
+@pytest.mark.parametrize("done", [False, True])
+def test_killed_inside_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_run: Path, file: str, done: bool
+) -> None:
+    """The second one: before or after one of its files gets its name."""
+    broken, replace = tmp_path / "broken", os.replace
+
+    def die(draft: Path, path: Path) -> None:
+        second = (broken / "checkpoints" / "last.pt").exists()
+        if Path(path).name != file or not second:
+            return replace(draft, path)
+        if done:
+            replace(draft, path)
+        raise Killed
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(Killed):
+        pretrain("photos", out=broken, row_store="disk", **{**SMALL, "epochs": 3})
+    monkeypatch.undo()
+    pretrain("photos", out=broken, resume=True, quiet=True)
+    assert_same(whole_run, broken)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +129,14 @@ def test_both_players_go_on(
     data, settings = "photos+digits", {**SMALL, "epochs": 3, "method": method, "views": views}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     pretrain(data, out=whole, **settings)
-    original = module._Session._on_step
+    original = module.Session._on_step
 
-    def interrupt(self: module._Session, pulse: Pulse) -> None:
+    def interrupt(self: module.Session, pulse: Pulse) -> None:
         if pulse.step == 6:
             os.kill(os.getpid(), signal.SIGINT)
         original(self, pulse)
 
-    monkeypatch.setattr(module._Session, "_on_step", interrupt)
+    monkeypatch.setattr(module.Session, "_on_step", interrupt)
     assert not pretrain(data, out=broken, **settings).finished
     monkeypatch.undo()
     pretrain(data, out=broken, resume=True, quiet=True)
@@ -130,14 +160,14 @@ def test_asked_to_stop_inside_an_epoch(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     settings = {**SMALL, "precision": precision}
     pretrain("photos", out=whole, **settings)
-    original = module._Session._on_step
+    original = module.Session._on_step
 
-    def interrupt(self: module._Session, pulse: Pulse) -> None:
+    def interrupt(self: module.Session, pulse: Pulse) -> None:
         if pulse.step == 6:
             os.kill(os.getpid(), signal.SIGINT)
         original(self, pulse)
 
-    monkeypatch.setattr(module._Session, "_on_step", interrupt)
+    monkeypatch.setattr(module.Session, "_on_step", interrupt)
     stopped = pretrain("photos", out=broken, **settings)
     monkeypatch.undo()
     assert not stopped.finished
@@ -188,29 +218,58 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
         pretrain("photos", out=run, resume=True, quiet=True)
 
 
+@pytest.mark.parametrize(("place", "room"), [("disk", 1000), ("host", 300_000)])
 def test_full_disk_stops_with_one_line_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, room: int
 ) -> None:
-    """The disk fills up inside the third epoch, as rows are journalled."""
+    """From the third epoch on no file grows beyond `room`: a journal, or a checkpoint."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     pretrain("photos", out=whole, **SMALL)
-    original = module._Session._on_step
+    original = module.Session._on_step
+    free = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def no_space(*args: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def fill(self: module._Session, pulse: Pulse) -> None:
+    def fill(self: module.Session, pulse: Pulse) -> None:
         if pulse.step == 9:
-            monkeypatch.setattr(Journal, "append", no_space)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, free[1]))
         original(self, pulse)
 
-    monkeypatch.setattr(module._Session, "_on_step", fill)
-    with pytest.raises(ValueError, match=r"No space left.*run again with --resume") as caught:
-        pretrain("photos", out=broken, row_store="disk", **SMALL)
-    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(module.Session, "_on_step", fill)
+    try:
+        with pytest.raises(ValueError, match=r"last checkpoint is whole; make room and run") as e:
+            pretrain("photos", out=broken, row_store=place, **SMALL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, free)
+    assert "\n" not in str(e.value)
     monkeypatch.undo()
     pretrain("photos", out=broken, resume=True, quiet=True)
     assert_same(whole, broken)
+
+
+@pytest.mark.parametrize("place", ["host", "disk"])
+def test_killed_before_the_first_checkpoint_it_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain("photos", out=whole, **SMALL)
+
+    def die(self: object, pulse: Pulse) -> None:
+        if pulse.step == 2:
+            raise Killed
+
+    monkeypatch.setattr(module.Session, "_on_step", die)
+    with pytest.raises(Killed):
+        pretrain("photos", out=broken, row_store=place, **SMALL)
+    monkeypatch.undo()
+    pretrain("photos", out=broken, resume=True, quiet=True)
+    assert_same(whole, broken)
+
+
+def test_a_folder_that_a_killed_run_had_only_locked_is_free(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".lock", ".run.yaml.draft"):
+        (run / name).touch()
+    assert pretrain("photos", out=run, **{**SMALL, "epochs": 1}).finished
 
 
 def paint(folder: Path, count: int) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.methods.diet import Diet
 from widefield.methods.s_diet import batch_cross_entropy, decoupled_contrast
-from widefield.methods.simclr import nt_xent
+from widefield.methods.simclr import nt_xent, one_sided
 from widefield.methods.supervised import Supervised
 
 
@@ -43,6 +43,19 @@ def test_nt_xent_is_equation_1_of_simclr(b: int, temperature: float, seed: int) 
         total += -scores[partner] + math.log(sum(math.exp(s) for s in scores.values()))
     ours = float(nt_xent(z1, z2, temperature=temperature))
     assert ours == pytest.approx(total / (2 * b), rel=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(b=st.integers(1, 5), temperature=st.sampled_from([0.07, 1.0]), seed=st.integers(0, 99))
+def test_one_sided_is_the_code_of_feature_dropout(b: int, temperature: float, seed: int) -> None:
+    """Of the authors' code: no second view is an anchor, and each anchor meets itself."""
+    z1, z2 = draw(b, 3, seed=seed), draw(b, 3, seed=seed + 1)
+    total = 0.0
+    for i in range(b):
+        others = [math.exp(cosine(z1[i], z) / temperature) for z in (*z1, *z2)]
+        total += math.log(sum(others)) - cosine(z1[i], z2[i]) / temperature
+    ours = float(one_sided(z1, z2, temperature=temperature))
+    assert ours == pytest.approx(total / b, rel=1e-5)
 
 
 def test_nt_xent_does_not_see_scale_or_rotation() -> None:

@@ -50,6 +50,23 @@ def test_paper_recipe_is_appendix_c() -> None:
     assert paper.projector_batch_norm is False
 
 
+def test_feature_dropout_is_as_published() -> None:
+    fd = Recipe.named("feature-dropout", method="simclr")
+    assert (fd.epochs, fd.batch_size, fd.opponent_lr) == (200, 256, 1e-3)
+    assert (fd.optimizer, fd.lr, fd.weight_decay) == ("sgd", 0.03, 1e-4)
+    assert (fd.schedule, fd.warmup_epochs) == ("constant", 0)
+    assert (fd.temperature, fd.simclr_loss, fd.viewmaker_budget) == (0.07, "one-sided", 0.05)
+
+
+@pytest.mark.parametrize("views", ["viewmaker:as_published", "flip+viewmaker:as_published"])
+def test_the_published_viewmaker_comes_with_its_loss(views: str) -> None:
+    recipe = Recipe.named(method="simclr", views=views)
+    assert (recipe.temperature, recipe.simclr_loss) == (0.07, "one-sided")
+    assert Recipe.named(method="simclr", views=views, temperature=0.1).temperature == 0.1
+    assert Recipe.named(method="s-diet", views=views).temperature == Recipe().temperature
+    assert Recipe.named(method="simclr", views="viewmaker").simclr_loss == "nt-xent"
+
+
 def test_settings_win_over_the_recipe() -> None:
     assert Recipe.named("paper", lr=0.5).lr == 0.5
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widefield.audits.bounds import Bounds, audit_tasks, bounds
 from widefield.audits.planting import (
+    GRADES,
     PlantAudit,
     TrainAudit,
     audit_plant,
@@ -18,7 +19,6 @@ from widefield.audits.planting import (
 )
 from widefield.audits.read import Pair, open_pair
 from widefield.audits.verdict import TaskAudit
-from widefield.data.overlays import check_plant
 from widefield.diagnose import (
     alpha_req,
     dimension_std,
@@ -127,7 +127,7 @@ def audit(
     """
     out = _checked_out(out, overwrite)
     for name in plant:
-        check_plant(name, {})
+        check_name("plant", name, tuple(GRADES))
     if train is not None:
         check_name("method", train, tuple(METHODS))
     frozen = open_frozen(encoder)

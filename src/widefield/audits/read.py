@@ -102,6 +102,8 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
         paths=[dataset.paths[row] for row in rows],
         skipped=(),
         planted=(),  # which know their masks by the row as it was
+        plain=None,
+        stacked=None,
     )
 
 
@@ -161,6 +163,7 @@ def _planted(
         labels={name: overlay.labels(index)},
         classes={name: overlay.classes},
         planted=(*dataset.planted, overlay),
+        plain=None,
     )
 
 

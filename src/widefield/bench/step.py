@@ -17,9 +17,10 @@ from widefield.recipe import Recipe
 from widefield.rows import RowState
 from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory
 from widefield.train.loop import Objective, Stepper, Training
+from widefield.train.opponent import build_opponent, refuse_misfit
 from widefield.train.optim import build_optimizer
 from widefield.types import Batch
-from widefield.views import build_views
+from widefield.views import Views, build_views
 
 
 def bench(
@@ -29,15 +30,21 @@ def bench(
     image_size: int = 32,
     rows: int = 10_000,
     rounds: int = 15,
+    methods: list[str] | None = None,
+    views: str = "expert",
 ) -> dict[str, Any]:
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of s-diet has been visited, so that its missed steps have to be replayed.
+    row of s-diet has been visited, so that its missed steps have to be replayed. Views that learn
+    take their own step too. `methods` are all unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
+
+    Raises:
+        ValueError: an unknown name, or views that do not fit a method.
     """
     device = choose_device("auto")
     keep_freed_memory()
@@ -46,11 +53,15 @@ def bench(
     pixels = np.random.default_rng(0).integers(
         0, 256, (rows, image_size, image_size, 3), dtype=np.uint8
     )
-    loader = Loader(open_dataset(pixels), batch_size=batch_size, device=device)
+    dataset = open_dataset(pixels)
+    loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    for method in METHODS:
-        recipe = Recipe.named(method=method, encoder=encoder, batch_size=batch_size)
-        steps[method] = _method_step(recipe, loader, rows, device)
+    methods = methods or list(METHODS)
+    for method in methods:
+        recipe = Recipe.named(method=method, views=views, encoder=encoder, batch_size=batch_size)
+        policy = build_views(views, recipe=recipe).to(device)
+        refuse_misfit(recipe, policy, METHODS[method], dataset)
+        steps[method] = _method_step(recipe, policy, loader, rows, device)
     for _ in range(3):  # warm up caches and allocators
         for step in steps.values():
             step()
@@ -63,10 +74,11 @@ def bench(
             f"{name}/bare": statistics.median(
                 a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
             )
-            for name in METHODS
+            for name in methods
         },
         "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
-        | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows},
+        | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows}
+        | {"views": views},
     }
 
 
@@ -106,7 +118,7 @@ def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], 
 
 
 def _method_step(
-    recipe: Recipe, loader: Loader, rows: int, device: torch.device
+    recipe: Recipe, views: Views, loader: Loader, rows: int, device: torch.device
 ) -> Callable[[], None]:
     encoder = _fresh_encoder(recipe.encoder, loader, device)
     rates = torch.full((1_000_000,), recipe.lr, dtype=torch.float64)
@@ -122,7 +134,8 @@ def _method_step(
     training = Training(
         objective=Objective(encoder, method),
         optimizer=build_optimizer(encoder, method, recipe),
-        views=build_views(recipe.views, recipe=recipe),
+        views=views,
+        opponent=build_opponent(views, recipe),
         generator=torch.Generator(device).manual_seed(0),
     )
     if isinstance(method, SDiet):

@@ -13,10 +13,11 @@ from widefield.cli.demo import demo
 from widefield.cli.embed import embed
 from widefield.cli.export import export
 from widefield.cli.lab import lab
+from widefield.cli.plan import plan
 from widefield.cli.pretrain import pretrain
 from widefield.cli.probe import probe
 
-COMMANDS = (demo, pretrain, probe, audit, embed, export, lab, bench)
+COMMANDS = (demo, plan, pretrain, probe, audit, embed, export, lab, bench)
 
 
 def build_app() -> App:

@@ -17,6 +17,9 @@ def bench(
     batch_size: int | None = None,
     image_size: int | None = None,
     rows: int | None = None,
+    rounds: int | None = None,
+    methods: list[str] | None = None,
+    views: str | None = None,
     json: bool = False,
 ) -> None:
     """Measure this machine: step, head, views or probe, as ratios.
@@ -35,6 +38,12 @@ def bench(
         Side of the images, pixels.
     rows
         Examples, and so rows of the per-example head.
+    rounds
+        How often each contestant of step or head takes its turn; medians are over these.
+    methods
+        Methods of the step, all by default: --methods byol --methods moco.
+    views
+        View policy of the step.
     json
         Print one JSON object.
     """
@@ -44,6 +53,9 @@ def bench(
         "batch_size": batch_size,
         "image_size": image_size,
         "rows": rows,
+        "rounds": rounds,
+        "methods": methods,
+        "views": views,
     }
     given = {name: value for name, value in options.items() if value is not None}
     run = import_module(f"widefield.bench.{kind}").bench

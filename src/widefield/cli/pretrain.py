@@ -12,6 +12,28 @@ from widefield.cli.output import print_json, print_line
 from widefield.recipe import Recipe, setting_help
 
 
+def with_recipe_options(command: typing.Callable[..., None]) -> typing.Callable[..., None]:
+    """Spell out `**settings` as one option for each field of the recipe."""
+    options = [_option(field) for field in dataclasses.fields(Recipe)]
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
+    return command
+
+
+def _option(field: dataclasses.Field[Any]) -> inspect.Parameter:
+    text = setting_help()[field.name]
+    if field.default is not None:
+        text = f"{text} [default: {field.default}]"
+    hint = typing.get_type_hints(Recipe)[field.name]
+    kind = typing.cast(Any, Annotated)[hint | None, Parameter(help=text, show_default=False)]
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )
+
+
+@with_recipe_options
 def pretrain(
     data: str,
     /,
@@ -64,27 +86,3 @@ def pretrain(
     if not done.finished:
         print_line(f"stopped; go on with: widefield pretrain {data} --out {done.run} --resume")
         raise SystemExit(130)
-
-
-def _with_recipe_options(command: typing.Callable[..., None]) -> typing.Callable[..., None]:
-    """Spell out `**settings` as one option for each field of the recipe."""
-    options = [_option(field) for field in dataclasses.fields(Recipe)]
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
-    return command
-
-
-def _option(field: dataclasses.Field[Any]) -> inspect.Parameter:
-    text = setting_help()[field.name]
-    if field.default is not None:
-        text = f"{text} [default: {field.default}]"
-    hint = typing.get_type_hints(Recipe)[field.name]
-    kind = typing.cast(Any, Annotated)[hint | None, Parameter(help=text, show_default=False)]
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
-    )
-
-
-_with_recipe_options(pretrain)

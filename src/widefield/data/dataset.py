@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # overlays reads its digits into what stands here
+if TYPE_CHECKING:  # these read their digits into what stands here
     from widefield.data.overlays import Overlay
+    from widefield.data.stacked import StackedDigits
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -46,6 +47,11 @@ class Dataset:
     """One-line facts to tell the user once."""
     planted: "tuple[Overlay, ...]" = ()
     """What was drawn over the images, in its order."""
+    plain: NDArray[np.uint8] | None = None
+    """`images` without what was drawn over them, where that is drawn anew at each read; `images`
+    and `labels` are then those of read 0."""
+    stacked: "StackedDigits | None" = None
+    """What fills the last channel."""
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -59,19 +65,24 @@ class Dataset:
         """Number of examples n."""
         return len(self.images)
 
-    def masks(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the pixels that planted features cover in the examples `index`, bool [k, H, W].
+    def masks(self, index: NDArray[np.int64], read: int = 0) -> NDArray[np.bool_]:
+        """Return the pixels that planted features cover in the examples `index`.
+
+        Bool [k, H, W, 1], all channels alike; [k, H, W, C] where a channel is stacked.
 
         Example:
             >>> from widefield.data import open_dataset
             >>> open_dataset("photos+digits", limit=32).masks(np.arange(3)).shape
-            (3, 32, 32)
+            (3, 32, 32, 1)
         """
-        height, width = self.images.shape[1:3]
-        mask = np.zeros((len(index), height, width), dtype=np.bool_)
+        height, width, channels = self.images.shape[1:]
+        mask = np.zeros((len(index), height, width, 1), dtype=np.bool_)
         for overlay in self.planted:
-            mask |= overlay.mask(index, (height, width))
-        return mask
+            mask[..., 0] |= overlay.mask(index, (height, width), read)
+        if self.stacked is None:
+            return mask
+        image = np.repeat(mask, channels - 1, axis=3)
+        return np.concatenate([image, self.stacked.draw(index)[..., None] > 0], axis=3)
 
     def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].

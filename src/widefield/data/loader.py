@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from widefield.data import draws
 from widefield.data.dataset import Dataset
+from widefield.data.overlays import Overlay
 from widefield.types import WHOLE, Batch, Shard
 
 _DEVICE_SHARE = 0.3
@@ -33,7 +35,8 @@ class Loader:
     host is read ahead by one thread. Every batch has `batch_size` examples: the ragged tail of an
     epoch is left out, and differs from epoch to epoch.
 
-    With `masks` a batch says which pixels planted features cover.
+    With `masks` a batch says which pixels planted features cover. What is planted `fresh` is drawn
+    on the host as a batch is read, anew in each epoch.
 
     Where several processes train together, `shard` says which examples are this one's: it shuffles
     them alone and contributes `batch_size` / world to each step.
@@ -48,6 +51,8 @@ class Loader:
 
     steps_per_epoch: int
     """floor(n / batch_size)."""
+    place: Literal["device", "host", "disk"]
+    """Where the pixels live."""
     wait_seconds: float
     """Time that the consumer has waited for batches; set it to 0 to start anew."""
 
@@ -77,6 +82,7 @@ class Loader:
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._own = shard.examples(len(dataset)).numpy()
         self._source = _Source(dataset, device, keep, masks)
+        self.place = self._source.place
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
         """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
@@ -89,7 +95,8 @@ class Loader:
 
         Batch `step` is the same whatever `start` was.
         """
-        with closing(self._source.batches(self.order(epoch, start))) as batches:
+        read = epoch + 1  # read 0 is what probes and pictures see
+        with closing(self._source.batches(self.order(epoch, start), read)) as batches:
             while True:
                 asked = time.perf_counter()
                 batch = next(batches, None)
@@ -125,7 +132,10 @@ class _Source:
             task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
         }
         self._mapped: NDArray[np.uint8] | None = None
+        self._fresh: tuple[Overlay, ...] = ()
         images = dataset.images
+        if dataset.plain is not None:
+            images, keep, self._fresh = dataset.plain, "host", dataset.planted
         if device.type != "cpu" and (keep == "device" or _fits(images.nbytes, device, keep)):
             self._pixels = _on_device(images, device)
         elif images.flags.writeable:
@@ -133,14 +143,30 @@ class _Source:
         else:
             self._mapped = images
 
-    def batches(self, steps: Sequence[NDArray[np.int64]] | NDArray[np.int64]) -> Batches:
-        """Yield one batch for each row of example indices."""
-        fetched = map(self._fetch, map(torch.from_numpy, steps))
+    @property
+    def place(self) -> Literal["device", "host", "disk"]:
+        """Where the pixels live."""
+        if self._mapped is not None:
+            return "disk"
+        return "device" if self._pixels.is_cuda else "host"
+
+    def batches(
+        self, steps: Sequence[NDArray[np.int64]] | NDArray[np.int64], read: int = 0
+    ) -> Batches:
+        """Yield one batch for each row of example indices, each example as of its read `read`."""
+        fetched = (self._paint(*self._fetch(torch.from_numpy(index)), read) for index in steps)
+        finish = partial(self._finish, read=read)
         if self._mapped is None:
-            yield from map(self._finish, fetched)
+            yield from map(finish, fetched)
             return
         with closing(_read_ahead(fetched)) as ahead:
-            yield from map(self._finish, ahead)
+            yield from map(finish, ahead)
+
+    def _paint(self, pixels: Tensor, index: Tensor, read: int) -> tuple[Tensor, Tensor]:
+        """Plant what is drawn anew at each read."""
+        for overlay in self._fresh:
+            overlay.paint(pixels.numpy(), index.numpy(), read)
+        return pixels, index
 
     def _fetch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Pixels, gathered where they live, uint8 [B, H, W, C], and their indices, on the host."""
@@ -155,15 +181,19 @@ class _Source:
         out = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
         return torch.index_select(self._pixels, 0, index, out=out), index
 
-    def _finish(self, fetched: tuple[Tensor, Tensor]) -> Batch:
+    def _finish(self, fetched: tuple[Tensor, Tensor], read: int) -> Batch:
         pixels, index = fetched
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
         x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
         here = index.to(self._device, non_blocking=True)
         labels = {task: ids.index_select(0, here) for task, ids in self._labels.items()}
+        for overlay in self._fresh:
+            drawn = torch.from_numpy(overlay.labels(index.numpy(), read))
+            labels[overlay.name] = drawn.to(self._device)
         mask = None
         if self._masks is not None:
-            mask = torch.from_numpy(self._masks(index.numpy()))[:, None].to(self._device)
+            covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)
+            mask = covered.to(self._device)
         return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels, mask=mask)
 
 

@@ -19,6 +19,9 @@ in every image (digits have `jitter=0` for that).
 Everything drawn is a pure function of (seed, index, held_out). Held-out overlays mean the same
 classes but come from other sources: digits from images of their own, letters in a bold, slanted
 face, and all colours and places from another random stream.
+
+`fresh` draws class, colour and places anew each time an example is read, as published: a function
+of (seed, index, read, held_out). The two views of one read share their overlay.
 """
 
 import hashlib
@@ -50,11 +53,17 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 SHAPES = ("square", "triangle", "circle")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 PLANTS: dict[str, tuple[str, ...]] = {
-    "digits": ("alpha", "colour", "jitter", "size", "source"),
-    "shapes": ("alpha", "colour", "place", "size"),
-    "letters": ("alpha", "colour", "place", "size"),
+    "digits": ("alpha", "colour", "fresh", "jitter", "size", "source"),
+    "shapes": ("alpha", "colour", "fresh", "place", "size"),
+    "letters": ("alpha", "colour", "fresh", "place", "size"),
 }
-"""The plants and the options that each takes."""
+"""What is drawn over an image, and the options that each takes."""
+
+STACKED = {"stacked-digits": ("masked", "source")}
+"""What gets a channel of its own instead, see `widefield.data.stacked`."""
+
+_SWITCHES = ("fresh", "masked")
+_READ = 2**32  # more than there are examples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,27 +101,31 @@ class Overlay:
     alpha: float
     seed: int
     held_out: bool
+    fresh: bool = False
+    """Whether every read of an example is drawn by itself."""
 
-    def labels(self, index: ArrayLike) -> NDArray[np.int64]:
-        """Return the class id planted in each example of `index`, int64 [n]."""
-        return self.stamp_class[self._stamps(index)]
+    def labels(self, index: ArrayLike, read: int = 0) -> NDArray[np.int64]:
+        """Return the class id planted in each example of `index`, int64 [n], at its read `read`."""
+        return self.stamp_class[self._stamps(self._at(index, read))]
 
-    def mask(self, index: ArrayLike, size: tuple[int, int]) -> NDArray[np.bool_]:
+    def mask(self, index: ArrayLike, size: tuple[int, int], read: int = 0) -> NDArray[np.bool_]:
         """Return the pixels that it covers, at least in part, of images of `size` [n, H, W]."""
-        index = np.asarray(index)
+        index = self._at(index, read)
         mask = np.zeros((len(index), *size), dtype=np.bool_)
         covered = self.cover[self._stamps(index)] > 0
         for place in range(len(self.places)):
             mask.reshape(-1)[self._pixels(index, place, mask.shape)] |= covered
         return mask
 
-    def paint(self, images: NDArray[np.uint8], index: ArrayLike) -> NDArray[np.bool_]:
+    def paint(
+        self, images: NDArray[np.uint8], index: ArrayLike, read: int = 0
+    ) -> NDArray[np.bool_]:
         """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
 
         pixel <- pixel + alpha * cover * (ink * colour - pixel)
         """
         assert images.flags.c_contiguous
-        index = np.asarray(index)
+        index = self._at(index, read)
         mask = np.zeros(images.shape[:3], dtype=np.bool_)
         for first in range(0, len(images), _CHUNK):  # a chunk and its floats fit in the CPU cache
             part = slice(first, first + _CHUNK)
@@ -134,6 +147,10 @@ class Overlay:
             below += weight * (target - below)
             images.reshape(-1, images.shape[-1])[pixel] = np.rint(below, out=below)
             mask.reshape(-1)[pixel] |= covered
+
+    def _at(self, index: ArrayLike, read: int) -> NDArray[np.int64]:
+        """Return where an example's random numbers stand."""
+        return np.asarray(index, dtype=np.int64) + (_READ * read if self.fresh else 0)
 
     def _draw(
         self, what: str, index: ArrayLike, high: int | NDArray[np.int64]
@@ -210,6 +227,8 @@ def make_overlay(
 ) -> Overlay:
     """Prepare the plant `name` for images of `shape` (H, W, C)."""
     check_plant(name, options)
+    if name in STACKED:
+        raise ValueError(f"'{name}' gets a channel of its own and is not drawn over an image")
     height, width, channels = shape
     if channels not in (1, 3):
         raise ValueError(f"planted features need 1 or 3 channels; these images have {channels}")
@@ -219,7 +238,14 @@ def make_overlay(
             f"these are {height}x{width}"
         )
     colour = options.get("colour", "fixed" if name == "digits" else "random")
-    common = partial(Overlay, name=name, seed=seed, held_out=held_out, coloured=colour == "random")
+    common = partial(
+        Overlay,
+        name=name,
+        seed=seed,
+        held_out=held_out,
+        coloured=colour == "random",
+        fresh="fresh" in options,
+    )
     size = float(options.get("size", "1"))
     alpha = float(options["alpha"]) if "alpha" in options else None
     if name == "digits":
@@ -235,13 +261,17 @@ def make_overlay(
 
 def check_plant(name: str, options: Mapping[str, str]) -> None:
     """Raise ValueError unless `name` is a plant and takes `options`."""
-    if name not in PLANTS:
-        near = get_close_matches(name, PLANTS, n=1, cutoff=0.0)[0]
+    known = PLANTS | STACKED
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"no planted feature named '{name}'; did you mean '{near}'? Known: {', '.join(PLANTS)}"
+            f"no planted feature named '{name}'; did you mean '{near}'? Known: {', '.join(known)}"
         )
-    for option in options.keys() - set(PLANTS[name]):
-        raise ValueError(f"'+{name}' has no option '{option}'; known: {', '.join(PLANTS[name])}")
+    for option in options.keys() - set(known[name]):
+        raise ValueError(f"'+{name}' has no option '{option}'; known: {', '.join(known[name])}")
+    for option in options.keys() & set(_SWITCHES):
+        if options[option]:
+            raise ValueError(f"'+{name}:{option}' takes no value, got '{options[option]}'")
     if "alpha" in options:
         try:
             valid = 0 < float(options["alpha"]) <= 1
@@ -284,7 +314,7 @@ def _digits(
     source: str | None,
     held_out: bool,
 ) -> Overlay:
-    images, labels, classes = _digit_source(source)
+    images, labels, classes = digit_source(source)
     pool = digit_pool(images, held_out)
     side = _scaled(factor * _DIGIT_SIDE, min(size))
     ink = np.stack(
@@ -308,7 +338,7 @@ def _digits(
     )
 
 
-def _digit_source(
+def digit_source(
     source: str | None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]:
     """Return grey digits uint8 [m, h, w], their class ids and class names."""

@@ -67,8 +67,7 @@ def read_photos(split: Split = "train", image_size: int | None = None) -> Exampl
     names = []
     for class_id, photo in enumerate(PHOTOS):
         rows = np.flatnonzero(labels == class_id)
-        with Image.open(_photo_path(photo)) as image:
-            rgb = image.convert("RGB")
+        rgb = photograph(photo)
         chosen = windows(photo, np.asarray(rgb), split, len(rows))
         for row, window in zip(rows, chosen.tolist(), strict=True):
             # Cropping first: resizing with a box would read pixels beyond the window's edge.
@@ -112,6 +111,12 @@ def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np
     points = image[top + np.swapaxes(steps, -1, -2), left + steps]
     spread: NDArray[np.float64] = points.sum(axis=-1).var(axis=(-1, -2))
     return spread
+
+
+def photograph(photo: str) -> Image.Image:
+    """One of `PHOTOS` whole, in RGB."""
+    with Image.open(_photo_path(photo)) as image:
+        return image.convert("RGB")
 
 
 def _photo_path(photo: str) -> Path:

@@ -4,13 +4,15 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.data import overlays
+from widefield.data import overlays, stacked
 from widefield.data.arrays import Array, read_memory, read_npz
 from widefield.data.dataset import Dataset, Examples, Skipped
 from widefield.data.images import common_size, decode_all, read_folder, resize_array
@@ -59,9 +61,72 @@ def open_dataset(
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
     spec, examples = _read(data, image_size)
+    held_out = held_out or spec.split == "test"
+    opened = partial(
+        _open,
+        examples=examples,
+        limit=limit,
+        image_size=image_size,
+        seed=seed,
+        held_out=held_out,
+        memory_budget=memory_budget,
+        progress=progress,
+    )
+    stack = next((plant for plant in spec.plants if plant.name == stacked.NAME), None)
+    dataset = opened(replace(spec, plants=tuple(p for p in spec.plants if p is not stack)))
+    if any(overlay.fresh for overlay in dataset.planted):
+        if stack is not None:
+            raise ValueError(f"'+{stack.name}' stays as it is: it does not go with ':fresh'")
+        dataset = replace(dataset, plain=opened(replace(spec, plants=())).images)
+    if stack is None:
+        return dataset
+    digits = stacked.stacked_digits(
+        dataset,
+        source=dict(stack.options).get("source"),
+        seed=seed,
+        held_out=held_out,
+        masked="masked" in dict(stack.options),
+    )
+    settings = (str(spec), dataset.images.shape, limit, image_size, seed, held_out)
+    return _stack(
+        replace(dataset, spec=str(spec), stacked=digits),
+        key=lambda: cache_key(settings, dataset.paths, examples.origin + _digit_files(spec)),
+        budget=memory_budget if examples.origin else sys.maxsize,
+    )
+
+
+def _stack(dataset: Dataset, *, key: Callable[[], str], budget: int | None) -> Dataset:
+    """Put the stacked channel behind the images' own."""
+    digits = dataset.stacked
+    assert digits is not None
+
+    def fill(out: NDArray[np.uint8]) -> Record:
+        for first in range(0, len(out), _CHUNK):
+            index = np.arange(first, min(first + _CHUNK, len(out)))
+            out[index, ..., :-1] = dataset.images[index]
+            out[index, ..., -1] = digits.draw(index)
+        return {}
+
+    *rest, channels = dataset.images.shape
+    images, _, where = kept((*rest, channels + 1), fill, key=key, budget=budget)
+    return replace(dataset, images=images, notes=(*dataset.notes[:-1], where))
+
+
+def _open(
+    spec: Spec,
+    *,
+    examples: Examples,
+    limit: int | None,
+    image_size: int | None,
+    seed: int,
+    held_out: bool,
+    memory_budget: int | None,
+    progress: Progress | None,
+) -> Dataset:
+    """Select, decode and draw over the images."""
     rows = _split_rows(examples.names, spec)
     shape = _shape(examples, image_size)
-    planted = _overlays(spec, examples, shape, seed, held_out or spec.split == "test")
+    planted = _overlays(spec, examples, shape, seed, held_out)
 
     def fill(out: NDArray[np.uint8]) -> Record:
         read = _copy if examples.files is None else _decode

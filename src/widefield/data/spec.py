@@ -1,4 +1,4 @@
-"""Parses `BASE[:train|:test][+PLANT[:OPTION=VALUE]...]...`, the way a user names a data set.
+"""Parses `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`, the way a user names a data set.
 
 BASE is `photos` (built in), `cifar10` or `cifar100` (through torchvision, never downloaded here),
 an image folder, or a `.npz` file. The built-in ones without a split mean `train`; a path without
@@ -25,13 +25,14 @@ Split = Literal["train", "test"]
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """One `+NAME:OPTION=VALUE` of a data spec."""
+    """One `+NAME:OPTION=VALUE` of a data spec; a switch has no value."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return "".join([f"+{self.name}", *(f":{key}={value}" for key, value in self.options)])
+        options = [f":{key}={value}" if value else f":{key}" for key, value in self.options]
+        return "".join([f"+{self.name}", *options])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from widefield.types import Loss
 def standardise(z: Tensor) -> Tensor:
     """Every column of z [b, m] shifted and scaled to mean 0 and variance 1 over the batch.
 
-    The variance is biased and never taken below 1e-5, as in batch normalisation.
+    As in batch normalisation, 1e-5 is added to the variance, which is biased.
     """
     centred = z - z.mean(0)
     return centred * torch.rsqrt(centred.square().mean(0) + 1e-5)

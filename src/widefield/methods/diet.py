@@ -7,30 +7,40 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.precision import full_precision
 from widefield.recipe import Recipe
 from widefield.rows import initial_rows
 from widefield.types import Loss
 
 
+@full_precision
+def index_cross_entropy(h: Tensor, rows: Tensor, target: Tensor, *, smoothing: float) -> Tensor:
+    """Cross-entropy of naming the example, h [b, D], head rows [n, D], target int64 [b].
+
+        loss = -1/b sum_i sum_j q_ij log softmax_j(rows_j . h_i),
+        q_ij = (1 - smoothing) [j = target_i] + smoothing / n.
+
+    Example:
+        >>> import torch
+        >>> h, right = 100 * torch.eye(2), torch.tensor([0, 1])
+        >>> float(index_cross_entropy(h, torch.eye(2), right, smoothing=0.0))
+        0.0
+
+    Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
+    """
+    return F.cross_entropy(h @ rows.T, target, label_smoothing=smoothing)
+
+
 class Diet(Method):
     """Cross-entropy of a bias-free head W [n, D] against the example's own index.
 
-        loss = CE(W f(A(x_i)), i) with label smoothing,
-
-    over all n classes: time and memory grow with n. S-DIET is the same idea without that.
+    Time and memory grow with n. S-DIET is the same idea without that.
 
     Args:
         examples: n.
         feature_dim: D.
         label_smoothing: 0.8 as published.
         seed: of the head's first rows.
-
-    Example:
-        >>> import torch
-        >>> method = Diet(examples=8, feature_dim=3, label_smoothing=0.8, seed=0)
-        >>> views, index = [torch.rand(2, 3)], torch.tensor([5, 1])
-        >>> method.loss(torch.nn.Identity(), views, index).total.shape
-        torch.Size([])
 
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
     """
@@ -59,11 +69,8 @@ class Diet(Method):
         """Cross-entropy over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
-        with torch.autocast(h.device.type, enabled=False):
-            logits = h.float() @ self.rows.T
-            target = index.to(h.device)
-            total = F.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
-        return Loss(total)
+        target = index.to(h.device)
+        return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
 
     def head_parameters(self) -> list[nn.Parameter]:
         """The rows, which learn at the head's own rate."""

@@ -148,7 +148,7 @@ class SDiet(Method):
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Batch cross-entropy of the one view; `after_step` then moves the rows it used."""
+        """The one view against the rows of the batch; `after_step` then moves the rows it used."""
         (view,) = views
         z = F.normalize(self.projector(encoder(view)).float(), dim=1)
         newcomers = z.detach() if self.start_at_embedding else None

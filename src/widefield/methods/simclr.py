@@ -10,7 +10,7 @@ from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather
 from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
-from widefield.recipe import Recipe
+from widefield.recipe import ContrastiveLoss, Recipe
 from widefield.types import Loss
 
 
@@ -39,12 +39,40 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     return F.cross_entropy(similarity, partner)
 
 
+@full_precision
+def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+    """Cross-entropy of finding the second view of each first one, each [b, m].
+
+    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+
+        loss = 1/b sum_{i <= b} ( -s_{i p(i)} + log sum_j exp s_ij ).
+
+    Unlike `nt_xent`, first views alone are anchors, and one's similarity to itself is in the sum.
+
+    Example:
+        >>> import torch
+        >>> z = torch.eye(2)
+        >>> print(f"{one_sided(z, z, temperature=0.1):.3f}")  # itself and its partner, equally near
+        0.693
+
+    Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
+    """
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    anchors = len(z1)
+    partner = torch.arange(anchors, device=z.device) + anchors
+    return F.cross_entropy(z[:anchors] @ z.T / temperature, partner)
+
+
+LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
+
+
 class SimClr(Method):
     """NT-Xent on the projections of two views.
 
     Args:
         projector: maps h [B, D] to [B, m].
         temperature: of the softmax.
+        kind: which of `LOSSES`.
         gather: in several processes, tell the examples of all their batches apart.
 
     Source: SimCLR (Chen et al. 2020).
@@ -52,8 +80,16 @@ class SimClr(Method):
 
     view_count = 2
 
-    def __init__(self, *, projector: nn.Module, temperature: float, gather: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        projector: nn.Module,
+        temperature: float,
+        kind: ContrastiveLoss = "nt-xent",
+        gather: bool = False,
+    ) -> None:
         super().__init__()
+        self.kind = kind
         self.projector = projector
         self.temperature = temperature
         self.gather = gather
@@ -62,11 +98,16 @@ class SimClr(Method):
     def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
         """The method as a run of `recipe` uses it."""
         head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, temperature=recipe.temperature, gather=recipe.gather)
+        return cls(
+            projector=head,
+            temperature=recipe.temperature,
+            kind=recipe.simclr_loss,
+            gather=recipe.gather,
+        )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """NT-Xent; both views share one forward pass and its batch statistics."""
+        """The loss of its kind; both views share one forward pass and its batch statistics."""
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
         if self.gather:
             z1, z2 = gather(z1), gather(z2)
-        return Loss(nt_xent(z1, z2, temperature=self.temperature))
+        return Loss(LOSSES[self.kind](z1, z2, temperature=self.temperature))

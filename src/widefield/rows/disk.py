@@ -122,7 +122,7 @@ class DiskStore:
         """
         written = self._bring(index, state)
         for ahead in self._ahead:
-            if torch.isin(index, ahead.index).any():
+            if ahead.has_any_of(index):
                 ahead.overlaps.append(written)
         self._behind.append(self._submit(self._save, written))
         while self._behind and (len(self._behind) > _WRITE_BEHIND or self._behind[0].done()):
@@ -177,7 +177,8 @@ class DiskStore:
             index = next(self._upcoming, None)
             if index is None:
                 return
-            self._ahead.append(_Ahead(index, self._submit(self._load, index)))
+            records = self._submit(self._load, index)
+            self._ahead.append(_Ahead(index, index.sort().values, records))
 
     def _bring(self, index: Tensor, state: RowState) -> "_Written":
         """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
@@ -324,6 +325,13 @@ class _Ahead:
     """A batch announced and being read."""
 
     index: Tensor
+    sorted: Tensor
+    """The same, smallest first."""
     records: Future[Tensor]
     overlaps: list[_Written] = field(default_factory=list)
     """Batches written since it was announced, in their order."""
+
+    def has_any_of(self, index: Tensor) -> bool:
+        """Whether it shares a row with `index`."""
+        at = torch.searchsorted(self.sorted, index).clamp_(max=len(self.sorted) - 1)
+        return bool((self.sorted[at] == index).any())

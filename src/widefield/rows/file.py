@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from widefield.types import WHOLE, Shard
@@ -215,7 +216,9 @@ class RowFile:
         """
         assert self._records is not None, "the file is closed"
         self._allocate(index)
-        self._records[index] = records
+        # By torch, because others may compute while it waits for pages: numpy would hold the GIL.
+        there, new = torch.from_numpy(self._records), torch.from_numpy(records)
+        there.index_copy_(0, torch.from_numpy(index), new)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""

@@ -119,7 +119,7 @@ class Journal:
         for at, fresh, old in reversed(list(self._entries())):
             payload = os.pread(self._fd, self._payload_bytes(fresh, old), at)
             index, records = payload[: 8 * (fresh + old)], payload[8 * (fresh + old) :]
-            rows = np.frombuffer(index, np.int64)
+            rows = np.frombuffer(index, np.int64).copy()
             contents = np.zeros((fresh + old, self._words), np.int32)
             contents[fresh:] = np.frombuffer(records, np.int32).reshape(old, self._words)
             file.write(rows, contents)

@@ -17,6 +17,7 @@ from widefield.types import WHOLE, Shard
 Place = Literal["device", "host", "disk"]
 
 _MEMORY_SHARE = 0.25
+_DRAWN_AT_ONCE = 4096
 
 
 class MemoryStore:
@@ -49,7 +50,11 @@ class MemoryStore:
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         everyone = shard.examples(n).to(self.device)
-        self.row = initial_rows(everyone, dim, seed=seed, dtype=dtype)
+        self.row = torch.empty(len(everyone), dim, dtype=dtype, device=self.device)
+        for at in range(0, len(everyone), _DRAWN_AT_ONCE):
+            # In parts, because drawing takes several times the memory of what is drawn.
+            some = slice(at, at + _DRAWN_AT_ONCE)
+            self.row[some] = initial_rows(everyone[some], dim, seed=seed, dtype=dtype)
         rounded = dtype == torch.float32
         self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
         self.v = torch.zeros(

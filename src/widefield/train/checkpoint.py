@@ -7,7 +7,8 @@ the shared file, which names that step, into place. Only then is the last checkp
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,6 +19,10 @@ from safetensors import SafetensorError
 from widefield.train.ranks import Ranks
 from widefield.types import Shard
 
+_FULL = (
+    "no space left on the disk for {}: the last checkpoint is whole; "
+    "make room and run again with --resume"
+)
 _EXTRA = "_extra_state"  # what torch appends to the name of a module for `get_extra_state`
 
 
@@ -37,11 +42,23 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except (OSError, RuntimeError, SafetensorError) as error:
         draft.unlink(missing_ok=True)
         if _disk_is_full(error):
-            raise ValueError(
-                f"no space left on the disk for {path.name}: the last checkpoint is whole; "
-                "make room and run again with --resume"
-            ) from error
+            raise ValueError(_FULL.format(path.name)) from error
         raise
+
+
+@contextmanager
+def full_disk_as_one_line(folder: Path) -> Iterator[None]:
+    """Say in one line that there is no room for a file of the run.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not _disk_is_full(error):
+            raise
+        raise ValueError(_FULL.format(folder)) from error
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -114,7 +131,7 @@ def load_together(path: Path, shard: Shard) -> dict[str, Any]:
 
 def _disk_is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     # torch and safetensors lose the errno; these are their words for a write that came up short.
-    words = ("unexpected pos", "failed writing", "No space left", "quota exceeded")
+    words = ("unexpected pos", "failed writing", "No space left", "quota exceeded", "too large")
     return any(word in str(error) for word in words)

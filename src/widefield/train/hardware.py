@@ -41,12 +41,12 @@ def keep_freed_memory() -> None:
 
     By default glibc hands large blocks back to the system, and every step gets them anew, page by
     page: a tenth of a bare step's time on a CPU, and more where two views make tensors twice as
-    large. Memory in use stays at its peak in return.
+    large. Memory that the process holds stays at its peak in return.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        libc.mallopt(_M_TRIM_THRESHOLD, -1)  # no threshold; a number could not exceed 2 GiB
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

@@ -45,7 +45,7 @@ class Training:
     """A run in progress: all that a step changes, and nothing else."""
 
     objective: Objective
-    optimizer: torch.optim.AdamW
+    optimizer: torch.optim.Optimizer
     views: Views
     opponent: torch.optim.Adam | None = None
     """Optimiser of views that learn."""

@@ -7,11 +7,13 @@ encoder and method as they were: neither running statistics, queues, rows nor gr
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from widefield.data import Dataset
 from widefield.methods import Method
+from widefield.methods.supervised import Supervised
 from widefield.recipe import Recipe
 from widefield.types import Batch
 from widefield.views import Scene, Views
@@ -49,7 +51,12 @@ def refuse_misfit(recipe: Recipe, views: Views, method: type[Method], dataset: D
             f"views {recipe.views!r} are two halves of an image, and {recipe.method} takes one "
             "view of each: choose a method that compares two, such as simclr, or other views"
         )
-    if views.needs_mask and not dataset.planted:
+    if issubclass(method, Supervised) and dataset.plain is not None:
+        raise ValueError(
+            f"{recipe.method} tells each example its labels, and in {dataset.spec!r} those of what "
+            "is planted change at each read: plant it without ':fresh'"
+        )
+    if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
         raise ValueError(
             f"views {recipe.views!r} go by where an object is planted, and there is none in "
             f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"

@@ -1,17 +1,23 @@
 """The encoder's optimiser and the learning rate of every step."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from widefield.methods import Method
-from widefield.recipe import Recipe
+from widefield.recipe import Recipe, Schedule
+
+MOMENTUM = 0.9
 
 
-def learning_rates(peak: float, *, steps: int, warmup_steps: int) -> Tensor:
+def learning_rates(
+    peak: float, *, steps: int, warmup_steps: int, schedule: Schedule = "cosine"
+) -> Tensor:
     """Learning rate of steps 1..T: linear warm-up, then half a cosine towards zero, float64 [T].
 
         lr_s = peak s / W                                   for s <= W
-        lr_s = peak (1 + cos(pi (s - W - 1) / (T - W))) / 2   after
+        lr_s = peak (1 + cos(pi (s - W - 1) / (T - W))) / 2   after; peak if it is `constant`
 
     Example:
         >>> learning_rates(1.0, steps=4, warmup_steps=2)[:3].tolist()
@@ -21,11 +27,13 @@ def learning_rates(peak: float, *, steps: int, warmup_steps: int) -> Tensor:
     warm = torch.arange(1, warmup_steps + 1, dtype=torch.float64) / max(1, warmup_steps)
     left = steps - warmup_steps
     fall = torch.arange(left, dtype=torch.float64) / max(1, left)
+    if schedule == "constant":
+        fall = torch.zeros_like(fall)
     return peak * torch.cat([warm, (1 + torch.cos(torch.pi * fall)) / 2])
 
 
-def build_optimizer(encoder: nn.Module, method: Method, recipe: Recipe) -> torch.optim.AdamW:
-    """Fused AdamW over encoder and method; gains, biases and norms are not decayed.
+def build_optimizer(encoder: nn.Module, method: Method, recipe: Recipe) -> torch.optim.Optimizer:
+    """Fused AdamW or SGD over encoder and method; gains, biases and norms are not decayed.
 
     What needs no gradient, as a teacher, is left alone. Each group carries `lr_scale`, its
     learning rate as a multiple of the schedule's: 1, or `head_lr_scale` for a dense per-example
@@ -37,12 +45,15 @@ def build_optimizer(encoder: nn.Module, method: Method, recipe: Recipe) -> torch
     rest = [p for p in trained if id(p) not in ours]
     decayed = [p for p in rest if p.ndim > 1]
     kept = [p for p in rest if p.ndim <= 1]
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": recipe.weight_decay, "lr_scale": 1.0},
         {"params": kept, "weight_decay": 0.0, "lr_scale": 1.0},
         {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": recipe.head_lr_scale},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=recipe.lr, fused=True)
+    groups = [g for g in groups if g["params"]]
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=recipe.lr, momentum=MOMENTUM, fused=True)
+    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -14,6 +14,7 @@ from widefield.views.chain import Chain
 from widefield.views.image import ImageViews as ImageViews
 from widefield.views.noise import Noise, ObjectNoise
 from widefield.views.simple import NoViews, RandomMask
+from widefield.views.stacked import StackedViews
 from widefield.views.viewmaker import Viewmaker as Viewmaker
 
 Factory = Callable[[Recipe, int], Views]
@@ -34,11 +35,24 @@ def _viewmaker(recipe: Recipe, channels: int, *, spare_object: bool = False) -> 
     )
 
 
+def _stacked(recipe: Recipe, channels: int) -> Views:
+    weaker = ImageViews(
+        crop_scale=(0.75, 1.0),
+        flip_prob=0.0,
+        grayscale_prob=0.0,
+        blur_sigma=(0.1, 2.0),
+        blur_prob=0.5,
+    )
+    return StackedViews(image=ImageViews(crop_scale=(0.08, 1.0)), rest=weaker)
+
+
 VIEWS: dict[str, Factory] = {
     # S-DIET (2025), appendix C.
     "expert": _image(crop_scale=(0.08, 1.0)),
     # Feature Dropout (Tamkin et al. 2022), the expert image views.
     "expert:fd": _image(crop_scale=(0.2, 1.0), blur_sigma=(0.1, 2.0), blur_prob=0.5),
+    # S-DIET (2025), appendix C: weaker views of a digit that is stacked as a fourth channel.
+    "expert:stacked": _stacked,
     # Ours: keeps most of the image, for features that a hard crop or a mirror destroys.
     "gentle": _image(crop_scale=(0.7, 1.0), flip_prob=0.0),
     "none": lambda recipe, channels: NoViews(),

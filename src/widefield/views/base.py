@@ -11,7 +11,7 @@ class Scene(NamedTuple):
     """What a policy may need to know beside the images; it says so in its `needs_`."""
 
     mask: Tensor | None = None
-    """Pixels of the planted object, bool [B, 1, H, W]."""
+    """Pixels of the planted object, bool [B, 1 or C, H, W]."""
     gradients: Callable[[list[Tensor]], list[Tensor]] | None = None
     """Gradient of the run's loss with respect to each of these views of the batch; leaves the
     encoder and the method as they were."""

@@ -20,8 +20,8 @@ from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.s_diet import recipe_layout
 from widefield.probes import extract
 from widefield.recipe import Recipe, check_name
-from widefield.rows import FolderLock, Place, choose_place
-from widefield.train.checkpoint import load_together, save_together
+from widefield.rows import FolderLock, choose_place
+from widefield.train.checkpoint import full_disk_as_one_line, load_together, save_together
 from widefield.train.folder import RunFolder, recipe_settings
 from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
 from widefield.train.interrupt import Stop, StopRequest
@@ -89,22 +89,27 @@ def pretrain(
         2
     """
     folder = RunFolder(path=Path(out))
-    chosen = _recipe_to_resume(folder, settings) if resume else resolve(_recipe(recipe, settings))
+    chosen = _recipe_to_resume(folder, settings) if resume else resolve(recipe, settings)
     device = choose_device(chosen.device)
     ranks = Ranks(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.first)
     begun = resume and folder.last_checkpoint.exists()  # else it died before its first checkpoint
     if ranks.first and not resume:
         folder.refuse_if_taken()
-    dataset = open_dataset(data, limit=chosen.limit, image_size=chosen.image_size, seed=chosen.seed)
+    dataset = open_data(data, chosen)
     for note in dataset.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not resume:
-        chosen = replace(chosen, row_store=_row_store(chosen, len(dataset)))
-    with ranks.lost_as_one_line(), _claimed(folder, ranks), torch.random.fork_rng(enabled=True):
+        chosen = place_rows(chosen, len(dataset))
+    with (
+        full_disk_as_one_line(folder.path),
+        ranks.lost_as_one_line(),
+        _claimed(folder, ranks),
+        torch.random.fork_rng(enabled=True),
+    ):
         torch.manual_seed(chosen.seed)
         chosen = ranks.of_first(chosen)
-        with closing(_Session(chosen, dataset, folder, console, ranks)) as session:
+        with closing(Session(chosen, dataset, folder, console, ranks)) as session:
             if begun:
                 folder.refuse_other_data(dataset)
                 session.resume()
@@ -124,8 +129,12 @@ def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
         yield
 
 
-def resolve(recipe: Recipe) -> Recipe:
+def resolve(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
     """Check every name, and replace `auto` by what this machine gets, so that a resume agrees."""
+    if isinstance(recipe, Recipe):
+        recipe = replace(recipe, **settings)
+    else:
+        recipe = Recipe.named(recipe, **settings)
     check_name("method", recipe.method, tuple(METHODS))
     build_views(recipe.views, recipe=recipe)
     device = choose_device(recipe.device)
@@ -136,20 +145,21 @@ def resolve(recipe: Recipe) -> Recipe:
     return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
 
 
-def _row_store(recipe: Recipe, examples: int) -> Place:
-    return choose_place(
+def open_data(data: Data, recipe: Recipe) -> Dataset:
+    """The examples that `recipe` asks for."""
+    return open_dataset(data, limit=recipe.limit, image_size=recipe.image_size, seed=recipe.seed)
+
+
+def place_rows(recipe: Recipe, examples: int) -> Recipe:
+    """`recipe` with the place where rows of so many examples live on this machine."""
+    place = choose_place(
         recipe.row_store,
         examples,
         recipe.projector_dim,
         choose_device(recipe.device),
         recipe_layout(recipe),
     )
-
-
-def _recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
-    if isinstance(recipe, Recipe):
-        return replace(recipe, **settings)
-    return Recipe.named(recipe, **settings)
+    return replace(recipe, row_store=place)
 
 
 def _recipe_to_resume(folder: RunFolder, settings: dict[str, Any]) -> Recipe:
@@ -176,7 +186,7 @@ def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-class _Session:
+class Session:
     """One call of `pretrain`: builds the players, trains, and writes what there is to write."""
 
     def __init__(
@@ -193,6 +203,7 @@ class _Session:
         keep_freed_memory()
         channels = dataset.images.shape[3]
         views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
+        views.to(memory_format=torch.channels_last)
         refuse_misfit(recipe, views, METHODS[recipe.method], dataset)
         self.loader = Loader(
             dataset,
@@ -208,6 +219,7 @@ class _Session:
             recipe.lr,
             steps=self.total_steps,
             warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
+            schedule=recipe.schedule,
         )
         self.encoder = build_run_encoder(recipe, dataset).to(self.device)
         self.encoder.to(memory_format=torch.channels_last)
@@ -312,7 +324,7 @@ class _Session:
             "data_wait": pulse.data_wait,
         }
         if self.ranks.first and (last or epoch % recipe.health_every == 0):
-            self.health = self._check_health()
+            self.health = self.check_health()
             values |= {
                 "effective_rank": self.health.effective_rank,
                 "large_singular_values": float(self.health.large_singular_values),
@@ -343,9 +355,10 @@ class _Session:
         page.write(self.folder.path / "report.html", overwrite=True)
 
     def _last_health(self) -> Health:
-        return self.health or self._check_health()
+        return self.health or self.check_health()
 
-    def _check_health(self) -> Health:
+    def check_health(self) -> Health:
+        """Label-free health of the encoder as it is now, on the first examples."""
         some = self.dataset.images[:HEALTH_EXAMPLES]
         return health(extract(self.encoder, some, device=self.device))
 

@@ -13,7 +13,9 @@ from widefield.views import Scene, build_views
 EXAMPLES, VIEWS_SHOWN = 6, 5
 
 CAPTIONS = {
-    "loss": "What training minimises; it should fall, and flatten towards the end.",
+    "loss": "What training minimises; it should fall, and flatten towards the end. S-DIET's begins "
+    "low, as every row starts at its own example.",
+    "opponent_loss": "What the views drive up, measured on views drawn after each step.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all images look the same to it.",
 }
@@ -38,6 +40,7 @@ def run_report(
         curves={
             name.replace("_", " "): _curve(metrics, name, caption)
             for name, caption in CAPTIONS.items()
+            if any(row.get(name) for row in metrics)
         },
         view_grid=view_grid(folder, dataset),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if row.get("verdict")],
@@ -67,7 +70,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     if views.gradient_calls:
         return None
     views.load_state_dict(load(folder.last_checkpoint, torch.device("cpu"))["views"])
-    mask = torch.from_numpy(dataset.masks(rows))[:, None] if views.needs_mask else None
+    mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
     generator = torch.Generator().manual_seed(recipe.seed)
     with torch.no_grad():
         drawn = views(x, VIEWS_SHOWN, generator, Scene(mask=mask))
@@ -82,7 +85,7 @@ def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Curve:
         x=[float(row["epoch"]) for row in rows],
         y=[float(row[name]) for row in rows],
         caption=caption,
-        from_zero=name != "loss",
+        from_zero=not name.endswith("loss"),
     )
 
 

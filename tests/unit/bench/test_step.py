@@ -1,5 +1,9 @@
 """What the step benchmark returns."""
 
+from typing import Any
+
+import pytest
+
 from widefield.bench.step import bench
 from widefield.methods import METHODS
 
@@ -10,3 +14,12 @@ def test_every_method_is_timed_beside_the_bare_encoder() -> None:
     assert all(ratio > 0 for ratio in found["ratios"].values())
     assert found["values"]["bare_seconds"] > 0
     assert found["values"]["rows"] == 40
+
+
+def test_some_methods_alone_are_timed_under_views_that_learn() -> None:
+    settings: dict[str, Any] = {"encoder": "resnet-tiny", "image_size": 16, "rows": 16}
+    pair = ["simclr", "byol"]
+    found = bench(**settings, batch_size=8, rounds=1, methods=pair, views="viewmaker")
+    assert list(found["ratios"]) == ["simclr/bare", "byol/bare"]
+    with pytest.raises(ValueError, match="s-diet takes one view"):
+        bench(**settings, batch_size=8, methods=["s-diet"], views="random-mask")

@@ -6,11 +6,12 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from small_run import STEPS, batch, stepper
 from two_processes import in_two_processes
 from widefield.methods import METHODS
+from widefield.methods.simclr import SimClr, one_sided
 from widefield.train.loop import Stepper
 from widefield.train.opponent import opponent_facts, scene
 from widefield.types import Batch, Shard
@@ -130,6 +131,18 @@ def test_what_is_logged_of_the_opponent() -> None:
     run = stepper("simclr", "flip")
     assert "opponent_loss" not in run.step(batch())
     assert opponent_facts(run.training.opponent) == {}
+
+
+def test_the_published_viewmaker_plays_with_its_own_loss() -> None:
+    """Beside the views' own quirks, which tests/unit/views/test_viewmaker.py has one by one."""
+    run = stepper("simclr", "viewmaker:as_published")
+    method = run.training.objective.method
+    assert isinstance(method, SimClr)
+    assert (method.kind, method.temperature) == ("one-sided", 0.07)
+    z = torch.randn(12, 8, generator=torch.Generator().manual_seed(0))
+    method.projector = nn.Identity()
+    total = method.loss(lambda x: z, [batch().x, batch().x], batch().index).total  # type: ignore[arg-type]
+    torch.testing.assert_close(total, one_sided(z[:6], z[6:], temperature=0.07))
 
 
 @pytest.mark.parametrize("method", ["simclr", "s-diet"])

@@ -13,6 +13,11 @@ from widefield.recipe import Recipe
 from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
 
 
+def test_a_constant_schedule_stays_after_the_warm_up() -> None:
+    rates = learning_rates(0.4, steps=5, warmup_steps=2, schedule="constant")
+    assert rates.tolist() == [0.2, 0.4, 0.4, 0.4, 0.4]
+
+
 @given(st.integers(1, 200), st.integers(0, 250))
 def test_schedule_warms_up_then_follows_half_a_cosine(steps: int, warmup: int) -> None:
     rates = learning_rates(0.3, steps=steps, warmup_steps=warmup)

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 import torch
 
-from widefield.views import ImageViews, build_views
+from widefield.views import VIEWS, ImageViews, build_views
+from widefield.views.stacked import StackedViews
 
 
 def test_expert_has_the_settings_of_s_diet() -> None:
@@ -19,6 +22,36 @@ def test_expert_fd_has_the_settings_of_feature_dropout() -> None:
     assert (views.jitter, views.jitter_prob) == ((0.4, 0.4, 0.4, 0.1), 0.8)
     assert (views.grayscale_prob, views.blur_prob) == (0.2, 0.5)
     assert views.blur_sigma == (0.1, 2.0)
+
+
+def test_the_stacked_channel_gets_weaker_views() -> None:
+    views = build_views("expert:stacked")
+    assert isinstance(views, StackedViews)
+    assert vars(views.image).keys() == vars(views.rest).keys()
+    assert views.image.crop_scale == (0.08, 1.0)
+    assert (views.rest.crop_scale, views.rest.flip_prob) == ((0.75, 1.0), 0.0)
+    assert (views.rest.grayscale_prob, views.rest.blur_prob) == (0.0, 0.5)
+
+
+def test_channel_groups_are_drawn_apart() -> None:
+    """The image is as under its own policy, whatever is stacked; the rest is never mirrored."""
+    x = torch.zeros(64, 4, 16, 16)
+    x[:, :, :, :8] = 1
+    (view,) = build_views("expert:stacked")(x, 1, torch.Generator().manual_seed(0))
+    left, right = view[..., :8].mean((2, 3)), view[..., 8:].mean((2, 3))
+    assert bool((left[:, 3] > right[:, 3]).all())
+    assert bool((left[:, 0] < right[:, 0]).any())
+    (other,) = build_views("expert:stacked")(
+        torch.cat([x[:, :3], 1 - x[:, 3:]], 1), 1, torch.Generator().manual_seed(0)
+    )
+    assert torch.equal(view[:, :3], other[:, :3])
+
+
+def test_the_page_lists_every_policy() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "views.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    listed = {name.strip(" `") for cell in rows for name in cell.split(",")}
+    assert set(VIEWS) <= listed
 
 
 def test_none_returns_the_images() -> None:

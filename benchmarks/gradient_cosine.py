@@ -1,0 +1,123 @@
+"""Does S-DIET's batch cross-entropy pull the encoder where DIET's full one would?
+
+    python benchmarks/gradient_cosine.py cifar10_train.npz \
+        --json benchmarks/results/gradient_cosine.json
+
+At random initialisation, with random rows for all n examples of the data, a batch of views gives
+two gradients of the same parameters: of the cross-entropy over all n rows, and over the rows of
+the batch alone, both with label smoothing 0.8 as published. Printed is their cosine, the mean over
+a few batches, beside the values of S-DIET (2025), which are for CIFAR-100.
+
+`encoder` is the paper's base model, what is kept after training; `encoder and projector` is all
+that the loss trains besides the rows.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from widefield.data import Loader, open_dataset
+from widefield.encoders import build_encoder
+from widefield.methods.projector import recipe_projector
+from widefield.methods.s_diet import batch_cross_entropy
+from widefield.recipe import Recipe
+from widefield.rows import initial_rows
+from widefield.train.hardware import choose_device, machine
+from widefield.views import build_views
+
+PAPER = {
+    "resnet18": {64: 0.9944, 128: 0.9965, 256: 0.9975, 512: 0.9980},
+    "resnet50": {64: 0.9960, 128: 0.9980, 256: 0.9990, 512: 0.9995},
+}
+
+
+def flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    """Gradient of `loss` as one vector, float64; the graph stays for another loss."""
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=True)
+    return torch.cat([g.flatten().double() for g in gradients])
+
+
+def cosines(
+    encoder: nn.Module, projector: nn.Module, view: Tensor, index: Tensor, rows: Tensor
+) -> dict[str, float]:
+    """Cosine of the two losses' gradients at one batch of views [b, C, H, W]."""
+    recipe = Recipe.named("paper")
+    z = F.normalize(projector(encoder(view)), dim=1)
+    smoothing = recipe.label_smoothing
+    full = F.cross_entropy(z @ rows.T, index, label_smoothing=smoothing)
+    batch = batch_cross_entropy(z, rows[index], scale=recipe.logit_scale, smoothing=smoothing)
+    trained = [*encoder.parameters(), *projector.parameters()]
+    one, other = (flat_gradient(loss, trained) for loss in (full, batch))
+    base = sum(p.numel() for p in encoder.parameters())
+    return {
+        "encoder": float(F.cosine_similarity(one[:base], other[:base], dim=0)),
+        "encoder and projector": float(F.cosine_similarity(one, other, dim=0)),
+    }
+
+
+def measure(data: str, encoder_name: str, batch_size: int, batches: int) -> dict[str, list[float]]:
+    """Cosines at `batches` batches, each with its own encoder, projector and rows."""
+    device, recipe = choose_device("auto"), Recipe.named("paper")
+    dataset = open_dataset(data)
+    mean, std = dataset.channel_mean_std()
+    loader = Loader(dataset, batch_size=batch_size, device=device)
+    views, found = build_views("expert"), dict[str, list[float]]()
+    for seed, batch in zip(range(batches), loader.epoch(0), strict=False):
+        encoder = build_encoder(
+            encoder_name, image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
+        )
+        torch.manual_seed(seed)
+        projector = recipe_projector(recipe, encoder.dim)
+        rows = initial_rows(
+            torch.arange(len(dataset), device=device),
+            recipe.projector_dim,
+            seed=seed,
+            dtype=torch.float32,
+        )
+        (view,) = views(batch.x, 1, torch.Generator(device).manual_seed(seed))
+        encoder, projector = encoder.to(device).train(), projector.to(device).train()
+        index = batch.index.to(device)
+        for name, value in cosines(encoder, projector, view, index, rows).items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def main() -> None:
+    """Measure every batch size, print beside the paper, and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", help="a CIFAR-10 pack, or any data that pretrain takes")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--encoder", choices=tuple(PAPER), default="resnet18")
+    parser.add_argument("--batches", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, action="append")
+    asked = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    for size in asked.batch_size or PAPER[asked.encoder]:
+        found = measure(asked.data, asked.encoder, size, asked.batches)
+        means = {name: round(statistics.mean(values), 5) for name, values in found.items()}
+        paper = PAPER[asked.encoder].get(size)
+        results.append({"batch_size": size, "paper_cifar100": paper, **means, "values": found})
+        print(
+            f"batch {size:4}: {means['encoder']:.4f} encoder, "
+            f"{means['encoder and projector']:.4f} with projector; paper, CIFAR-100: {paper}"
+        )
+    if asked.json:
+        report = {
+            "command": "python benchmarks/gradient_cosine.py cifar10_train.npz",
+            "machine": machine(choose_device("auto")),
+            "data": Path(asked.data).name,
+            "encoder": asked.encoder,
+            "batches": asked.batches,
+            "results": results,
+        }
+        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Is `widefield plan` right? What it says, beside what a short run of the same takes.
+
+    python benchmarks/plan_check.py photos --epochs 3 --json benchmarks/results/plan_check.json
+
+Each case is planned in one process and run in another. Compared are the peak of the host's
+memory, on a GPU that of the device, and the median seconds of the epochs after the first. Exit
+code 1 says that one of them is further from the plan than 15 %.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from widefield.train.hardware import choose_device, machine
+
+CLOSE_ENOUGH = 0.15
+
+CASES: dict[str, dict[str, Any]] = {
+    "s-diet": {},
+    "s-diet, rows on disk": {"row_store": "disk"},
+    "simclr": {"method": "simclr"},
+    "diet": {"method": "diet"},
+    "s-diet, resnet18": {"encoder": "resnet18"},
+}
+
+PLAN = """
+import json, sys, widefield
+data, settings = json.loads(sys.argv[1])
+print(json.dumps(widefield.plan(data, **settings).to_json()))
+"""
+
+RUN = """
+import csv, json, resource, statistics, sys, torch, widefield
+data, settings, out = json.loads(sys.argv[1])
+done = widefield.pretrain(data, out=out, quiet=True, **settings)
+with open(done.run / "metrics.csv", newline="") as file:
+    speed = [float(row["images_per_second"]) for row in csv.DictReader(file)]
+print(json.dumps({
+    "host_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    "device_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+    "images_per_second": statistics.median(speed[1:]),
+    "steps_per_epoch": done.steps // len(speed),
+}))
+"""
+
+
+def said(code: str, *arguments: Any) -> dict[str, Any]:
+    """What a process that runs `code` prints last, as JSON."""
+    command = [sys.executable, "-c", code, json.dumps(arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compare(data: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Planned, measured, and measured over planned."""
+    planned = said(PLAN, data, settings)
+    with tempfile.TemporaryDirectory(prefix="widefield-plan-check-") as folder:
+        measured = said(RUN, data, settings, str(Path(folder) / "run"))
+    images = settings["batch_size"] * measured["steps_per_epoch"]
+    measured["epoch_seconds"] = images / measured["images_per_second"]
+    names = [n for n in ("host_bytes", "device_bytes", "epoch_seconds") if measured[n] is not None]
+    return {
+        "settings": settings,
+        "planned": {name: planned[name] for name in names},
+        "measured": {name: measured[name] for name in names},
+        "ratio": {name: round(measured[name] / planned[name], 3) for name in names},
+    }
+
+
+def main() -> int:
+    """Compare every case, print, and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--case", choices=tuple(CASES), action="append")
+    parser.add_argument("--limit", type=int, default=1024)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=3)
+    asked = parser.parse_args()
+    shared = {"limit": asked.limit, "batch_size": asked.batch_size, "epochs": asked.epochs}
+    results = {}
+    for name in asked.case or CASES:
+        results[name] = compare(asked.data, {**shared, **CASES[name]})
+        ratios = results[name]["ratio"]
+        print(f"{name:>22}: " + ", ".join(f"{key} x {ratio}" for key, ratio in ratios.items()))
+    if asked.json:
+        report = {
+            "command": f"python benchmarks/plan_check.py {asked.data} --json FILE",
+            "machine": machine(choose_device("auto")),
+            "data": asked.data,
+            "cases": results,
+        }
+        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+    ratios = [ratio for result in results.values() for ratio in result["ratio"].values()]
+    return int(any(abs(ratio - 1) > CLOSE_ENOUGH for ratio in ratios))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

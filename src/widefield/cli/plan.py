@@ -1,0 +1,38 @@
+"""`widefield plan`: its options are those of pretrain."""
+
+from typing import Any
+
+from widefield.cli.output import print_json, print_line, print_table
+from widefield.cli.pretrain import with_recipe_options
+
+
+@with_recipe_options
+def plan(data: str, /, *, recipe: str = "default", json: bool = False, **settings: Any) -> None:
+    """Say what pretrain with the same options will take: memory, where, and seconds.
+
+    Parameters
+    ----------
+    data
+        As for pretrain.
+    recipe
+        default, or paper for the published settings.
+    json
+        Print one JSON object.
+    """
+    from widefield.workflows.plan import plan as call
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    ahead = call(data, recipe=recipe, **given)
+    if json:
+        print_json(ahead.to_json())
+        return
+    rows = [[name, f"{part.bytes / 1e6:,.1f}", part.place] for name, part in ahead.parts.items()]
+    print_table(f"{ahead.examples:,} examples", ["", "MB", "where"], rows)
+    print_line(
+        f"peak: {ahead.host_bytes / 1e9:.2f} GB of host memory, "
+        f"{ahead.device_bytes / 1e9:.2f} GB {ahead.device_words}"
+    )
+    print_line(
+        f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
+        f"{ahead.recipe.epochs * ahead.epoch_seconds / 3600:,.2f} h in all"
+    )

@@ -1,0 +1,32 @@
+"""What the progress bar says of time that is lost."""
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+from widefield.train.loop import Pulse
+from widefield.train.progress import ProgressBar
+
+
+@pytest.mark.parametrize(("wait", "said"), [(0.0, False), (0.01, False), (0.25, True)])
+def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None:
+    pulse = Pulse(
+        epoch=0,
+        step=3,
+        lr=0.1,
+        images=300,
+        seconds=2.0,
+        data_wait=0.04,
+        row_wait=wait,
+        sums={"count": torch.tensor(2.0), "loss": torch.tensor(3.0)},
+    )
+    page = io.StringIO()
+    console = Console(file=page, force_terminal=True, width=200)
+    with ProgressBar(console, epochs=2, total_steps=10, done=0) as bar:
+        bar.step(pulse)
+    assert "loss 1.500" in page.getvalue()
+    assert "150 images/s  4% waiting for data" in page.getvalue()
+    assert ("25% for rows" in page.getvalue()) is said
+    assert ("for rows" in page.getvalue()) is said

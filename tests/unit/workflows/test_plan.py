@@ -1,0 +1,117 @@
+"""What a plan says, against the sizes of what a run holds."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from widefield.data import open_dataset
+from widefield.methods import RunFacts, build_method
+from widefield.recipe import Recipe
+from widefield.views import build_views
+from widefield.workflows.plan import Plan, plan
+from widefield.workflows.pretrain import build_run_encoder
+
+N, BATCH, DIM, SIDE = 96, 16, 12, 16
+SMALL: dict[str, Any] = {
+    "limit": N,
+    "batch_size": BATCH,
+    "image_size": SIDE,
+    "projector_width": 32,
+    "projector_dim": DIM,
+    "encoder": "resnet-tiny",
+    "device": "cpu",
+}
+
+
+def weight_bytes(method: str) -> tuple[int, int]:
+    """Of parameters and buffers, and of parameters, both without a dense head."""
+    recipe = Recipe.named(method=method, **{k: v for k, v in SMALL.items() if k != "limit"})
+    encoder = build_run_encoder(recipe, open_dataset("photos", limit=N, image_size=SIDE))
+    facts = RunFacts(
+        encoder=encoder,
+        feature_dim=encoder.dim,
+        examples=N,
+        labels={},
+        learning_rates=torch.ones(1, dtype=torch.float64),
+        device=torch.device("cpu"),
+    )
+    built = build_method(recipe, facts)
+    head = sum(p.nbytes for p in built.head_parameters())
+    parameters = sum(p.nbytes for m in (encoder, built) for p in m.parameters()) - head
+    return parameters + sum(b.nbytes for m in (encoder, built) for b in m.buffers()), parameters
+
+
+def check_totals(ahead: Plan) -> None:
+    parts = ahead.parts
+    assert ahead.examples == N
+    assert ahead.steps_per_epoch == N // BATCH
+    assert ahead.epoch_seconds > 0
+    assert parts["data"].bytes == N * SIDE * SIDE * 3
+    assert parts["activations"].bytes > 0
+    assert ahead.device_bytes == sum(p.bytes for p in parts.values() if p.place == "device")
+    assert ahead.host_bytes > sum(p.bytes for p in parts.values() if p.place != "disk")
+    said = ahead.to_json()
+    assert said["head_bytes"] == parts["head"].bytes
+    assert said.keys() >= {"host_bytes", "device_bytes", "head_bytes", "epoch_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "moments"),
+    [
+        ({"row_store": "host"}, 8 * N * DIM),
+        ({"row_store": "disk"}, 8 * N * DIM),
+        ({"row_store": "disk", "row_moments": "bf16"}, 4 * N * DIM),
+        ({"row_store": "host", "row_second_moment": "row"}, 4 * N * DIM + 4 * N),
+    ],
+)
+def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments: int) -> None:
+    ahead = plan("photos", **SMALL, **settings)
+    check_totals(ahead)
+    held, parameters = weight_bytes("s-diet")
+    assert ahead.parts["head"].bytes == 4 * N * DIM
+    assert ahead.parts["moments"].bytes == moments
+    assert {ahead.parts[name].place for name in ("head", "moments")} == {settings["row_store"]}
+    assert ahead.parts["weights"].bytes == held
+    assert ahead.parts["optimizer"].bytes == 2 * parameters
+
+
+def test_a_dense_head_is_on_the_device_and_others_have_none() -> None:
+    diet, simclr = (plan("photos", method=method, **SMALL) for method in ("diet", "simclr"))
+    for ahead in (diet, simclr):
+        check_totals(ahead)
+    assert diet.parts["head"].bytes == 4 * N * 128
+    assert diet.parts["moments"].bytes == 2 * diet.parts["head"].bytes
+    assert diet.parts["head"].place == "device"
+    assert simclr.parts["head"].bytes == simclr.parts["moments"].bytes == 0
+    for ahead, method in ((diet, "diet"), (simclr, "simclr")):
+        held, parameters = weight_bytes(method)
+        assert ahead.parts["weights"].bytes == held
+        assert ahead.parts["optimizer"].bytes == 2 * parameters
+
+
+def test_views_that_learn_are_players_too() -> None:
+    fixed, learned = (
+        plan("photos", method="simclr", views=views, **SMALL) for views in ("none", "viewmaker")
+    )
+    check_totals(learned)
+    viewmaker = build_views("viewmaker", recipe=Recipe.named(views="viewmaker"), channels=3)
+    parameters = sum(p.nbytes for p in viewmaker.parameters())
+    more = {name: learned.parts[name].bytes - fixed.parts[name].bytes for name in fixed.parts}
+    assert more["weights"] == parameters + sum(b.nbytes for b in viewmaker.buffers())
+    assert more["optimizer"] == 2 * parameters
+    assert more["activations"] > 0
+
+
+def test_activations_grow_with_the_batch() -> None:
+    small, large = (
+        plan("photos", **{**SMALL, "image_size": 32, "batch_size": b}) for b in (16, 96)
+    )
+    assert large.parts["activations"].bytes > 2 * small.parts["activations"].bytes
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean"):
+        plan("photos", method="s-deit")
+    with pytest.raises(ValueError, match="batch_size is 97 and there are 96 examples"):
+        plan("photos", **{**SMALL, "batch_size": 97})
