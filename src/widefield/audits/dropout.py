@@ -98,7 +98,7 @@ def feature_dropout(
     name = policy if isinstance(policy, str) else type(policy).__name__
     channels = pair.test.images.shape[3]
     views = build_views(policy, channels=channels) if isinstance(policy, str) else policy
-    if views.needs_mask and not pair.test.planted:
+    if views.needs_mask and not pair.test.planted and pair.test.stacked is None:
         raise ValueError(f"views {name!r} need a planted object: plant one, as in 'photos+digits'")
     judge = _judge(frozen, pair.only(task), task, seed)
     with evaluating(judge):
@@ -152,7 +152,7 @@ def _probabilities(
         truth = torch.from_numpy(dataset.labels[task][chosen])
         mask = None
         if views.needs_mask:
-            mask = torch.from_numpy(dataset.masks(chosen))[:, None]
+            mask = torch.from_numpy(dataset.masks(chosen)).permute(0, 3, 1, 2)
         scene = Scene(mask=mask, gradients=_slope(judge, truth))
         with torch.no_grad():
             view = views(x, 2 if views.come_in_pairs else 1, generator, scene)[0]
