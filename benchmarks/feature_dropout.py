@@ -3,25 +3,49 @@
     python benchmarks/feature_dropout.py CIFAR10_TRAIN.npz CIFAR10_TEST.npz \
         --json benchmarks/results/feature_dropout.json --figure docs/feature_dropout.png --runs RUNS
 
-Two encoders are trained by SimCLR, one under each policy; views of each policy, as it is at the
-end of its run, are judged by the classifier of the other's encoder, as in Feature Dropout (Tamkin
-et al. 2022), Figure 3. Runs are kept in `--runs`, so that what was interrupted goes on.
+Two encoders are trained by SimCLR, one under each policy. Views of each policy, as it is at the
+end of its run, are judged by two classifiers: that of the other run's encoder, as in Feature
+Dropout (Tamkin et al. 2022), Figure 3, and that of an encoder trained with the task's labels. The
+second is there because a judge that cannot tell plain images apart says nothing about views: look
+at the rows of `none` first. What was trained is kept in `--runs`; what was interrupted goes on.
 """
 
 import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from widefield.audits.bounds import train_supervised
 from widefield.audits.dropout import BINS, DropoutHistogram, feature_dropout, run_views
 from widefield.audits.read import Pair
 from widefield.data import open_dataset
+from widefield.encoders import Encoder, build_encoder, load_encoder, save_encoder
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain
 
 POLICIES = ("expert", "viewmaker")
 TASKS = ("class", "shapes")
+SUPERVISED = "supervised"
+
+
+class Judged(NamedTuple):
+    """Views of one policy, and plain images, in the eyes of one judge."""
+
+    policy: str
+    task: str
+    judge: str
+    plain: DropoutHistogram
+    drawn: DropoutHistogram
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        names = {"policy": self.policy, "judge": self.judge}
+        return {
+            **self.drawn.to_json(),
+            **names,
+            "plain": {**self.plain.to_json(), "judge": self.judge},
+        }
 
 
 def trained(policy: str, args: argparse.Namespace) -> Path:
@@ -46,8 +70,8 @@ def trained(policy: str, args: argparse.Namespace) -> Path:
     return run
 
 
-def histograms(args: argparse.Namespace) -> list[DropoutHistogram]:
-    """Each policy's views, judged by the other's encoder, task by task; plain images beside."""
+def histograms(args: argparse.Namespace) -> list[Judged]:
+    """Each policy's views, task by task and judge by judge."""
     pair = Pair(
         train=open_dataset(f"{args.train}+shapes", limit=args.limit, image_size=args.image_size),
         test=open_dataset(
@@ -55,28 +79,46 @@ def histograms(args: argparse.Namespace) -> list[DropoutHistogram]:
         ),
     )
     runs = {policy: trained(policy, args) for policy in POLICIES}
-    return [
-        feature_dropout(runs[judge], pair, views, task, seed=args.seed)
-        for policy, judge in (POLICIES, POLICIES[::-1])
-        for task in TASKS
-        for views in ("none", "expert" if policy == "expert" else run_views(runs[policy]))
-    ]
+    found = []
+    for policy, other in (POLICIES, POLICIES[::-1]):
+        views = "expert" if policy == "expert" else run_views(runs[policy])
+        for task in TASKS:
+            judges = {f"{other} run": runs[other], SUPERVISED: supervised(task, pair, args)}
+            for judge, encoder in judges.items():
+                plain, drawn = (
+                    feature_dropout(encoder, pair, one, task, seed=args.seed)
+                    for one in ("none", views)
+                )
+                found.append(Judged(policy, task, judge, plain, drawn))
+    return found
 
 
-def draw(found: list[DropoutHistogram], path: Path) -> None:
-    """One panel for each task and policy, with plain images as an outline."""
+def supervised(task: str, pair: Pair, args: argparse.Namespace) -> Encoder:
+    """An encoder trained with the labels of `task`, now or found."""
+    folder: Path = args.runs / f"supervised-{task}"
+    if not folder.exists():
+        fresh = build_encoder("resnet-tiny", image_size=args.image_size, seed=args.seed)
+        train_supervised(fresh, pair.only(task).train, seed=args.seed)
+        save_encoder(fresh, folder)
+    return load_encoder(folder)
+
+
+def draw(found: list[Judged], path: Path) -> None:
+    """One panel for each task and policy, by the supervised judge; plain images as an outline."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained", dpi=110)
     panels = figure.subplots(len(TASKS), len(POLICIES), sharex=True)
     edges = [i / BINS for i in range(BINS + 1)]
-    for place, (plain, one) in enumerate(zip(found[::2], found[1::2], strict=True)):
-        axes = panels[place % len(TASKS)][place // len(TASKS)]
-        axes.stairs(one.counts(), edges, fill=True, color="#0072b2")
-        axes.stairs(plain.counts(), edges, color="#555555")
-        value = one.bimodality
+    for one in found:
+        if one.judge != SUPERVISED:
+            continue
+        axes = panels[TASKS.index(one.task)][POLICIES.index(one.policy)]
+        axes.stairs(one.drawn.counts(), edges, fill=True, color="#0072b2")
+        axes.stairs(one.plain.counts(), edges, color="#555555")
+        value = one.drawn.bimodality
         axes.set_title(
-            f"{one.task} under {one.policy.lower()} views\n"
+            f"{one.task} under {one.policy} views\n"
             f"bimodality {value.coefficient:.2f} [{value.low:.2f}, {value.high:.2f}]",
             fontsize=10,
         )
@@ -107,8 +149,8 @@ def main() -> None:
         "machine": machine(choose_device("auto")),
         "data": "cifar10+shapes",
         "budget": {k: getattr(args, k) for k in ("limit", "epochs", "image_size", "seed")},
-        "seconds": round(time.perf_counter() - began, 1),
-        "histograms": [one.to_json() | {"judge": Path(one.judge).name} for one in found],
+        "seconds_of_last_call": round(time.perf_counter() - began, 1),
+        "histograms": [one.to_json() for one in found],
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -22,6 +22,8 @@ from widefield.train.hardware import choose_device, machine
 from widefield.workflows.frozen import Frozen
 
 MAP_IMAGES, GRID_IMAGES, PICTURES, FIRING_IMAGES = 300, 6, 8, 64
+_RISE = 0.02
+"""Least rise of a learned share between two checkpoints that counts as one."""
 _WATCHED = 12
 """Most layers whose firing is shown."""
 
@@ -57,9 +59,9 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
         next_steps=advice(found, frozen),
         figures=figures,
         facts={
+            **{f"note {i}": note for i, note in enumerate(found.notes, start=1)},
             "fitted on": f"{found.fitted_on}, {found.examples[0]} images",
             "scored on": f"{found.scored_on}, {found.examples[1]} images",
-            **{f"note {i}": note for i, note in enumerate(found.notes, start=1)},
             **{f"plant {name}": one.line() for name, one in found.plants.items()},
             **{f"trained with {one.plant}": one.line() for one in found.trained},
             **{
@@ -94,24 +96,39 @@ def advice(found: Audit, frozen: Frozen) -> tuple[str, ...]:
         recipe = None if frozen.run is None else frozen.run.recipe()
         views = "gentle" if recipe is None or recipe.views != "gentle" else "expert"
         method = "s-diet" if recipe is None or recipe.method != "s-diet" else "simclr"
-        tasks = " and ".join(behind)
         steps += [
-            f"Views: features that views change are dropped. `--views {views}` treats {tasks} "
-            "differently; audit that run with `--compare`.",
-            f"Method: `--method {method}` weighs features differently from this encoder's.",
-            "Head: `--label-smoothing 0` and a larger `--logit-scale` ask for finer differences "
-            "between images, and larger batches for more of them.",
-            "More training: `--all-checkpoints` shows whether the learned share was still rising; "
-            "if so, raise `--epochs`.",
+            f"Views: features that views change are dropped. Train with `--views {views}` and put "
+            f"that run beside this one with `--compare`, looking at {_listed(behind)}.",
+            f"Method: `--method {method}` weighs features differently.",
+            "Head: a larger `--logit-scale` asks for finer differences between images, and larger "
+            "batches for more of them.",
+            _more_training(found),
         ]
     if unclear:
         steps.append(
-            f"For {' and '.join(unclear)} floor and ceiling nearly meet: score on more images, or "
+            f"For {_listed(unclear)} floor and ceiling nearly meet: score on more images, or "
             "choose data in which raw pixels tell less."
         )
     if not behind and not unclear:
         steps.append("Nothing asked about is missing: plant harder features with `--plant`.")
     return tuple(steps)
+
+
+def _more_training(found: Audit) -> str:
+    if len(found.checkpoints) < 2:
+        return (
+            "More training: `--all-checkpoints` shows whether the learned share was still rising; "
+            "if so, raise `--epochs`."
+        )
+    before, last = list(found.checkpoints.values())[-2:]
+    rising = [task for task in last if _share(last[task]) > _share(before[task]) + _RISE]
+    if rising:
+        return f"More training: {_listed(rising)} still rose at the end; raise `--epochs`."
+    return "More training: nothing rose any more at the end, so it would hardly help by itself."
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _over_training(found: Audit) -> list[Figure]:
@@ -148,7 +165,8 @@ def _ease(found: Audit) -> list[Figure]:
             title="How easy must a planted feature be?",
             how="Learned share of each plant, from small, faint and colourful (1) to large, "
             "opaque, white and always at one place (5). The sooner a curve rises, the better the "
-            "encoder sees; gaps are grades that cannot be told.",
+            "encoder sees. Gaps cannot be told: too faint even for the ceiling, or plain to raw "
+            "pixels.",
             series={
                 name: (list(grades), [_share(grade) for grade in one.grades])
                 for name, one in found.plants.items()
@@ -235,7 +253,9 @@ def _inside(encoder: nn.Module, pair: Pair, h: Tensor, *, seed: int) -> list[Fig
                 title="How often do neurons fire?",
                 how="Share of images on which a neuron is active, mean over each layer, first to "
                 "last. Sparse layers hold features that few images have.",
-                shares={name: float(rates[name].mean()) for name in names},
+                shares={
+                    name.removeprefix("backbone."): float(rates[name].mean()) for name in names
+                },
             )
         )
     units = h.std(0).topk(min(PICTURES, h.shape[1])).indices.tolist()
@@ -276,7 +296,11 @@ def _map(pair: Pair, h: Tensor, *, seed: int) -> list[Figure]:
             title="A map of the images",
             how="Images near each other look alike to the encoder (t-SNE); point at a dot to see "
             "its image. Distances between far groups mean nothing"
-            + ("." if task is None else f"; colours repeat over the classes of {task}."),
+            + (
+                "."
+                if task is None
+                else f"; colours stand for the classes of `{task}`, and repeat after four."
+            ),
             places=tsne_map(h[torch.from_numpy(rows).to(h.device)], seed=seed).numpy(),
             images=pair.test.images[rows],
             names=names,

@@ -23,29 +23,29 @@ from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[dict[str, str], ...]] = {
     "shapes": (
-        {"size": "0.6", "alpha": "0.3"},
         {"size": "0.8", "alpha": "0.5"},
         {},
-        {"alpha": "1", "colour": "fixed"},
+        {"alpha": "1"},
+        {"size": "1.2", "alpha": "1"},
         {"size": "1.2", "alpha": "1", "colour": "fixed", "place": "fixed"},
     ),
     "letters": (
-        {"size": "0.6", "alpha": "0.3"},
         {"size": "0.8", "alpha": "0.6"},
         {},
-        {"colour": "fixed"},
+        {"size": "1.2"},
+        {"size": "1.2", "colour": "fixed"},
         {"size": "1.2", "colour": "fixed", "place": "fixed"},
     ),
     "digits": (
-        {"size": "0.6", "alpha": "0.3", "colour": "random", "jitter": "4"},
         {"size": "0.8", "alpha": "0.6", "colour": "random", "jitter": "4"},
         {"colour": "random", "jitter": "4"},
-        {"jitter": "4"},
+        {"size": "1.2", "colour": "random", "jitter": "4"},
+        {"size": "1.2", "jitter": "4"},
         {"size": "1.2", "jitter": "0"},
     ),
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the colour is the
-same in every image, then the place too."""
+same in every image, then the place too, where raw pixels tell as much as any encoder."""
 MIDDLE = 2
 """The grade whose verdict is the plant's."""
 EXAMPLES = {"train": 2000, "test": 1000}

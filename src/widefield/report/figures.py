@@ -65,6 +65,10 @@ def lines_chart(
             axes.set_yscale("log")
         elif all(float(place).is_integer() for x, _ in series.values() for place in x):
             axes.locator_params(axis="x", integer=True)
+        low, high = (end(place for x, _ in series.values() for place in x) for end in (min, max))
+        if low < high:  # the axis is as long where the first or the last value is a gap
+            edge = 0 if logarithmic else 0.02 * (high - low)
+            axes.set_xlim(low - edge, high + edge)
         if y_range is not None:
             axes.set_ylim(*y_range)
         return _svg(figure, prefix)
