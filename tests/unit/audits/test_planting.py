@@ -73,7 +73,10 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     found = audited(Centre())
     assert found.grades[-1].verdict == "learned"
     assert found.grades[-1].learned >= found.grades[0].learned
-    assert max(found.kept) < 3 * found.chance
+    assert max(found.kept[:-1]) < 3 * found.chance
+    # White and at one place, a shape leaves the images of its class, a third of all, as they were
+    # to each other.
+    assert 0.15 < found.kept[-1] < 0.4
     assert found.chance == pytest.approx(10 / 299)
 
 
