@@ -172,7 +172,7 @@ def main() -> None:
             study.run("final", "default", method, plant, seed, epochs=FINAL_EPOCHS[method])
     if "knobs" in parts:
         for method, knobs in (("s-diet", S_DIET_KNOBS), ("simclr", SIMCLR_KNOBS)):
-            for name, plant in itertools.product(knobs if method in methods else (), PLANTS):
+            for plant, name in itertools.product(PLANTS, knobs if method in methods else ()):
                 settings = {"epochs": KNOB_EPOCHS[method], **knobs[name]}
                 study.run("knobs", name, method, plant, 0, **settings)
 

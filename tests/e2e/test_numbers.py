@@ -1,6 +1,7 @@
 """Numbers in the README and the docs are those of the committed results."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -20,19 +21,54 @@ def cell(found: dict[str, float]) -> str:
 
 
 def test_the_recipe_study_is_quoted_as_it_is() -> None:
-    readme = (ROOT / "README.md").read_text()
-    recipe = (ROOT / "docs" / "recipe.md").read_text()
     final = STUDY["final"]
-    for method, name in (("s-diet", "S-DIET"), ("simclr", "SimCLR")):
-        cells = [cell(final[f"cifar10+digits / {task}"][method]) for task in ("class", "digits")]
-        runs = [r for r in STUDY["runs"].values() if r["method"] == method]
-        seconds = sum(r["processor_seconds"] for r in runs) / len(runs)
-        row = next(line for line in readme.splitlines() if line.startswith(f"| {name},"))
-        assert row.split("|")[2:5] == [f" {cells[0]} ", f" {cells[1]} ", f" {seconds:.0f} "]
-        assert f"| {name} | {cells[0]} | {cells[1]} |" in recipe
-    gaps = [final[f"cifar10+digits / {t}"]["s-diet minus simclr"] for t in ("class", "digits")]
-    assert f"| {gaps[0]['mean']:+.1f} ± {gaps[0]['half_width']:.1f} |" in recipe
-    assert f"| {gaps[1]['mean']:+.1f} ± {gaps[1]['half_width']:.1f} |" in recipe
+    tasks = ("cifar10+digits / class", "cifar10+digits / digits", "cifar10 / class")
+    gaps = [final[task]["s-diet minus simclr"] for task in tasks]
+    expected = ["difference", *(f"{g['mean']:+.1f} ± {g['half_width']:.1f}" for g in gaps)]
+    for page in ("README.md", "docs/recipe.md"):
+        lines = (ROOT / page).read_text().splitlines()
+        assert any(quoted(line)[:4] == expected for line in lines), page
+        for method, name in (("s-diet", "S-DIET"), ("simclr", "SimCLR")):
+            runs = [
+                r for r in STUDY["runs"].values() if (r["part"], r["method"]) == ("final", method)
+            ]
+            assert len(runs) == 6
+            seconds = sum(r["processor_seconds"] for r in runs) / len(runs)
+            row = [name, *(cell(final[task][method]) for task in tasks), f"{seconds:.0f}"]
+            assert any(quoted(line) == row for line in lines), page
+
+
+def quoted(line: str) -> list[str]:
+    """Cells of a row of a table; of the first, what is before a comma."""
+    first, *others = [part.strip() for part in line.strip("|").split("|")]
+    return [first.split(",")[0], *others]
+
+
+def test_the_ratios_in_the_readme_are_those_on_file() -> None:
+    ratios = {
+        name: json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["ratios"]
+        for name in (
+            "bench_step_resnet-tiny",
+            "bench_step_resnet18",
+            "bench_head_resnet-tiny",
+            "bench_views",
+            "bench_probe",
+        )
+    }
+    tiny, large, head, views, probe = ratios.values()
+    rows = {
+        "step`": [
+            bench[f"{method}/bare"] for bench in (tiny, large) for method in ("s-diet", "simclr")
+        ],
+        "head`": [head["step@1e7/step@1e4"]],
+        "views`": [views["widefield/kornia"], views["widefield/torchvision"]],
+        "probe`": [probe["sklearn/widefield"]],
+    }
+    lines = (ROOT / "README.md").read_text().splitlines()
+    for command, expected in rows.items():
+        (line,) = [each for each in lines if f"`widefield bench {command}" in each]
+        said = re.findall(r"(?<![\w-])\d+(?:\.\d+)?(?!\w)", line.split("|")[2])
+        assert said == [f"{x:.2f}" if x < 5 else f"{x:.0f}" for x in expected], line
 
 
 def test_the_table_of_objectives_has_every_method_and_its_measured_step() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.data.dataset import Examples
+from widefield.data.examples import Examples
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CLASSES = 65_536

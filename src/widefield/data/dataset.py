@@ -1,16 +1,13 @@
 """What the data room hands out: decoded examples in a stable order."""
 
 import hashlib
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # these read their digits into what stands here
-    from widefield.data.overlays import Overlay
-    from widefield.data.stacked import StackedDigits
+from widefield.data.overlays import Overlay
+from widefield.data.stacked import StackedDigits
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -45,12 +42,12 @@ class Dataset:
     """Files that could not be used, and why."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once."""
-    planted: "tuple[Overlay, ...]" = ()
+    planted: tuple[Overlay, ...] = ()
     """What was drawn over the images, in its order."""
     plain: NDArray[np.uint8] | None = None
     """`images` without what was drawn over them, where that is drawn anew at each read; `images`
     and `labels` are then those of read 0."""
-    stacked: "StackedDigits | None" = None
+    stacked: StackedDigits | None = None
     """What fills the last channel."""
 
     def __post_init__(self) -> None:
@@ -117,20 +114,3 @@ class Dataset:
         mean = total / count
         std = np.sqrt(np.maximum(square / count - mean**2, 1.0))
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    """What a reader knows of its source before anything is selected, decoded or planted."""
-
-    names: list[str]
-    """[n], in the stable order."""
-    labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    pixels: NDArray[np.uint8] | None = None
-    """Decoded images, uint8 [n, H, W, C]; None where `files` holds encoded ones."""
-    files: list[Path] | list[memoryview] | None = None
-    """Encoded images, [n]."""
-    origin: tuple[Path, ...] = ()
-    """Files on disk whose size and time of change identify this content."""
-    notes: tuple[str, ...] = ()

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from widefield.data.dataset import Examples, Skipped
+from widefield.data.dataset import Skipped
+from widefield.data.examples import Examples
 
 PIXEL_LIMIT = 100_000_000
 """A larger image is skipped unread: a few kilobytes can decompress to gigabytes."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.data import draws
-from widefield.data.dataset import Examples
+from widefield.data.examples import Examples
 
 PHOTOS = (
     "astronaut",

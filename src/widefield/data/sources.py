@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from widefield.data import overlays, stacked
 from widefield.data.arrays import Array, read_memory, read_npz
-from widefield.data.dataset import Dataset, Examples, Skipped
+from widefield.data.dataset import Dataset, Skipped
+from widefield.data.examples import Examples
 from widefield.data.images import common_size, decode_all, read_folder, resize_array
 from widefield.data.keep import Record, cache_key, kept
 from widefield.data.photos import read_photos
@@ -80,8 +81,12 @@ def open_dataset(
         dataset = replace(dataset, plain=opened(replace(spec, plants=())).images)
     if stack is None:
         return dataset
+    planted = {overlay.name for overlay in dataset.planted}
+    task = next((name for name in dataset.labels if name not in planted), None)
     digits = stacked.stacked_digits(
-        dataset,
+        dataset.labels[task] if task else np.empty(0, np.int64),
+        classes=len(dataset.classes[task]) if task else 0,
+        size=dataset.images.shape[1:3],
         source=dict(stack.options).get("source"),
         seed=seed,
         held_out=held_out,

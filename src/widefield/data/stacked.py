@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from widefield.data import draws
-from widefield.data.dataset import Dataset
 from widefield.data.overlays import digit_pool, digit_source
 
 NAME = "stacked-digits"
@@ -50,34 +49,37 @@ class StackedDigits:
 
 
 def stacked_digits(
-    dataset: Dataset, *, source: str | None, seed: int, held_out: bool, masked: bool
+    class_ids: NDArray[np.int64],
+    *,
+    classes: int,
+    size: tuple[int, int],
+    source: str | None,
+    seed: int,
+    held_out: bool,
+    masked: bool,
 ) -> StackedDigits:
-    """Prepare a digit for every example of `dataset`, by its first task.
+    """Prepare a digit of `size` pixels for every example, class_ids [n] of `classes`.
 
     Raises:
         ValueError: the data have no classes, or more than there are digits.
 
     Example:
-        >>> labels = np.array([3, 1])
-        >>> data = Dataset(
-        ...     spec="memory", images=np.zeros((2, 8, 8, 3), np.uint8), paths=["a", "b"],
-        ...     labels={"class": labels}, classes={"class": tuple("wxyz")},
+        >>> digits = stacked_digits(
+        ...     np.array([3, 1]), classes=4, size=(8, 8),
+        ...     source=None, seed=0, held_out=False, masked=False,
         ... )
-        >>> stacked_digits(data, source=None, seed=0, held_out=False, masked=False).draw([1]).shape
+        >>> digits.draw([1]).shape
         (1, 8, 8)
     """
     images, labels, names = digit_source(source)
-    own = set(dataset.labels) - {overlay.name for overlay in dataset.planted}
-    tasks = [task for task in dataset.labels if task in own]
-    if not tasks or len(dataset.classes[tasks[0]]) > len(names):
-        found = f"{len(dataset.classes[tasks[0]])} classes" if tasks else "no classes"
+    if not 1 <= classes <= len(names):
         raise ValueError(
-            f"'+{NAME}' puts a digit of its own class on each image: {dataset.spec} has {found}, "
-            f"expected 1 to {len(names)}"
+            f"'+{NAME}' puts a digit of its own class on each image: the images have "
+            f"{classes or 'no'} classes, expected 1 to {len(names)}"
         )
     pool = digit_pool(images, held_out)
     pool = pool[np.argsort(labels[pool], kind="stable")]
-    height, width = dataset.images.shape[1:3]
+    height, width = size
     digits = [
         np.asarray(Image.fromarray(images[i]).resize((width, height), Image.Resampling.BICUBIC))
         for i in pool
@@ -85,7 +87,7 @@ def stacked_digits(
     return StackedDigits(
         digits=np.stack(digits),
         first=np.searchsorted(labels[pool], np.arange(len(names) + 1)),
-        class_ids=dataset.labels[tasks[0]],
+        class_ids=class_ids,
         seed=seed,
         held_out=held_out,
         masked=masked,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from widefield.data import open_dataset
-from widefield.data.dataset import Examples
+from widefield.data.examples import Examples
 from widefield.data.overlays import plant
 from widefield.data.sources import _choose
 

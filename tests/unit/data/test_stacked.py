@@ -97,7 +97,7 @@ def test_on_disk_as_in_memory(pack):
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (f"photos+{SPEC}", "photos:train has 16 classes, expected 1 to 10"),
+        (f"photos+{SPEC}", "the images have 16 classes, expected 1 to 10"),
         (f"PACK+shapes:fresh+{SPEC}", "does not go with ':fresh'"),
         (f"PACK+{SPEC}:alpha=0.5", "has no option 'alpha'; known: masked, source"),
         (f"PACK+{SPEC}:masked=1", "takes no value"),
@@ -110,7 +110,7 @@ def test_what_cannot_be_is_refused(pack, spec, reason):
 
 def test_data_without_classes_are_refused(tmp_path):
     np.savez(tmp_path / "bare.npz", x=np.zeros((4, 20, 20, 3), np.uint8))
-    with pytest.raises(ValueError, match="has no classes"):
+    with pytest.raises(ValueError, match="have no classes"):
         open_dataset(f"{tmp_path}/bare.npz+{SPEC}")
-    with pytest.raises(ValueError, match="has no classes"):
+    with pytest.raises(ValueError, match="have no classes"):
         open_dataset(f"{tmp_path}/bare.npz+{SPEC}+shapes")
