@@ -23,7 +23,7 @@ from widefield.workflows.frozen import Frozen
 
 MAP_IMAGES, GRID_IMAGES, PICTURES, FIRING_IMAGES = 300, 6, 8, 64
 _RISE = 0.02
-"""Least rise of a learned share between two checkpoints that counts as one."""
+"""Least rise of a learned share over the second half of training that counts as one."""
 _WATCHED = 12
 """Most layers whose firing is shown."""
 
@@ -120,11 +120,16 @@ def _more_training(found: Audit) -> str:
             "More training: `--all-checkpoints` shows whether the learned share was still rising; "
             "if so, raise `--epochs`."
         )
-    before, last = list(found.checkpoints.values())[-2:]
+    end = max(found.checkpoints)
+    begin = max((epoch for epoch in found.checkpoints if 2 * epoch <= end), default=0)
+    before = found.checkpoints.get(begin, next(iter(found.checkpoints.values())))
+    last = found.checkpoints[end]
     rising = [task for task in last if _share(last[task]) > _share(before[task]) + _RISE]
     if rising:
-        return f"More training: {_listed(rising)} still rose at the end; raise `--epochs`."
-    return "More training: nothing rose any more at the end, so it would hardly help by itself."
+        return (
+            f"More training: {_listed(rising)} rose over the second half of it; raise `--epochs`."
+        )
+    return "More training: nothing rose over the second half of it, so more would hardly help."
 
 
 def _listed(names: list[str]) -> str:
