@@ -202,7 +202,7 @@ def overflow(text: str, folder: Path, browser: str) -> list[int]:
 def test_the_layout_rules_hold_and_can_be_broken() -> None:
     text = audited(LONG).html()
     assert keeps_the_layout_rules(text)
-    assert not keeps_the_layout_rules(text.replace("minmax(0, 8rem)", "30rem"))
+    assert not keeps_the_layout_rules(text.replace("minmax(0, 9rem)", "30rem"))
     assert not keeps_the_layout_rules(text.replace("overflow-wrap: anywhere", ""))
 
 
