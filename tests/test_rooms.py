@@ -14,6 +14,7 @@ ORDER = (
     {"methods"},
     {"train"},
     {"workflows"},
+    {"audits"},
     {"labs", "bench"},
     {"cli"},
 )

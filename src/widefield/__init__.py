@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from widefield.audits.audit import Audit as Audit
+    from widefield.audits.audit import audit as audit
     from widefield.recipe import Recipe as Recipe
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.export import export as export
@@ -16,6 +18,8 @@ __version__ = "0.1.0"
 
 # Loaded when first asked for: torch takes seconds to import, which `widefield --help` has not.
 _HOMES = {
+    "Audit": "widefield.audits.audit",
+    "audit": "widefield.audits.audit",
     "Recipe": "widefield.recipe",
     "embed": "widefield.workflows.embed",
     "export": "widefield.workflows.export",
@@ -25,7 +29,18 @@ _HOMES = {
     "probe": "widefield.workflows.probe",
 }
 
-__all__ = ["Recipe", "__version__", "embed", "export", "load", "plan", "pretrain", "probe"]
+__all__ = [
+    "Audit",
+    "Recipe",
+    "__version__",
+    "audit",
+    "embed",
+    "export",
+    "load",
+    "plan",
+    "pretrain",
+    "probe",
+]
 
 
 def __getattr__(name: str) -> Any:

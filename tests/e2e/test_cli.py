@@ -148,7 +148,17 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("demo", "plan", "pretrain", "probe", "embed", "export", "lab", "bench"):
+    for command in (
+        "demo",
+        "plan",
+        "pretrain",
+        "probe",
+        "audit",
+        "embed",
+        "export",
+        "lab",
+        "bench",
+    ):
         done = widefield(command, "--help")
         assert done.returncode == 0
         assert "--json" in done.stdout

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import statistics
 from pathlib import Path
 
 from widefield.methods import METHODS
@@ -36,6 +37,22 @@ def test_the_recipe_study_is_quoted_as_it_is() -> None:
             seconds = sum(r["processor_seconds"] for r in runs) / len(runs)
             row = [name, *(cell(final[task][method]) for task in tasks), f"{seconds:.0f}"]
             assert any(quoted(line) == row for line in lines), page
+
+
+def test_the_floors_are_quoted_as_they_are() -> None:
+    runs = json.loads((ROOT / "benchmarks" / "results" / "objectives.json").read_text())["runs"]
+    for method, name in (("pixels", "pixels"), ("random encoder", "the encoder untrained")):
+        row = [f"floor: {name}"]
+        for data, task in (("+digits", "class"), ("+digits", "digits"), ("", "class")):
+            found = [
+                100 * run["accuracy"][task]
+                for run in runs.values()
+                if (run.get("method"), run.get("data")) == (method, f"cifar10{data}")
+            ]
+            row.append(f"{statistics.mean(found):.1f}")
+        for page in ("README.md", "docs/recipe.md"):
+            lines = (ROOT / page).read_text().splitlines()
+            assert any(quoted(line)[:4] == row for line in lines), (page, row)
 
 
 def quoted(line: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 import widefield
+from widefield.cli.audit import audit
 from widefield.cli.bench import bench
 from widefield.cli.demo import demo
 from widefield.cli.embed import embed
@@ -16,7 +17,7 @@ from widefield.cli.plan import plan
 from widefield.cli.pretrain import pretrain
 from widefield.cli.probe import probe
 
-COMMANDS = (demo, plan, pretrain, probe, embed, export, lab, bench)
+COMMANDS = (demo, plan, pretrain, probe, audit, embed, export, lab, bench)
 
 
 def build_app() -> App:

@@ -20,7 +20,7 @@ def embed(
     Parameters
     ----------
     encoder
-        A run's folder, a .safetensors file, timm:NAME, random or pixels.
+        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         As for pretrain.
     out

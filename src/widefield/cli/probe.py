@@ -24,7 +24,7 @@ def probe(
     Parameters
     ----------
     encoder
-        A run's folder, a .safetensors file, timm:NAME, random or pixels.
+        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         What to score on; by default the test split of the run's data.
     task
@@ -78,5 +78,7 @@ def probe(
         "fd": "100 epochs of SGD on augmented images",
     }
     print_line(f"{report.features} features, fitted on {report.fitted_on}; {how[report.protocol]}")
+    for note in report.notes:
+        print_line(note)
     if report.seen:
         print_line(f"note: {report.seen} of the scored images were in the encoder's training data")

@@ -12,6 +12,10 @@ Positions are stated for 32 pixels and scale with the image:
 - `letters`: one letter of random colour, font size 12, at four places, x and y each drawn from
   [0, 6] or [16, 21].
 
+Options of all three grade how easy a plant is to see (ours): `size` in [0.5, 1.2] scales it,
+`colour=fixed` is white and `colour=random` a random one, `place=fixed` puts it at the same place
+in every image (digits have `jitter=0` for that).
+
 Everything drawn is a pure function of (seed, index, held_out). Held-out overlays mean the same
 classes but come from other sources: digits from images of their own, letters in a bold, slanted
 face, and all colours and places from another random stream.
@@ -22,7 +26,7 @@ of (seed, index, read, held_out). The two views of one read share their overlay.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -37,6 +41,8 @@ from widefield.data.arrays import read_npz
 _CHUNK = 512
 _SMALLEST_SIDE = 16
 _MOST_JITTER = 4  # the digits then touch the border of a 32-pixel image
+_SMALLEST_SIZE, _LARGEST_SIZE = 0.5, 1.2  # larger ones touch each other or the border
+_WORDS = {"colour": ("fixed", "random"), "place": ("free", "fixed")}
 _OVERSAMPLING = 8
 _DIGIT_SIDE, _SHAPE_SIDE, _LETTER_SIDE = 10, 9, 11
 _FONT_SIZE = 12
@@ -47,9 +53,9 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 SHAPES = ("square", "triangle", "circle")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 PLANTS: dict[str, tuple[str, ...]] = {
-    "digits": ("alpha", "fresh", "jitter", "source"),
-    "shapes": ("alpha", "fresh"),
-    "letters": ("alpha", "fresh"),
+    "digits": ("alpha", "colour", "fresh", "jitter", "size", "source"),
+    "shapes": ("alpha", "colour", "fresh", "place", "size"),
+    "letters": ("alpha", "colour", "fresh", "place", "size"),
 }
 """What is drawn over an image, and the options that each takes."""
 
@@ -231,16 +237,26 @@ def make_overlay(
             f"planted features need images of at least {_SMALLEST_SIDE} pixels a side; "
             f"these are {height}x{width}"
         )
-    fresh = "fresh" in options
-    common = partial(Overlay, name=name, seed=seed, held_out=held_out, fresh=fresh)
+    colour = options.get("colour", "fixed" if name == "digits" else "random")
+    common = partial(
+        Overlay,
+        name=name,
+        seed=seed,
+        held_out=held_out,
+        coloured=colour == "random",
+        fresh="fresh" in options,
+    )
+    size = float(options.get("size", "1"))
     alpha = float(options["alpha"]) if "alpha" in options else None
     if name == "digits":
         jitter = int(options.get("jitter", "0"))
         source = options.get("source")
-        return _digits(common, (height, width), alpha or 1.0, jitter, source, held_out)
+        return _digits(common, (height, width), size, alpha or 1.0, jitter, source, held_out)
     if name == "shapes":
-        return _shapes(common, (height, width), alpha or 180 / 255)
-    return _letters(common, (height, width), alpha or 1.0, held_out)
+        overlay = _shapes(common, (height, width), size, alpha or 180 / 255)
+    else:
+        overlay = _letters(common, (height, width), size, alpha or 1.0, held_out)
+    return _at_fixed_places(overlay) if options.get("place") == "fixed" else overlay
 
 
 def check_plant(name: str, options: Mapping[str, str]) -> None:
@@ -263,15 +279,36 @@ def check_plant(name: str, options: Mapping[str, str]) -> None:
             valid = False
         if not valid:
             raise ValueError(f"alpha of '+{name}' is '{options['alpha']}'; expected 0 < alpha <= 1")
+    for option, allowed in _WORDS.items():
+        if options.get(option, allowed[0]) not in allowed:
+            raise ValueError(
+                f"{option} of '+{name}' is '{options[option]}'; expected {' or '.join(allowed)}"
+            )
+    try:
+        valid = _SMALLEST_SIZE <= float(options.get("size", "1")) <= _LARGEST_SIZE
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f"size of '+{name}' is '{options['size']}'; "
+            f"expected {_SMALLEST_SIZE} to {_LARGEST_SIZE}, a factor"
+        )
     if options.get("jitter", "0") not in map(str, range(_MOST_JITTER + 1)):
         raise ValueError(
             f"jitter of '+{name}' is '{options['jitter']}'; expected 0 to {_MOST_JITTER} pixels"
         )
 
 
+def _at_fixed_places(overlay: Overlay) -> Overlay:
+    """In the middle of each place's range instead of anywhere in it."""
+    middle = overlay.places + (overlay.spread - 1) // 2
+    return replace(overlay, places=middle, spread=np.ones_like(overlay.spread))
+
+
 def _digits(
     common: "partial[Overlay]",
     size: tuple[int, int],
+    factor: float,
     alpha: float,
     jitter: int,
     source: str | None,
@@ -279,7 +316,7 @@ def _digits(
 ) -> Overlay:
     images, labels, classes = digit_source(source)
     pool = digit_pool(images, held_out)
-    side = _scaled(_DIGIT_SIDE, min(size))
+    side = _scaled(factor * _DIGIT_SIDE, min(size))
     ink = np.stack(
         [
             np.asarray(Image.fromarray(images[i]).resize((side, side), Image.Resampling.BICUBIC))
@@ -297,7 +334,6 @@ def _digits(
         ),
         spread=np.full((4, 2), 1 + 2 * _scaled(jitter, min(size)), dtype=np.int64),
         together=True,
-        coloured=False,
         alpha=alpha,
     )
 
@@ -331,8 +367,10 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
 
 
-def _shapes(common: "partial[Overlay]", size: tuple[int, int], alpha: float) -> Overlay:
-    side = _scaled(_SHAPE_SIDE, min(size))
+def _shapes(
+    common: "partial[Overlay]", size: tuple[int, int], factor: float, alpha: float
+) -> Overlay:
+    side = _scaled(factor * _SHAPE_SIDE, min(size))
     big = side * _OVERSAMPLING
     cover = []
     for shape in SHAPES:
@@ -354,15 +392,18 @@ def _shapes(common: "partial[Overlay]", size: tuple[int, int], alpha: float) -> 
         places=np.array([[length // 3 for length in size]]),
         spread=np.array([[max(length - side + 1, 1) for length in third]]),
         together=False,
-        coloured=True,
         alpha=alpha,
     )
 
 
 def _letters(
-    common: "partial[Overlay]", size: tuple[int, int], alpha: float, held_out: bool
+    common: "partial[Overlay]",
+    size: tuple[int, int],
+    factor: float,
+    alpha: float,
+    held_out: bool,
 ) -> Overlay:
-    side = _scaled(_LETTER_SIDE, min(size))
+    side = _scaled(factor * _LETTER_SIDE, min(size))
     lows, spreads = [], []
     for length in size:
         near, far, last = 0, _scaled(16, length), min(_scaled(21, length), length - side)
@@ -377,7 +418,6 @@ def _letters(
         places=np.array([(lows[0][down], lows[1][right]) for down, right in quarters]),
         spread=np.array([(spreads[0][down], spreads[1][right]) for down, right in quarters]),
         together=False,
-        coloured=True,
         alpha=alpha,
     )
 
@@ -406,5 +446,5 @@ def _shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
-def _scaled(at_32: int, length: int) -> int:
+def _scaled(at_32: float, length: int) -> int:
     return round(at_32 * length / 32)

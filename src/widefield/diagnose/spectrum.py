@@ -21,7 +21,7 @@ def singular_values(h: Tensor) -> Tensor:
         >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
         tensor([4.2426, 1.4142], dtype=torch.float64)
     """
-    h = _checked(h)
+    h = checked(h)
     return _above_rounding(_singular_values(h - h.mean(0)), h)
 
 
@@ -51,7 +51,7 @@ def rankme(h: Tensor) -> float:
 
     Garrido et al. (2023), "RankMe", equation 1, without its 1e-7 inside the logarithm.
     """
-    h = _checked(h)
+    h = checked(h)
     return entropy_rank(_above_rounding(_singular_values(h), h))
 
 
@@ -87,14 +87,25 @@ def alpha_req(h: Tensor) -> float:
     return -float(rank @ (2 * sigma.log()) / rank.square().sum())
 
 
+def dimension_std(h: Tensor) -> Tensor:
+    """Std of each dimension of h / |h|, times sqrt(D), float64 [D]: 0 for a dimension that sleeps.
+
+    Example:
+        >>> dimension_std(torch.tensor([[1.0, 1.0], [-1.0, 1.0]]))
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    unit = functional.normalize(checked(h), dim=1)
+    std: Tensor = unit.std(0, correction=0) * unit.shape[1] ** 0.5
+    return std
+
+
 def feature_std(h: Tensor) -> float:
-    """Mean over dimensions of the std of h / |h|, times sqrt(D): 1 if spread out, 0 if collapsed.
+    """Mean over dimensions of `dimension_std`: 1 if features are spread out, 0 if collapsed.
 
     Chen and He (2021), "Exploring simple Siamese representation learning", section 4.1: zero-mean
     isotropic features give 1. It never exceeds sqrt(1 - |mean of h / |h||^2).
     """
-    unit = functional.normalize(_checked(h), dim=1)
-    return float(unit.std(0, correction=0).mean() * unit.shape[1] ** 0.5)
+    return float(dimension_std(h).mean())
 
 
 def entropy_rank(sigma: Tensor) -> float:
@@ -109,8 +120,12 @@ def count_large(sigma: Tensor, alpha: float) -> int:
     return int(((sigma >= alpha * sigma[0]) & (sigma > 0)).sum())
 
 
-def _checked(h: Tensor) -> Tensor:
-    """Features in double precision."""
+def checked(h: Tensor) -> Tensor:
+    """Features [n, D] in double precision, n >= 2.
+
+    Raises:
+        ValueError: another shape, or values that are not finite.
+    """
     if h.ndim != 2 or len(h) < 2 or h.shape[1] == 0:
         raise ValueError(f"features have shape {list(h.shape)}: give [n, D] with n >= 2")
     if not h.isfinite().all():

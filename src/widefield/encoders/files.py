@@ -75,6 +75,19 @@ def load_encoder(path: str | Path) -> Encoder:
     return encoder
 
 
+def has_settings(path: str | Path) -> bool:
+    """Whether the file or folder at `path` is ours, and so says how to rebuild its encoder."""
+    file = Path(path)
+    file = file / WEIGHTS if file.is_dir() else file
+    if file.suffix != ".safetensors" or not file.is_file():
+        return False
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return "widefield" in (opened.metadata() or {})
+    except SafetensorError:
+        return False
+
+
 def read_config(text: str) -> EncoderConfig:
     """The configuration in the text of an `encoder.json`."""
     fields = json.loads(text)

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from widefield.report.figures import image_uri, line_chart, thumbnail
+from widefield.report.figures import SERIES, image_uri, line_chart, lines_chart, thumbnail
+from widefield.report.parts import Figure, Gallery, Lines, Places, Verdict
 
 _EXAMPLES, _IMAGES = 6, 6
 """Rows of the picture of views, and images in a row: what a phone can show."""
@@ -86,6 +88,9 @@ class Report:
     title: str
     summary: str
     """The verdict, in plain words: the first thing to be read."""
+    verdicts: Sequence[Verdict] = ()
+    """Tasks in order, each with its encoders one below the other."""
+    figures: Sequence[Figure] = ()
     table: Table | None = None
     curves: Mapping[str, Curve] = field(default_factory=dict)
     view_grid: np.ndarray | None = None
@@ -108,7 +113,12 @@ class Report:
             for i, (name, curve) in enumerate(self.curves.items())
         }
         return environment.from_string(source).render(
-            report=self, charts=charts, views=_view_images(self.view_grid)
+            report=self,
+            charts=charts,
+            views=_view_images(self.view_grid),
+            verdicts=_by_task(self.verdicts),
+            figures=[_drawn(figure, f"figure{i}-") for i, figure in enumerate(self.figures)],
+            series=list(SERIES.values()),
         )
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -130,6 +140,48 @@ class Report:
         finally:
             partial.unlink(missing_ok=True)
         return path
+
+
+def _by_task(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """Task -> its rows, in the order in which tasks first appear."""
+    tasks: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        tasks.setdefault(verdict.task, []).append(verdict)
+    return tasks
+
+
+def _drawn(figure: Figure, prefix: str) -> dict[str, Any]:
+    """A figure with what the template cannot make of it itself."""
+    facts: dict[str, Any] = {"kind": type(figure).__name__, "about": figure}
+    match figure:
+        case Lines():
+            # lines_chart escapes every string that it is given
+            facts["chart"] = Markup(
+                lines_chart(
+                    figure.series,
+                    figure.x_label,
+                    figure.y_label,
+                    figure.y_range,
+                    figure.logarithmic,
+                    prefix,
+                )
+            )
+        case Gallery():
+            facts["rows"] = {
+                name: [image_uri(thumbnail(image)) for image in images]
+                for name, images in figure.rows.items()
+            }
+            facts["most"] = max((len(images) for images in figure.rows.values()), default=1)
+        case Places():
+            low, high = figure.places.min(0), figure.places.max(0)
+            percent = 2 + 96 * (figure.places - low) / np.maximum(high - low, 1e-9)
+            facts["points"] = [
+                (x, y, image_uri(thumbnail(image, 32)), name, group % len(SERIES))
+                for (x, y), image, name, group in zip(
+                    percent.tolist(), figure.images, figure.names, figure.groups, strict=True
+                )
+            ]
+    return facts
 
 
 def _view_images(grid: np.ndarray | None) -> list[list[str]]:

@@ -70,8 +70,7 @@ def embed(
     """Features of every example of `data`, kept in `out` where that is given.
 
     Args:
-        encoder: a run's folder, a `.safetensors` file, `timm:NAME`, `random`, `pixels`, or an
-            `Encoder`.
+        encoder: anything that `open_frozen` opens, or a module.
         data: as for `pretrain`.
         limit: a class-balanced first N examples.
         out: a `.npz` or `.parquet` file.

@@ -8,7 +8,6 @@ import torch
 from torch import Generator, Tensor
 
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
-from widefield.encoders import build_encoder
 from widefield.probes import Pixels, score, score_sgd
 from widefield.recipe import check_name
 from widefield.train.hardware import choose_device, choose_precision
@@ -46,6 +45,8 @@ class ProbeReport:
     scored_on: str
     seen: int
     """Test images that the encoder was trained on, without their labels."""
+    notes: tuple[str, ...]
+    """Which weights were used, where that is not plain from the name."""
     tasks: dict[str, TaskProbe]
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +58,7 @@ class ProbeReport:
             "fitted_on": self.fitted_on,
             "scored_on": self.scored_on,
             "seen": self.seen,
+            "notes": list(self.notes),
             "tasks": {task: probe.to_json() for task, probe in self.tasks.items()},
         }
 
@@ -76,8 +78,7 @@ def probe(
     """Fit a linear probe and a nearest-neighbour vote on frozen features, and score them.
 
     Args:
-        encoder: a run's folder, a `.safetensors` file, `timm:NAME`, `random`, `pixels`, or an
-            `Encoder`; it is never changed.
+        encoder: anything that `open_frozen` opens, or a module; it is never changed.
         data: what to score on; by default the test split of the run's data.
         fit_on: what to fit on; by default the run's own training data.
         task: score this task alone.
@@ -120,7 +121,7 @@ def probe(
     measured = scores(frozen, examples, seed)
     beside = {
         name: scores(source, examples, seed)
-        for name, source in (_floors(frozen) if floors else {}).items()
+        for name, source in (_floors(frozen, train.images) if floors else {}).items()
     }
     return ProbeReport(
         encoder=frozen.name,
@@ -128,6 +129,7 @@ def probe(
         features=features,
         fitted_on=train.spec,
         scored_on=test.spec,
+        notes=frozen.notes,
         seen=_seen(frozen, test),
         tasks={
             t: TaskProbe(score=measured[t], floor={name: row[t] for name, row in beside.items()})
@@ -219,23 +221,10 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
     return torch.from_numpy(to_train[test.labels[task]])
 
 
-def _floors(frozen: Frozen) -> dict[str, Frozen]:
+def _floors(frozen: Frozen, images: np.ndarray) -> dict[str, Frozen]:
     """What an encoder has to beat to have learned something."""
-    random = Frozen(
-        name="random", untrained=frozen.untrained or "resnet-tiny", prepool=frozen.prepool
-    )
-    if frozen.encoder is not None:
-        config = frozen.encoder.config
-        fresh = build_encoder(
-            config.name,
-            channels=config.channels,
-            image_size=config.image_size,
-            mean=config.mean,
-            std=config.std,
-            seed=1,  # not the seed that training began from
-        )
-        random = replace(random, untrained=None, encoder=fresh)
-    return {"pixels": Frozen(name="pixels"), "random": random}
+    fresh = Frozen(name="random", encoder=frozen.floor_for(images), prepool=frozen.prepool)
+    return {"pixels": Frozen(name="pixels"), "random": fresh}
 
 
 def _seen(frozen: Frozen, test: Dataset) -> int:

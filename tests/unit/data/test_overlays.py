@@ -323,3 +323,44 @@ def test_jittered_digits_move_together_and_stay_inside(jitter: int) -> None:
 def test_bad_jitter_is_refused(jitter: str) -> None:
     with pytest.raises(ValueError, match="expected 0 to 4 pixels"):
         open_dataset(f"photos+digits:jitter={jitter}")
+
+
+def graded(name, **options):
+    overlay = make_overlay(name, (32, 32, 3), options, seed=0, held_out=False)
+    images = np.zeros((60, 32, 32, 3), np.uint8)
+    return images, overlay.paint(images, np.arange(60))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_size_scales_what_is_covered(name):
+    whole, half, large = (graded(name, size=s)[1].sum() for s in ("1", "0.5", "1.2"))
+    assert half / whole == pytest.approx(0.25, abs=0.15)
+    assert large / whole == pytest.approx(1.44, abs=0.2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fixed_colour_is_white_and_random_is_not(name):
+    def is_grey(images):
+        return (images.min(-1) == images.max(-1)).all()
+
+    assert is_grey(graded(name, colour="fixed")[0])
+    assert not is_grey(graded(name, colour="random")[0])
+
+
+@pytest.mark.parametrize("name", ["shapes", "letters"])
+def test_a_fixed_place_is_the_same_in_every_image(name):
+    def corners(**options):
+        boxes = [np.argwhere(mask) for mask in graded(name, **options)[1]]
+        return {tuple(box.min(0)) for box in boxes}
+
+    assert len(corners(place="fixed")) < len(corners()) / 2
+    if name == "shapes":  # a triangle and a circle fill their box, whichever is drawn
+        assert len(corners(place="fixed")) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("size", "2"), ("size", "big"), ("colour", "blue"), ("place", "left")]
+)
+def test_grades_out_of_range_are_refused(option, value):
+    with pytest.raises(ValueError, match=rf"{option} of '\+shapes' is '{value}'; expected"):
+        make_overlay("shapes", (32, 32, 3), {option: value}, seed=0, held_out=False)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widefield.diagnose import (
     alpha_req,
+    dimension_std,
     effective_rank,
     feature_std,
     large_singular_values,
@@ -26,6 +27,7 @@ MEASURES = [
     rankme,
     participation_ratio,
     alpha_req,
+    dimension_std,
     feature_std,
 ]
 
@@ -158,3 +160,12 @@ def test_features_are_left_alone(measure: object) -> None:
     result = measure(h)
     assert torch.equal(h, before)
     assert not getattr(result, "requires_grad", False)
+
+
+def test_dimension_std_says_which_dimension_sleeps() -> None:
+    h = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+    h[:, 3] = 0
+    rows = h.double().numpy()
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(dimension_std(h), np.std(unit, axis=0) * math.sqrt(5), rtol=1e-6)
+    assert dimension_std(h)[3] == 0

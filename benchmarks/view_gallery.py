@@ -1,0 +1,180 @@
+"""Draw docs/views-drawn.png and docs/views-small.png: every view policy on three photographs.
+
+    python benchmarks/view_gallery.py
+
+Takes about a minute on one core: views that learn or attack are shown against an encoder that they
+were trained with for 20 steps.
+"""
+
+import argparse
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from widefield.data import Loader, open_dataset
+from widefield.data.overlays import plant
+from widefield.data.photos import photograph
+from widefield.encoders import build_encoder
+from widefield.methods import RunFacts, build_method
+from widefield.recipe import Recipe
+from widefield.train.loop import Objective, Stepper, Training
+from widefield.train.opponent import build_opponent, scene
+from widefield.train.optim import build_optimizer
+from widefield.types import Batch
+from widefield.views import VIEWS, Scene, Views, build_views
+
+PHOTOGRAPHS = ("astronaut", "chelsea", "coffee")
+SIDE = 96
+BUDGET = 0.1
+STEPS = 20
+LOUDER = 4
+"""Differences are drawn as grey + LOUDER x difference."""
+INK, FAINT = "#22262b", "#8a9099"
+
+
+def photographs() -> tuple[Tensor, Tensor]:
+    """The photographs with a shape planted, x [3, 3, S, S] in [0, 1], and its mask [3, 1, S, S]."""
+    squares = [_square(photograph(name)) for name in PHOTOGRAPHS]
+    planted = plant(np.stack(squares), "shapes", seed=1)
+    x = torch.from_numpy(planted.images).permute(0, 3, 1, 2).float() / 255
+    return x, torch.from_numpy(planted.mask)[:, None]
+
+
+def _square(image: Image.Image) -> np.ndarray:
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 4
+    cut = image.crop((left, top, left + side, top + side))
+    return np.asarray(cut.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+
+
+@dataclass(frozen=True)
+class Row:
+    """Views of one policy: pixels [photographs, 2, H, W, 3], and how the first one differs."""
+
+    name: str
+    views: np.ndarray
+    difference: np.ndarray | None
+
+
+def row(name: str, x: Tensor, mask: Tensor) -> Row:
+    """Two views of each of `x` under the policy `name`."""
+    if name == "expert:stacked":
+        return stacked_row(name, x)
+    recipe = Recipe.named(
+        views=name,
+        method="simclr",
+        viewmaker_budget=BUDGET,
+        attack_budget=BUDGET,
+        opponent_lr=3e-3,
+    )
+    policy = build_views(name, recipe=recipe)
+    around = Scene(mask=mask)
+    if policy.gradient_calls or list(policy.parameters()):
+        objective = trained(recipe, policy)
+        batch = Batch(x=x, index=torch.arange(len(x)), mask=mask)
+        around = scene(objective, batch, nullcontext)
+    with torch.no_grad():
+        drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), around), dim=1)
+    kept = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "colour")
+    difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if kept else None
+    return Row(name, _pixels(drawn.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), difference)
+
+
+def stacked_row(name: str, x: Tensor) -> Row:
+    """One view of each of `x` with a digit stacked on it: the image beside its fourth channel."""
+    digits = load_digits().images[[1, 2, 3]] / 16
+    images = [Image.fromarray(np.uint8(255 * d)).resize((SIDE, SIDE)) for d in digits]
+    fourth = torch.from_numpy(np.stack([np.asarray(i) for i in images])).float()[:, None] / 255
+    (view,) = build_views(name)(torch.cat([x, fourth], 1), 1, torch.Generator().manual_seed(2))
+    pairs = torch.stack([view[:, :3], view[:, 3:].expand(-1, 3, -1, -1)], dim=1)
+    return Row(name, _pixels(pairs.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), None)
+
+
+def trained(recipe: Recipe, policy: Views) -> Objective:
+    """SimCLR after a few steps on crops of photographs with these views, which learn beside it."""
+    dataset = open_dataset("photos+shapes", limit=320)
+    device, rates = torch.device("cpu"), torch.full((STEPS,), 2e-3, dtype=torch.float64)
+    encoder = build_encoder("resnet-tiny", channels=3, image_size=32, seed=0)
+    facts = RunFacts(
+        encoder=encoder, feature_dim=encoder.dim, examples=len(dataset), labels={},
+        learning_rates=rates, device=device,
+    )  # fmt: skip
+    objective = Objective(encoder, build_method(recipe, facts))
+    training = Training(
+        objective=objective,
+        optimizer=build_optimizer(encoder, objective.method, recipe),
+        views=policy,
+        opponent=build_opponent(policy, recipe),
+        generator=torch.Generator().manual_seed(0),
+    )
+    stepper = Stepper(training, fabric=Fabric(accelerator="cpu", devices=1), rates=rates)
+    loader = Loader(dataset, batch_size=len(dataset) // STEPS, device=device, masks=True)
+    for batch in loader.epoch(0):
+        stepper.step(batch)
+    return objective.eval()
+
+
+def _pixels(x: Tensor) -> np.ndarray:
+    return np.uint8(255 * x.detach().clamp(0, 1).permute(0, 2, 3, 1).numpy())
+
+
+def draw(rows: list[Row], x: Tensor, path: Path) -> None:
+    """Rows of views below the photographs themselves; a last column where pixels stay in place."""
+    last = any(r.difference is not None for r in rows)
+    columns = 2 * len(x) + last
+    label, tile, gap, group = 1.75, 0.92, 0.05, 0.16
+    lefts = [label + i * (tile + gap) + (i // 2) * group for i in range(columns)]
+    width, height = lefts[-1] + tile + 0.1, (len(rows) + 1) * (tile + gap) + 0.35
+    figure = Figure(figsize=(width, height), facecolor="white")
+
+    def axes(column: int, line: int) -> Axes:
+        top = height - 0.3 - (line + 1) * (tile + gap) + gap
+        box = (lefts[column] / width, top / height, tile / width, tile / height)
+        made: Axes = figure.add_axes(box)
+        made.set_axis_off()
+        return made
+
+    def say(text: str, at: float, line: float, **style: object) -> None:
+        where = height - 0.3 - line * (tile + gap) - tile / 2
+        figure.text(at / width, where / height, text, va="center", **{"color": INK, **style})
+
+    say("image", 0.1, 0, fontsize=11, color=FAINT)
+    for i, image in enumerate(_pixels(x)):
+        axes(2 * i, 0).imshow(image, interpolation="lanczos")
+    if last:
+        figure.text(
+            (lefts[-1] + tile / 2) / width, (height - 0.3 - tile + 0.06) / height,
+            f"difference\nof the first,\n{LOUDER} x", ha="center", va="bottom",
+            fontsize=8.5, color=FAINT,
+        )  # fmt: skip
+    for line, r in enumerate(rows, start=1):
+        say(r.name.replace(":", ":\n"), 0.1, line, fontsize=11, family="monospace")
+        for column, view in enumerate(r.views.reshape(-1, SIDE, SIDE, 3)):
+            axes(column, line).imshow(view, interpolation="lanczos")
+        if r.difference is not None:
+            axes(columns - 1, line).imshow(r.difference, interpolation="lanczos")
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Draw both figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    out = parser.parse_args().out
+    x, mask = photographs()
+    rows = [row(name, x, mask) for name in VIEWS]
+    draw([r for r in rows if r.difference is None], x, out / "views-drawn.png")
+    draw([r for r in rows if r.difference is not None], x, out / "views-small.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""How often neurons fire: the share of inputs on which an activation is above zero."""
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Hardswish, nn.Mish)
+"""Layers whose outputs are neurons."""
+
+
+def firing_rates(encoder: nn.Module, x: Tensor, *, batch_size: int = 128) -> dict[str, Tensor]:
+    """Share of the images x [n, C, H, W] on which each neuron fires, layer -> float [neurons].
+
+    A layer is an activation module of `encoder`, by name in the order of the pass; a module that
+    a pass uses twice is two layers, `relu` and `relu (2)`. A neuron is one number of its output,
+    so a unit of a convolution counts once at each place. The encoder is left as it was.
+
+    Wen and Li (2021), Figure 4: the mean over a layer says how sparse it is.
+    Raises `ValueError` for an encoder without such layers.
+
+    Example:
+        >>> layer = nn.Sequential(nn.Flatten(), nn.ReLU())
+        >>> firing_rates(layer, torch.tensor([[-1.0, 2.0], [3.0, 4.0]]))["1"]
+        tensor([0.5000, 1.0000])
+    """
+    fired: dict[str, Tensor] = {}
+    names = [name for name, module in encoder.named_modules() if isinstance(module, ACTIVATIONS)]
+    with watching(encoder, names) as outputs, torch.inference_mode():
+        for start in range(0, len(x), batch_size):
+            outputs.clear()
+            encoder(x[start : start + batch_size])
+            for name, out in outputs.items():
+                count = (out > 0).flatten(1).sum(0).float()
+                fired[name] = fired[name] + count if name in fired else count
+    if not fired:
+        raise ValueError("the encoder has no activation layers that are modules: none to watch")
+    return {name: count.clone() / len(x) for name, count in fired.items()}
+
+
+@contextmanager
+def watching(encoder: nn.Module, names: Collection[str]) -> Iterator[dict[str, Tensor]]:
+    """Outputs of the modules of `names` in a forward pass, by name; evaluation mode meanwhile.
+
+    Clear the dict between passes.
+    """
+    outputs: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(encoder))
+        for name, module in encoder.named_modules():
+            if name in names:
+                handle = module.register_forward_hook(_keep(outputs, name))
+                stack.callback(handle.remove)
+        yield outputs
+
+
+@contextmanager
+def evaluating(encoder: nn.Module) -> Iterator[None]:
+    """Evaluation mode; every submodule gets its own mode back."""
+    modes = [(module, module.training) for module in encoder.modules()]
+    encoder.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _keep(outputs: dict[str, Tensor], name: str) -> Any:
+    def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
+        use = 1 + sum(key == name or key.startswith(f"{name} (") for key in outputs)
+        # A later layer may work in place on this output.
+        outputs[name if use == 1 else f"{name} ({use})"] = output.clone()
+
+    return hook

@@ -1,0 +1,37 @@
+"""The same architecture with fresh random weights: the floor of whatever was trained."""
+
+import copy
+
+import torch
+from torch import nn
+
+from widefield.encoders.encoder import Encoder, assemble
+from widefield.encoders.vision import VisionEncoder
+
+
+def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
+    """A copy of `encoder` with weights drawn anew, as its layers draw them, on the CPU.
+
+    Parameters of a plain module whose owner has no `reset_parameters`, such as position
+    embeddings, are drawn from N(0, 0.02^2). The global random state is left as it was.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 2)
+        >>> torch.equal(untrained_like(layer, seed=0).weight, layer.weight)
+        False
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        if isinstance(encoder, Encoder):
+            return assemble(encoder.config)
+        if isinstance(encoder, VisionEncoder):
+            return VisionEncoder(encoder.name)
+        fresh = copy.deepcopy(encoder).cpu()
+        for module in fresh.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+                continue
+            for parameter in module.parameters(recurse=False):
+                nn.init.normal_(parameter, std=0.02)
+    return fresh

@@ -1,0 +1,246 @@
+"""`widefield audit` as a user types it, on small images and with ceilings of a few steps."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import widefield
+from widefield.audits import bounds
+from widefield.cli import main
+from widefield.encoders import build_encoder
+
+Typed = Callable[..., tuple[int, str, str]]
+TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "low", "high", "knn"}
+
+
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "STEPS", 12)
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Exit code, stdout and stderr of `widefield audit WORDS`."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["widefield", "audit", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def answered(typed: Typed, *words: object) -> Any:
+    code, out, err = typed(*words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def pictures(n: int = 240, seed: int = 0) -> dict[str, Any]:
+    """Grey noise whose tint says `kind`; `row` says which half is dark."""
+    rng = np.random.default_rng(seed)
+    kind, row = rng.integers(3, size=n), rng.integers(2, size=n)
+    x = rng.integers(40, 160, size=(n, 16, 16, 3))
+    x[np.arange(n), :, :, kind] += 60
+    x[row == 1, :8] -= 40
+    return {"x": x.astype(np.uint8), "kind": kind, "row": row}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, a run, a file of another library, and a cache."""
+    folder = tmp_path_factory.mktemp("audit")
+    np.savez(folder / "mine.npz", **pictures())
+    np.savez(folder / "bare.npz", x=pictures()["x"])
+    widefield.pretrain(
+        f"{folder}/mine.npz:train",
+        out=folder / "run",
+        encoder="resnet-tiny",
+        epochs=2,
+        batch_size=32,
+        checkpoint_every=1,
+        projector_width=16,
+        projector_dim=8,
+        quiet=True,
+    )
+    other = build_encoder("resnet-tiny", image_size=16, seed=3)
+    weights = {f"student.{key}": value for key, value in other.backbone.state_dict().items()}
+    save_file(weights, folder / "theirs.safetensors")
+    return folder
+
+
+def test_a_run_on_the_data_it_was_trained_on(typed: Typed, place: Path) -> None:
+    found = answered(typed, place / "run", "--cache", place / "cache")
+    assert found["scored_on"].endswith("mine.npz:test")
+    assert found["tasks"].keys() == {"kind", "row"}
+    for task in found["tasks"].values():
+        assert task.keys() >= TASK_KEYS
+        assert task["verdict"] in ("learned", "weakened", "suppressed", "not separable")
+        assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
+    assert 1 <= found["features"]["effective_rank"] <= found["features"]["possible_rank"]
+    assert answered(typed, place / "run", "--cache", place / "cache") == found
+
+
+def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
+    cache = place / "another-cache"
+    words = ("timm:resnet-tiny", place / "mine.npz", "--limit", 120, "--cache", cache)
+    _, first, said = typed(*words)
+    assert said.count("training a supervised ceiling") == 2
+    _, second, said = typed(*words)
+    assert "ceiling" not in said
+    assert first == second
+    assert "random weights" in first
+    assert "kind:" in first
+
+
+def test_a_file_of_another_library_says_what_was_matched(typed: Typed, place: Path) -> None:
+    weights = f"{place}/theirs.safetensors@resnet-tiny"
+    found = answered(typed, weights, place / "mine.npz", "--limit", 120)
+    (note,) = [note for note in found["notes"] if "theirs.safetensors" in note]
+    assert "resnet-tiny" in note
+    assert "student" in note
+
+
+def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    words = (place / "run", "--plant", "shapes", "--all-checkpoints", "--cache", tmp_path / "cache")
+    words = (*words, "--compare", "timm:resnet-tiny", "--out", out)
+    found = answered(typed, *words)
+    assert found["tasks"].keys() == {"kind", "row", "shapes"}
+    assert found["checkpoints"].keys() == {"1", "2"}
+    last = found["checkpoints"]["2"]
+    assert last == {task: found["tasks"][task] for task in ("kind", "row")}
+    assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row"}
+    assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
+    assert len(found["plants"]["shapes"]["learned"]) == 5
+    assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbours_kept"])
+    page = out.read_text()
+    assert len(page) < 5_000_000
+    for task, one in found["tasks"].items():
+        assert re.search(rf">{task}<.*?{one['verdict']}", page, re.DOTALL)
+    for title in ("When was it learned?", "How easy must a planted feature be?"):
+        assert title in page
+    code, _, said = typed(*words)
+    assert code == 2
+    assert "--overwrite" in said
+    assert out.read_text() == page
+
+
+def test_images_without_labels_are_planted(typed: Typed, place: Path) -> None:
+    words = ("pixels", place / "bare.npz", "--limit", 120, "--cache", place / "cache")
+    code, said, _ = typed(*words)
+    assert code == 0
+    for task in ("shapes", "digits"):
+        assert re.search(rf"^{task}: ", said, re.MULTILINE)
+    assert "nearest neighbours" in said
+
+
+def test_training_with_and_without_a_plant(
+    typed: Typed, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widefield.audits.planting.TRAIN_IMAGES", 200)
+    words = ("random", place / "mine.npz", "--limit", 120, "--cache", place / "cache")
+    found = answered(typed, *words, "--plant", "shapes", "--train", "s-diet")
+    (trained,) = found["trained"]
+    assert (trained["plant"], trained["method"]) == ("shapes", "s-diet")
+    tasks = {"kind", "row", "shapes"}
+    assert trained["learned_without"].keys() == trained["learned_with"].keys() == tasks
+
+
+class Broken(nn.Module):
+    """A module x -> h that is wrong in one way."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__()
+        self.wrong = wrong
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.scale * nn.functional.adaptive_avg_pool2d(x, 4)
+        match self.wrong:
+            case "rank":
+                return h
+            case "nan":
+                return h.flatten(1) / 0 * 0
+            case "fickle":
+                return h.flatten(1) + torch.rand(len(x), h.flatten(1).shape[1])
+        return h.flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [("rank", r"returned shape .* \[B, D\]"), ("nan", "contain NaN or infinity")],
+)
+def test_modules_that_cannot_be_audited(place: Path, wrong: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        widefield.audit(Broken(wrong), pictures(80), cache=place / "cache", quiet=True)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:
+    found = widefield.audit(Broken("fickle"), pictures(80), cache=place / "cache", quiet=True)
+    assert any("changes its output between calls" in note for note in found.notes)
+    found = widefield.audit(Broken(""), pictures(50), cache=place / "cache", quiet=True)
+    assert not any("changes its output" in note for note in found.notes)
+    assert any("fewer examples than features" in note for note in found.notes)
+
+
+ONE = np.zeros(40, np.int64)
+LONELY = np.r_[np.arange(39) % 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"kind": ONE}, "hold one class"),
+        ({"kind": LONELY}, "class '2' has"),
+        ({"kind": np.arange(7) % 2}, "expected one label for each of 40 images"),
+    ],
+    ids=["one class", "one example", "other length"],
+)
+def test_labels_that_cannot_be_judged(
+    typed: Typed, tmp_path: Path, labels: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", x=pictures(40)["x"], **labels)
+    code, out, err = typed("pixels", tmp_path / "bad.npz", "--cache", tmp_path / "cache")
+    assert (code, out) == (2, "")
+    lines = [line for line in err.splitlines() if line.startswith("widefield: ")]
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere", "photos"], "no encoder 'nowhere'"),
+        (["random"], "say which data"),
+        (["random", "photos", "--plant", "shape"], "did you mean 'shapes'"),
+        (["random", "photos", "--train", "simclr2"], "did you mean 'simclr'"),
+        (["random", "photos", "--all-checkpoints"], "no checkpoints"),
+        (["random", "photos", "--out", "r.pdf"], ".html"),
+        (["random", "photos", "--out", "no/r.html"], "make it first"),
+        (["random", "photos+digits", "--plant", "digits", "--limit", "64"], "has a task 'digits'"),
+        (["empty.safetensors", "photos"], "empty.safetensors"),
+        (["timm:resnet81", "photos", "--limit", "64"], "did you mean"),
+    ],
+    ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
+)
+def test_bad_input_gets_one_line(
+    typed: Typed, in_tmp: Path, words: list[str], message: str
+) -> None:
+    save_file({"nothing": torch.zeros(3)}, in_tmp / "empty.safetensors")
+    code, out, err = typed(*words)
+    assert (code, out) == (2, "")
+    assert err.count("widefield: ") == len(err.splitlines()) == 1
+    assert message in err

@@ -1,0 +1,113 @@
+"""What a plant does to a frozen encoder, on encoders that are blind to it or see nothing else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor, nn
+
+from widefield.audits import planting
+from widefield.audits.bounds import Bounds
+from widefield.audits.planting import GRADES, MIDDLE, audit_plant
+from widefield.audits.read import Pair
+from widefield.audits.verdict import Reading
+from widefield.data import Dataset
+from widefield.data.overlays import PLANTS, check_plant
+from widefield.workflows.frozen import Frozen
+
+
+def noise(n: int, seed: int) -> Dataset:
+    """Images uint8 [n, 32, 32, 3] of faint noise."""
+    images = np.random.default_rng(seed).integers(120, 136, (n, 32, 32, 3)).astype(np.uint8)
+    return Dataset(
+        spec="noise", images=images, labels={}, classes={}, paths=[f"row {i}" for i in range(n)]
+    )
+
+
+class Corner(nn.Module):
+    """The top left corner, which no shape reaches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., :6, :6].flatten(1)
+
+
+class Centre(nn.Module):
+    """The centre, where shapes lie."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., 8:24, 8:24].flatten(1)
+
+
+@pytest.fixture
+def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floors at a third and ceilings at 1, without training."""
+
+    def bounds(frozen: Frozen, pairs: list[Pair], **_: object) -> list[Bounds]:
+        found = []
+        for pair in pairs:
+            floor = Reading(hits=np.arange(len(pair.test)) % 3 == 0, knn=1 / 3)
+            top = Reading(hits=np.ones(len(pair.test), bool), knn=1.0)
+            floors = {"pixels": {"shapes": floor}, "random": {"shapes": floor}}
+            found.append(Bounds(floors=floors, ceiling={"shapes": top}))
+        return found
+
+    monkeypatch.setattr(planting, "graded_bounds", bounds)
+
+
+def audited(encoder: nn.Module) -> planting.PlantAudit:
+    pair = Pair(train=noise(600, 0), test=noise(300, 1))
+    frozen = Frozen(name="built", encoder=encoder)
+    return audit_plant(frozen, pair, "shapes", cache=Path(), seed=0, say=lambda text: None)
+
+
+@pytest.mark.usefixtures("known_bounds")
+def test_a_plant_that_is_not_seen_is_suppressed_and_hides_nothing() -> None:
+    found = audited(Corner())
+    assert [grade.verdict for grade in found.grades] == ["suppressed"] * len(GRADES["shapes"])
+    assert found.kept == (1.0,) * len(found.grades)
+    assert found.verdict is found.grades[MIDDLE]
+
+
+@pytest.mark.usefixtures("known_bounds")
+def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
+    found = audited(Centre())
+    assert found.grades[-1].verdict == "learned"
+    assert found.grades[-1].learned >= found.grades[0].learned
+    assert max(found.kept[:-1]) < 3 * found.chance
+    # White and at one place, a shape leaves the images of its class, a third of all, as they were
+    # to each other.
+    assert 0.15 < found.kept[-1] < 0.4
+    assert found.chance == pytest.approx(10 / 299)
+
+
+def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
+    assert GRADES.keys() == PLANTS.keys()
+    for name, grades in GRADES.items():
+        for options in grades:
+            check_plant(name, options)
+        sizes = [float(options.get("size", 1)) for options in grades]
+        assert sizes == sorted(sizes)
+        usual = "0.7" if name == "shapes" else "1"
+        opacity = [float(options.get("alpha", usual)) for options in grades]
+        assert opacity == sorted(opacity)
+        usual = "fixed" if name == "digits" else "random"
+        fixed = [options.get("colour", usual) == "fixed" for options in grades]
+        assert fixed == sorted(fixed)
+        moves = [
+            options.get("jitter", "0") != "0" if name == "digits" else options.get("place") is None
+            for options in grades
+        ]
+        assert moves == sorted(moves, reverse=True)
+
+
+def test_planting_leaves_the_images_alone() -> None:
+    pair = Pair(train=noise(20, 0), test=noise(20, 1))
+    before = pair.train.images.copy()
+    planted = pair.planted("shapes", {}, seed=0)
+    np.testing.assert_array_equal(pair.train.images, before)
+    changed = (planted.train.images != before).any(axis=3)
+    masks = planted.train.masks(np.arange(20))[..., 0]
+    assert changed.any(axis=(1, 2)).all()
+    assert not (changed & ~masks).any()
+    again = pair.planted("shapes", {}, seed=0).train
+    np.testing.assert_array_equal(planted.train.images, again.images)

@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from widefield.audits.verdict import LEARNED, WEAKENED, Reading, judge, name_of
+
+
+def reading(accuracy: float, n: int = 1000, seed: int = 0) -> Reading:
+    hits = np.arange(n) < round(accuracy * n)
+    return Reading(hits=np.random.default_rng(seed).permutation(hits), knn=accuracy)
+
+
+def verdict(encoder: float, pixels: float, random: float, ceiling: float, n: int = 1000):
+    floors = {"pixels": reading(pixels, n, 1), "random": reading(random, n, 2)}
+    return judge("t", reading(encoder, n, 3), floors, reading(ceiling, n, 4), classes=2)
+
+
+def test_learned_is_the_share_of_the_way_from_the_better_floor() -> None:
+    found = verdict(0.7, 0.3, 0.4, 0.9)
+    assert found.floor == pytest.approx(0.4)
+    assert found.floor_of == "random"
+    assert found.learned == pytest.approx(0.6)
+    assert found.verdict == "weakened"
+    assert found.learned_low < 0.6 < found.learned_high
+    assert "weakened, 60 % of the way; 70 % between an untrained encoder at 40 %" in found.line()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_whatever_is_measured_is_judged(rates: list[float]) -> None:
+    found = verdict(*rates, n=200)
+    assert found.floor == max(round(rates[1] * 200), round(rates[2] * 200)) / 200
+    assert found.low <= found.accuracy <= found.high
+    if found.learned is None:
+        assert found.verdict == "not separable"
+        assert found.ceiling - found.floor < 0.2
+    else:
+        assert 0 <= found.learned_low <= found.learned <= found.learned_high <= 1
+        assert found.verdict == name_of(found.learned)
+
+
+def test_the_interval_of_the_accuracy_is_the_binomial_one() -> None:
+    found = verdict(0.7, 0.3, 0.4, 0.9)
+    expected = binom.ppf([0.025, 0.975], 1000, 0.7) / 1000
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.004)
+
+
+@pytest.mark.parametrize(("n", "ceiling"), [(1000, 0.44), (60, 0.47)])
+def test_a_ceiling_too_near_the_floor_tells_nothing(n: int, ceiling: float) -> None:
+    found = verdict(0.41, 0.3, 0.4, ceiling, n)
+    assert (found.verdict, found.learned) == ("not separable", None)
+    assert "too close to tell" in found.line()
+
+
+def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:
+    assert verdict(0.9, 0.1, 0.1, 0.9).verdict == "learned"
+    assert verdict(0.0, 0.1, 0.1, 0.9).learned == 0
+    assert verdict(1.0, 0.1, 0.1, 0.9).learned == 1
+    for edge, above, below in (
+        (LEARNED, "learned", "weakened"),
+        (WEAKENED, "weakened", "suppressed"),
+    ):
+        assert (name_of(edge), name_of(edge - 1e-9)) == (above, below)

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widefield.diagnose import bimodality, bimodality_coefficient
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(4, 60), seed=st.integers(0, 999), power=st.integers(1, 3))
+def test_it_follows_scipys_unbiased_moments(n: int, seed: int, power: int) -> None:
+    values = np.random.default_rng(seed).normal(size=n) ** power
+    skewness = scipy.stats.skew(values, bias=False)
+    kurtosis = scipy.stats.kurtosis(values, bias=False)
+    expected = (skewness**2 + 1) / (kurtosis + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
+    assert bimodality_coefficient(torch.from_numpy(values)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_known_distributions() -> None:
+    generator = torch.Generator().manual_seed(0)
+    assert bimodality_coefficient(torch.randn(40000, generator=generator)) == pytest.approx(
+        1 / 3, abs=0.01
+    )
+    assert bimodality_coefficient(torch.rand(40000, generator=generator)) == pytest.approx(
+        5 / 9, abs=0.01
+    )
+    heaps = torch.cat([torch.randn(500, generator=generator) - 6, torch.randn(500) + 6])
+    assert bimodality_coefficient(heaps) > 0.85
+
+
+def test_the_interval_is_scipys_bootstrap() -> None:
+    values = np.random.default_rng(0).beta(0.5, 0.4, size=300)
+    found = bimodality(torch.from_numpy(values), resamples=4000)
+
+    def statistic(x: np.ndarray, axis: int) -> np.ndarray:
+        n = x.shape[axis]
+        g = scipy.stats.skew(x, axis=axis, bias=False)
+        k = scipy.stats.kurtosis(x, axis=axis, bias=False)
+        return (g**2 + 1) / (k + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
+
+    theirs = scipy.stats.bootstrap(
+        (values,), statistic, n_resamples=4000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert found.low < found.coefficient < found.high
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.01)
+    assert bimodality(torch.from_numpy(values)) == bimodality(torch.from_numpy(values))
+
+
+def test_what_has_no_coefficient_is_refused() -> None:
+    with pytest.raises(ValueError, match="all values are equal"):
+        bimodality(torch.ones(9))
+    with pytest.raises(ValueError, match="n >= 4"):
+        bimodality(torch.rand(3))
+    with pytest.raises(ValueError, match="NaN"):
+        bimodality(torch.tensor([0.0, 1, 2, torch.nan]))

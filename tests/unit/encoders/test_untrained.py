@@ -1,0 +1,40 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from widefield.encoders import VisionEncoder, build_encoder, untrained_like
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = nn.Parameter(torch.full((400,), 7.0))
+        self.norm = nn.BatchNorm1d(400)
+        self.last = nn.Linear(400, 300)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(x.flatten(1) + self.position))
+
+
+def test_nothing_of_a_plain_module_is_kept() -> None:
+    trained = Plain()
+    trained(torch.rand(8, 400) + 3)
+    state = torch.get_rng_state()
+    fresh = untrained_like(trained, seed=0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(fresh.norm.running_mean, torch.zeros(400))
+    assert float(fresh.position.detach().std()) == pytest.approx(0.02, rel=0.2)
+    assert float(fresh.position.detach().mean()) == pytest.approx(0, abs=0.005)
+    assert not torch.equal(fresh.last.weight, trained.last.weight)
+    again, other = (untrained_like(trained, seed=seed) for seed in (0, 1))
+    assert torch.equal(fresh.last.weight, again.last.weight)
+    assert not torch.equal(fresh.last.weight, other.last.weight)
+    assert trained.position[0] == 7
+
+
+def test_an_encoder_is_built_anew_from_its_settings() -> None:
+    trained = build_encoder("resnet-tiny", image_size=16, mean=(0.1, 0.2, 0.3), seed=5)
+    fresh = untrained_like(trained, seed=5)
+    assert fresh.config == trained.config
+    assert all(map(torch.equal, fresh.state_dict().values(), trained.state_dict().values()))
+    assert isinstance(untrained_like(VisionEncoder("resnet18"), seed=0), VisionEncoder)

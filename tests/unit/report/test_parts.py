@@ -1,0 +1,219 @@
+"""Verdicts and figures on the page: escaped, well formed, readable at any width."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widefield.report import Bars, Gallery, Lines, Places, Report, Verdict
+
+HOSTILE = "<script>alert('x')</script>\"&'"
+LONG = "a/very/long/path/without/any/space/" * 4
+
+
+def pictures(n: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, 16, 16, 3), dtype=np.uint8)
+
+
+def audited(text: str = "plain") -> Report:
+    """An audit's page that uses every part, with `text` wherever a string goes."""
+    learned = (0.5, 0.4, 0.6)
+    return Report(
+        title=text,
+        summary=text,
+        verdicts=[
+            Verdict(task=text, encoder=text, word="weakened", learned=learned, numbers=text),
+            Verdict(task=text, encoder="other", word="not separable", learned=None, numbers=text),
+            Verdict(task="second", encoder=text, word="learned", learned=learned, numbers=text),
+        ],
+        next_steps=[text],
+        figures=[
+            Lines(
+                title=text,
+                how=text,
+                series={text: ([1, 2, 3], [0.1, np.nan, 0.3]), "b": ([1, 2], [0.5, 0.2])},
+                x_label=text,
+                y_label=text,
+                y_range=(0, 1),
+            ),
+            Lines(
+                title="spectrum",
+                how="how",
+                series={"one": ([1, 10, 100], [1, 0.1, 0.01])},
+                x_label="direction",
+                y_label="share",
+                logarithmic=True,
+            ),
+            Bars(title=text, how=text, shares={text: 0.25, LONG: 1.0}),
+            Gallery(title=text, how=text, rows={text: list(pictures(8))}, first_apart=True),
+            Places(
+                title=text,
+                how=text,
+                places=np.random.default_rng(0).normal(size=(30, 2)),
+                images=pictures(30),
+                names=[text] * 29 + [LONG],
+                groups=list(range(30)),
+            ),
+        ],
+        facts={text: text, "path": LONG},
+    )
+
+
+class Page(HTMLParser):
+    """Tags, text, and whether every element that was opened was closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_every_string_is_escaped() -> None:
+    text = audited(HOSTILE).html()
+    page = Page(text)
+    assert page.open == []
+    assert "<script" not in text
+    assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
+    # Title twice, summary, task, two encoders, four numbers, step, five titles and hows, two
+    # labels, a legend, a bar, a row, 29 points, a fact and its value.
+    assert page.text.count(HOSTILE) >= 45
+
+
+def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
+    text = audited().html()
+    for tag, attrs in Page(text).tags:
+        assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form")
+        for name in ("src", "href", "xlink:href"):
+            assert (attrs.get(name) or "#").startswith(("data:image/png;base64,", "#"))
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids)) > 0
+    assert {a or b for a, b in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', text)} <= set(ids)
+
+
+def test_verdicts_come_first_then_what_to_try_then_figures() -> None:
+    text = audited().html()
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles == [
+        "What it learned, and what it suppressed",
+        "What to try next",
+        "What lies behind it",
+        "How this was made",
+    ]
+
+
+def test_a_verdict_shows_its_word_bar_and_interval() -> None:
+    text = audited().html()
+    assert '<b class="weakened">weakened</b>' in text
+    assert '<i style="width:50.00%"></i><b style="left:40.00%;width:20.00%"></b>' in text
+    assert "40 – 60" in text
+    assert text.count("floor and ceiling are too close to tell") == 1
+    # The encoder is named where there are several to a task.
+    assert text.count("<span>other</span>") == 1
+    assert text.count("</b>\n<span>plain</span>") == 1
+
+
+def test_each_curve_has_a_colour_and_a_shape_of_its_own() -> None:
+    text = audited().html()
+    assert '<span style="color:var(--accent)">●</span> plain' in text
+    assert '<span style="color:var(--second)">■</span> b' in text
+    for colour in ("--accent", "--second"):
+        assert f"stroke: var({colour})" in text
+
+
+def test_parts_that_cannot_be_drawn_are_refused() -> None:
+    axes = {"title": "t", "how": "h", "x_label": "x", "y_label": "y"}
+    with pytest.raises(ValueError, match="has 0 curves"):
+        Lines(series={}, **axes)
+    with pytest.raises(ValueError, match="has 5 curves"):
+        Lines(series={str(i): ([1], [1]) for i in range(5)}, **axes)
+    with pytest.raises(ValueError, match="2 x and 1 y"):
+        Lines(series={"a": ([1, 2], [1])}, **axes)
+    three = {"places": np.zeros((3, 2)), "names": ["a"] * 3, "groups": [0] * 3}
+    with pytest.raises(ValueError, match="places, images, names and groups"):
+        Places(title="t", how="h", images=pictures(2), **three)
+
+
+FIXED = re.compile(r"(?<![-\w.])(\d*\.?\d+)(rem|px)")
+WIDTHS = (390, 1280)
+
+
+def fixed_rem(tracks: str) -> float:
+    """Width that the tracks of a grid take whatever the page's, in rem."""
+    rigid = re.sub(r"minmax\((0|min\()[^()]*\)?[^()]*\)", "", tracks)
+    return sum(float(n) / (1 if unit == "rem" else 16) for n, unit in FIXED.findall(rigid))
+
+
+def keeps_the_layout_rules(text: str) -> bool:
+    """Nothing in the page has a width of its own that a phone of 390 pixels has not."""
+    tracks = re.findall(r"grid-template-columns:\s*([^;}\"]+)", text)
+    widths = re.findall(r"(?<!max-)(?<!min-)\bwidth: (\d*\.?\d+)rem", text)
+    return (
+        len(tracks) >= 6
+        and all(fixed_rem(row) <= 14 for row in tracks)
+        and all(float(width) <= 10 for width in widths)
+        and "overflow-wrap: anywhere" in text
+        and len(re.findall(r"(?:svg|img) \{ display: block; width: 100%", text)) >= 3
+        and 'name="viewport" content="width=device-width' in text
+    )
+
+
+def overflow(text: str, folder: Path, browser: str) -> list[int]:
+    """By how many pixels the page is wider than frames of `WIDTHS`, as the browser lays it out."""
+    open_page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    (folder / "page.html").write_text(open_page)
+    measure = "(d => d.scrollWidth - d.clientWidth)(f.contentDocument.documentElement)"
+    (folder / "frames.html").write_text(
+        "".join(f'<iframe src="page.html" width={w} height=900></iframe>' for w in WIDTHS)
+        + "<script>onload = () => { document.title = [...document.querySelectorAll('iframe')]"
+        f".map(f => {measure}).join(' ') + ' measured' }}</script>"
+    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    options += ["--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    options += ["--disable-sync", f"--user-data-dir={folder}/profile", "--window-size=1800,1000"]
+    done = subprocess.run(
+        [browser, *options, "--dump-dom", (folder / "frames.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = re.search(r"<title>(.*?) measured</title>", done.stdout)
+    assert said is not None, done.stdout[:500]
+    return [int(value) for value in said[1].split()]
+
+
+def test_the_layout_rules_hold_and_can_be_broken() -> None:
+    text = audited(LONG).html()
+    assert keeps_the_layout_rules(text)
+    assert not keeps_the_layout_rules(text.replace("minmax(0, 9rem)", "30rem"))
+    assert not keeps_the_layout_rules(text.replace("overflow-wrap: anywhere", ""))
+
+
+def test_nothing_is_wider_than_the_screen(tmp_path: Path) -> None:
+    """By a browser where there is one; the rules above hold everywhere."""
+    text = audited(LONG).html()
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        assert keeps_the_layout_rules(text)
+        return
+    assert overflow(text, tmp_path, browser) == [0, 0]
+    wide = text.replace("<main>", '<main><p style="width:2000px">wide</p>')
+    assert min(overflow(wide, tmp_path, browser)) > 500
