@@ -92,7 +92,10 @@ def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
         ("photos:val", "'photos' has no split 'val'; known: train, test"),
         ("images:val+digits", "'images' has no split 'val'; known: train, test"),
         ("photos+digit", "no planted feature named 'digit'; did you mean 'digits'"),
-        ("photos+digits:bold", "has no option 'bold'; known: alpha, fresh, jitter, source"),
+        (
+            "photos+digits:bold",
+            "has no option 'bold'; known: alpha, colour, fresh, jitter, size, source",
+        ),
         ("photos+shapes:source=x", r"'\+shapes' has no option 'source'; known: alpha"),
         ("photos+digits:alpha=2", r"alpha of '\+digits' is '2'; expected 0 < alpha <= 1"),
         ("photos+digits:alpha=", "expected 0 < alpha <= 1"),
