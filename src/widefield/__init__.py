@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from widefield.audits.audit import Audit as Audit
     from widefield.audits.audit import audit as audit
+    from widefield.audits.found import Audit as Audit
     from widefield.recipe import Recipe as Recipe
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.export import export as export
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 # Loaded when first asked for: torch takes seconds to import, which `widefield --help` has not.
 _HOMES = {
-    "Audit": "widefield.audits.audit",
+    "Audit": "widefield.audits.found",
     "audit": "widefield.audits.audit",
     "Recipe": "widefield.recipe",
     "embed": "widefield.workflows.embed",

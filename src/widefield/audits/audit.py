@@ -1,15 +1,15 @@
 """What did this encoder learn, and what did it suppress? The whole audit behind the command."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
 from widefield.audits.bounds import Bounds, audit_tasks, bounds
+from widefield.audits.found import Audit
+from widefield.audits.page import audit_page
 from widefield.audits.planting import (
     GRADES,
     PlantAudit,
@@ -40,49 +40,6 @@ WITHOUT_LABELS = ("shapes", "digits")
 """Planted where the data have no labels and nothing was asked for."""
 _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """What was found, in the order in which it is told."""
-
-    encoder: str
-    fitted_on: str
-    scored_on: str
-    examples: tuple[int, int]
-    """Images that probes were fitted on, and scored on."""
-    tasks: dict[str, TaskAudit]
-    """The data's own tasks, then the planted ones at their middle grade."""
-    plants: dict[str, PlantAudit]
-    trained: tuple[TrainAudit, ...]
-    """Short pretrainings with and without each plant."""
-    compared: dict[str, dict[str, TaskAudit]]
-    """Other encoder -> its verdicts on the same data."""
-    similarity: dict[str, float]
-    """Other encoder -> linear CKA of its features with ours, on the images scored."""
-    checkpoints: dict[int, dict[str, TaskAudit]]
-    """Epoch -> verdicts of the encoder as of then."""
-    features: dict[str, float]
-    """Diagnostics of the features of the images scored."""
-    notes: tuple[str, ...]
-    report: Path | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as `widefield audit --json` prints them."""
-        return {
-            "encoder": self.encoder,
-            "fitted_on": self.fitted_on,
-            "scored_on": self.scored_on,
-            "tasks": _plain(self.tasks),
-            "plants": {name: found.to_json() for name, found in self.plants.items()},
-            "trained": [found.to_json() for found in self.trained],
-            "compared": {name: _plain(row) for name, row in self.compared.items()},
-            "similarity": self.similarity,
-            "checkpoints": {str(epoch): _plain(row) for epoch, row in self.checkpoints.items()},
-            "features": self.features,
-            "notes": list(self.notes),
-            "report": None if self.report is None else str(self.report),
-        }
 
 
 def audit(
@@ -172,8 +129,6 @@ def audit(
         report=out,
     )
     if out is not None:
-        from widefield.audits.page import audit_page
-
         audit_page(found, frozen, pair, test_h, seed=seed).write(out, overwrite=overwrite)
     return found
 
@@ -273,7 +228,3 @@ def _refuse_other_size(rival: Frozen, pair: Pair) -> None:
             f"{rival.name} expects images of {rival.image_size} pixels and the other encoder "
             f"{side}: audit them one by one"
         )
-
-
-def _plain(tasks: dict[str, TaskAudit]) -> dict[str, Any]:
-    return {task: found.to_json() for task, found in tasks.items()}

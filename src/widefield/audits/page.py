@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import widefield
-from widefield.audits.audit import Audit
+from widefield.audits.found import Audit
 from widefield.audits.planting import GRADES, NEIGHBOURS
 from widefield.audits.read import Pair
 from widefield.audits.verdict import TaskAudit

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from widefield.cli.output import percent, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from widefield.audits.audit import Audit
+    from widefield.audits.found import Audit
     from widefield.audits.verdict import TaskAudit
 
 

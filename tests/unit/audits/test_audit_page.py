@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from widefield.audits.audit import Audit
+from widefield.audits.found import Audit
 from widefield.audits.page import advice, summary
 from widefield.audits.verdict import TaskAudit, name_of
 from widefield.workflows.frozen import open_frozen
