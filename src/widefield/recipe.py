@@ -210,7 +210,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """Settings by recipe and method, where they differ from the fields above: `default` is what we
-measured to be best from 50 to 500 epochs, `paper` is S-DIET (2025), appendix C, `feature-dropout`
+measured to be best at about 50 epochs, `paper` is S-DIET (2025), appendix C, `feature-dropout`
 is Tamkin et al. (2022), with their views `viewmaker:as_published` or `expert:fd`."""
 
 VIEW_RECIPES: dict[str, dict[str, dict[str, Any]]] = {
