@@ -1,5 +1,6 @@
 """What the studies here share: a run is trained once, scored once and kept in one file."""
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -15,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widefield.data import Dataset
+from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder
 from widefield.probes import score
 from widefield.train.checkpoint import write_atomically
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain
+
+VALIDATION = 3000  # images
 
 Run = dict[str, Any]
 """What is kept of a run: plain JSON values."""
@@ -127,3 +130,22 @@ def accuracies(
     train_h, test_h = (features(d.images).to(device) for d in (train_set, test_set))
     scores = score(train_h, here, test_h, there, classes=classes)
     return {task: round(s.accuracy, 4) for task, s in scores.items()}
+
+
+def validation_sets(train_file: Path, plant: str, limit: int, seed: int) -> tuple[Dataset, Dataset]:
+    """Training images, and further ones of the same file that no run trains on, for choices."""
+    train_set = open_dataset(f"{train_file}{plant}", limit=limit, seed=seed)
+    more = open_dataset(f"{train_file}{plant}", limit=limit + VALIDATION, seed=seed, held_out=True)
+    return train_set, _without(more, set(train_set.paths))
+
+
+def _without(dataset: Dataset, paths: set[str]) -> Dataset:
+    """The examples that are not among `paths`."""
+    fresh = [i for i, path in enumerate(dataset.paths) if path not in paths]
+    assert len(fresh) == VALIDATION
+    return dataclasses.replace(
+        dataset,
+        images=dataset.images[fresh],
+        labels={task: y[fresh] for task, y in dataset.labels.items()},
+        paths=[dataset.paths[i] for i in fresh],
+    )
