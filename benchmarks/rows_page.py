@@ -119,9 +119,17 @@ def _compact() -> str:
 
 def _plans() -> str:
     report = _read("plan_check")
+    seconds = [
+        [turn["ratio"]["epoch_seconds"] for turn in case["turns"]]
+        for case in report["cases"].values()
+    ]
+    turns = len(seconds[0])
+    lowest, highest = min(map(min, seconds)), max(map(max, seconds))
     return _section(
         "Plans beside runs",
-        f"`{report['command']}`: measured over planned.",
+        f"`{report['command']}`: measured over planned, median of {turns} turns. A turn plans in "
+        "one process and runs in the next; single turns differ as the machine does from minute to "
+        f"minute, by a factor of {lowest:.2f} to {highest:.2f} in an epoch's seconds.",
         ("run", "host memory", "seconds an epoch"),
         (
             (name, f"{case['ratio']['host_bytes']:.2f}", f"{case['ratio']['epoch_seconds']:.2f}")

@@ -25,8 +25,10 @@ from widefield.train.ranks import Ranks
 from widefield.types import Batch
 from widefield.workflows.pretrain import Data, Session, open_data, place_rows, resolve
 
-_TRIAL_STEPS = 6  # in each of two rounds: in the second every row has been seen before
-_GAP = 200  # steps that rows have missed by then, or those of an epoch: then a replay is longest
+_ROUND = 6  # steps; after the first round every row has been seen before
+_ROUNDS = 40  # at most
+_TRIAL_SECONDS = 2.5  # of timed rounds: a few short steps say little about an epoch
+_GAP = 200  # steps that rows have missed in a round, or an epoch's: then a replay is longest
 
 Place = Literal["device", "host", "disk"]
 
@@ -117,10 +119,9 @@ class _Trial:
         device = choose_device(recipe.device)
         ranks = Ranks(device, choose_precision(recipe.precision, device))
         # Few rows: a step does not depend on how many there are, and they need not be made.
-        few = _first(dataset, _TRIAL_STEPS * recipe.batch_size) if _rows(recipe) else dataset
-        self.session = Session(
-            replace(recipe, epochs=2 * _TRIAL_STEPS + self.gap), few, folder, _silent(), ranks
-        )
+        few = _first(dataset, _ROUND * recipe.batch_size) if _rows(recipe) else dataset
+        epochs = 1 + _ROUNDS * (_ROUND + self.gap) // max(1, len(few) // recipe.batch_size)
+        self.session = Session(replace(recipe, epochs=epochs), few, folder, _silent(), ranks)
         self.session.dataset = dataset  # for its health check
         self.device, self.loader = self.session.device, self.session.loader
 
@@ -150,17 +151,28 @@ class _Trial:
         stepper = Stepper(training, fabric=session.ranks.fabric, rates=session.rates)
         batches, times = self._batches(stepper.losses_per_step), list[float]()
         taken = self._bytes_taken(stepper, next(batches))
-        for step in range(1, 2 * _TRIAL_STEPS):
-            if step == _TRIAL_STEPS:
-                training.step += self.gap
-                if isinstance(training.objective.method, SDiet):
-                    training.objective.method.steps += self.gap
-            began = time.perf_counter()
+        for _ in range(1, _ROUND):
             stepper.step(next(batches))
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-            times.append(time.perf_counter() - began)
-        return taken, statistics.median(times[-_TRIAL_STEPS:])
+        for _ in range(1, _ROUNDS):
+            self._miss_steps()
+            times += [self._seconds(stepper, batches) for _ in range(_ROUND)]
+            if sum(times) > _TRIAL_SECONDS:
+                break
+        return taken, statistics.mean(times)
+
+    def _miss_steps(self) -> None:
+        """Let the rows' last visit be as long ago as an epoch of the run would."""
+        training = self.session.training
+        training.step += self.gap
+        if isinstance(training.objective.method, SDiet):
+            training.objective.method.steps += self.gap
+
+    def _seconds(self, stepper: Stepper, batches: Iterator[Batch]) -> float:
+        began = time.perf_counter()
+        stepper.step(next(batches))
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - began
 
     def _bytes_taken(self, stepper: Stepper, batch: Batch) -> int:
         """What one step takes for a while: on a GPU all of it, else what backward needs."""
@@ -185,7 +197,7 @@ class _Trial:
     def _batches(self, losses_per_step: int) -> Iterator[Batch]:
         epoch = 0
         while True:
-            order = torch.from_numpy(self.loader.order(epoch)[:_TRIAL_STEPS])
+            order = torch.from_numpy(self.loader.order(epoch)[:_ROUND])
             self.session.training.objective.method.expect(
                 index for index in order for _ in range(losses_per_step)
             )
