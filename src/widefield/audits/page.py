@@ -22,6 +22,19 @@ from widefield.train.hardware import choose_device, machine
 from widefield.workflows.frozen import Frozen
 
 MAP_IMAGES, GRID_IMAGES, PICTURES, FIRING_IMAGES = 300, 6, 8, 64
+MEANINGS = {
+    "effective_rank": "directions that the features use, each weighted by its share of the spread",
+    "rankme": "the same without centring; among runs alike, more has meant better probes",
+    "participation_ratio": "the same from squared shares: large directions count more",
+    "alpha_req": "how fast the spread falls from direction to direction; about 1 is usual for good "
+    "features, more says that few directions dominate",
+    "large_singular_values": "directions that are not small beside the largest",
+    "possible_rank": "directions there could be, with so many images and features",
+    "feature_std": "spread of a normalised feature; near 0 all images look the same to it",
+    "sleeping_dimensions": "features that hardly change from image to image",
+    "uniformity": "how evenly images fill the sphere; lower is more even",
+}
+"""What each diagnostic says, to a reader of the page."""
 _RISE = 0.02
 """Least rise of a learned share over the second half of training that counts as one."""
 _WATCHED = 12
@@ -68,7 +81,10 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
                 f"agrees with {name}": f"{100 * share:.0f} % by linear CKA of the features"
                 for name, share in found.similarity.items()
             },
-            **{name.replace("_", " "): f"{value:.3g}" for name, value in found.features.items()},
+            **{
+                name.replace("_", " "): f"{value:.3g}: {MEANINGS[name]}"
+                for name, value in found.features.items()
+            },
             "seed": str(seed),
             "widefield": widefield.__version__,
             **machine(choose_device("auto")),
@@ -77,14 +93,21 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
 
 
 def summary(found: Audit) -> str:
-    """Which tasks are learned, weakened and suppressed, in one sentence."""
+    """Which tasks are learned, weakened and suppressed, in one sentence an encoder."""
+    own = _summed(found.tasks)
+    if not found.compared:
+        return f"{own[:1].upper()}{own[1:]}."
+    rows = {found.encoder: found.tasks, **found.compared}
+    return " ".join(f"{name}, {_summed(row)}." for name, row in rows.items())
+
+
+def _summed(tasks: dict[str, TaskAudit]) -> str:
     said = []
     for word in ("learned", "weakened", "suppressed", "not separable"):
-        tasks = [task for task, one in found.tasks.items() if one.verdict == word]
-        if tasks:
-            said.append(f"{word}: {', '.join(tasks)}")
-    text = "; ".join(said)
-    return f"{text[:1].upper()}{text[1:]}."
+        those = [task for task, one in tasks.items() if one.verdict == word]
+        if those:
+            said.append(f"{word}: {', '.join(those)}")
+    return "; ".join(said)
 
 
 def advice(found: Audit, frozen: Frozen) -> tuple[str, ...]:

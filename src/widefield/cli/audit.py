@@ -81,7 +81,7 @@ def _tell(found: "Audit") -> None:
     for name, tasks in {found.encoder: found.tasks, **found.compared}.items():
         print_table(
             f"{name}, scored on {found.scored_on}",
-            ["task", "verdict", "learned %  [95 %]", "probe %", "kNN %", "floor %", "ceiling %"],
+            ["task", "verdict", "learned %", "probe %", "kNN %", "floor %", "ceiling %"],
             [_row(task) for task in tasks.values()],
         )
     for line in (one.line() for one in found.tasks.values()):
@@ -106,9 +106,9 @@ def _row(one: "TaskAudit") -> list[str]:
         one.task,
         one.verdict,
         _learned(one),
-        f"{percent(one.accuracy)}  [{percent(one.low)}, {percent(one.high)}]",
+        percent(one.accuracy),
         percent(one.knn),
-        f"{percent(one.floor)} ({one.floor_of})",
+        f"{percent(one.floor)} {one.floor_of}",
         percent(one.ceiling),
     ]
 
@@ -116,4 +116,5 @@ def _row(one: "TaskAudit") -> list[str]:
 def _learned(one: "TaskAudit") -> str:
     if one.learned is None or one.learned_low is None or one.learned_high is None:
         return "cannot be told"
-    return f"{percent(one.learned)}  [{percent(one.learned_low)}, {percent(one.learned_high)}]"
+    low, high = 100 * one.learned_low, 100 * one.learned_high
+    return f"{100 * one.learned:.0f} [{low:.0f}, {high:.0f}]"

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import torch
+
+from widefield.audits.audit import describe
 from widefield.audits.found import Audit
-from widefield.audits.page import advice, summary
+from widefield.audits.page import MEANINGS, advice, summary
 from widefield.audits.verdict import TaskAudit, name_of
 from widefield.workflows.frozen import open_frozen
 
@@ -50,6 +53,18 @@ def test_the_summary_groups_tasks_by_their_verdict() -> None:
     assert summary(found) == (
         "Learned: letters; weakened: shape; suppressed: class_, digit; not separable: light."
     )
+
+
+def test_the_summary_names_the_encoders_that_it_compares() -> None:
+    found = audited(letters=0.9, digit=0.2)
+    found = replace(found, compared={"theirs": {"digit": task("digit", 0.8)}})
+    assert summary(found) == (
+        "random, learned: letters; suppressed: digit. theirs, learned: digit."
+    )
+
+
+def test_every_diagnostic_is_explained() -> None:
+    assert MEANINGS.keys() == describe(torch.randn(20, 4)).keys()
 
 
 def test_what_is_missing_gets_views_method_head_and_training() -> None:
