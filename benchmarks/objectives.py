@@ -6,11 +6,10 @@
 5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
 time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
-turn by turn, so that other work on the machine favours none. Learning rates of the methods that
-are not in `recipe_study.py` are compared first, at half the budget, on images of the training
-file that are not trained on. Supervised training on both tasks is
-the ceiling; pixels and the untrained encoder are the floors. All are scored on the test file by
-the linear probe.
+turn by turn, so that other work on the machine favours none. Learning rates are compared first,
+at half the budget, on images of the training file that are not trained on. Supervised training
+on both tasks is the ceiling; pixels and the untrained encoder are the floors. All are scored on
+the test file by the linear probe.
 
 The JSON file, and the same as tables in an `.md` file beside it, is rewritten after every run;
 runs that it already holds are not repeated.
@@ -58,8 +57,6 @@ PUBLISHED = {
 }
 """Feature Dropout (Tamkin et al. 2022), table 1: viewmaker minus expert views, SimCLR, points."""
 RATES = (2e-3, 6e-3, 2e-2)
-RATED = ("diet", "barlow-twins", "vicreg", "byol", "simsiam", "spectral", "alpha-cl", "supervised")
-"""Methods whose learning rate was chosen among `RATES`."""
 
 
 class Study:
@@ -250,16 +247,20 @@ def main() -> None:
     parser.add_argument("test", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--part", choices=("rates", "runs"), action="append")
+    parser.add_argument(
+        "--seed", type=int, choices=SEEDS, action="append", help="a process for each, side by side"
+    )
     asked = parser.parse_args()
     parts = asked.part or ["rates", "runs"]
     study = Study(asked.train, asked.test, asked.json)
-    for method, lr in itertools.product(RATED if "rates" in parts else (), RATES):
+    for method, lr in itertools.product(METHODS["expert"] if "rates" in parts else (), RATES):
         study.rate(method, lr)
     if "runs" not in parts:
         return
-    for seed, plant in itertools.product(SEEDS, PLANTS):
+    seeds = asked.seed or SEEDS
+    for seed, plant in itertools.product(seeds, PLANTS):
         study.floors(plant, seed)
-    for seed, views, plant in itertools.product(SEEDS, METHODS, PLANTS):
+    for seed, views, plant in itertools.product(seeds, METHODS, PLANTS):
         for method in METHODS[views]:
             study.run(method, views, plant, seed)
 

@@ -164,6 +164,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
         "s-diet": {"lr": 2e-2, "projector_layers": 2},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
+        "spectral": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
         "alpha-cl": {"projector_layers": 2},
         "barlow-twins": {"projector_dim": 512},

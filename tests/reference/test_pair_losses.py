@@ -17,7 +17,7 @@ from widefield.methods.diet_mse import DietMse, one_hot_error
 from widefield.methods.infonce import infonce
 from widefield.methods.moco import MoCo, queue_cross_entropy
 from widefield.methods.simsiam import SimSiam, negative_cosine
-from widefield.methods.spectral import spectral_contrastive
+from widefield.methods.spectral import Spectral, spectral_contrastive
 from widefield.methods.vicreg import vicreg
 from widefield.recipe import PairImportance
 
@@ -269,6 +269,16 @@ def test_spectral_is_haochens_loss_of_larger_projections() -> None:
     large1, large2 = math.sqrt(5) * z1, math.sqrt(5) * z2
     haochen = -2 * (large1 * large2).sum(1).mean() + (large1 @ large2.T).square().mean()
     torch.testing.assert_close(haochen, 2 * 5 * spectral_contrastive(z1, z2))
+
+
+def test_spectral_projections_are_held_in_haochens_ball() -> None:
+    """Longer rows come to its edge, shorter ones stay, and the loss is that of what is left."""
+    b, shrunk = 8, torch.diag(torch.linspace(0.1, 3, 8, dtype=torch.float64))
+    method = Spectral(projector=torch.nn.Identity())
+    loss = method.loss(torch.nn.Identity(), [shrunk, shrunk], torch.arange(b)).total
+    inside = shrunk.diagonal().clamp(max=math.sqrt(10 / b))
+    expected = (inside**4 / 2 - inside**2).mean()
+    assert float(loss) == pytest.approx(float(expected), rel=1e-6)
 
 
 def test_spectral_does_not_see_rotation() -> None:

@@ -1,5 +1,6 @@
 """The spectral contrastive loss: views of one example align, views of two are orthogonal."""
 
+import math
 from typing import Self
 
 import torch
@@ -11,6 +12,9 @@ from widefield.methods.precision import full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe
 from widefield.types import Loss
+
+SQUARED_RADIUS = 10.0
+"""HaoChen et al.'s mu, for projections that are larger than ours by sqrt(b)."""
 
 
 @full_precision
@@ -36,8 +40,23 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
     return (inner.square().sum() / 2 - inner.diagonal().sum()) / len(z1)
 
 
+def in_ball(z: Tensor, radius: float) -> Tensor:
+    """Rows z [b, m], those longer than `radius` shortened to it.
+
+    Example:
+        >>> in_ball(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.30000001192092896, 0.4000000059604645]]
+    """
+    norm = z.norm(dim=1, keepdim=True)
+    return torch.where(norm > radius, z * (radius / norm), z)
+
+
 class Spectral(Method):
-    """The spectral contrastive loss on the projections of two views.
+    """The spectral contrastive loss on the projections of two views, held in a ball.
+
+    The ball's radius is sqrt(10 / b), that of HaoChen et al.'s code in S-DIET's scaling. The loss
+    grows with the fourth power of the projections, so that without a ball training has little to
+    do but to shrink them.
 
     Args:
         projector: maps h [B, D] to [B, m].
@@ -63,4 +82,6 @@ class Spectral(Method):
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
         if self.gather:
             z1, z2 = gather(z1), gather(z2)
+        radius = math.sqrt(SQUARED_RADIUS / len(z1))
+        z1, z2 = in_ball(z1.float(), radius), in_ball(z2.float(), radius)
         return Loss(spectral_contrastive(z1, z2))
