@@ -57,6 +57,7 @@ SIMCLR_KNOBS: dict[str, dict[str, Any]] = {
     "default": {},
     "lr / 2": {"lr": Recipe.named(method="simclr").lr / 2},
     "lr x 5 / 3": {"lr": Recipe.named(method="simclr").lr * 5 / 3},
+    "lr x 10 / 3": {"lr": Recipe.named(method="simclr").lr * 10 / 3},
     "temperature 0.05": {"temperature": 0.05},
     "temperature 0.2": {"temperature": 0.2},
 }

@@ -105,7 +105,7 @@ class MoCo(Method):
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Cross-entropy over the batch and the queue; `after_step` then queues the keys."""
-        q, keys = self.projector(encoder(views[0])), self.teacher(views[1]).float()
+        q, keys = self.projector(encoder(views[0])), self.teacher(views[1]).to(self.queue.dtype)
         index = index.to(q.device)
         if self.gather:
             q, keys, index = gather(q), gather(keys), gather(index)

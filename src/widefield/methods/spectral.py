@@ -40,6 +40,7 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
     return (inner.square().sum() / 2 - inner.diagonal().sum()) / len(z1)
 
 
+@full_precision
 def in_ball(z: Tensor, radius: float) -> Tensor:
     """Rows z [b, m], those longer than `radius` shortened to it.
 
@@ -83,5 +84,5 @@ class Spectral(Method):
         if self.gather:
             z1, z2 = gather(z1), gather(z2)
         radius = math.sqrt(SQUARED_RADIUS / len(z1))
-        z1, z2 = in_ball(z1.float(), radius), in_ball(z2.float(), radius)
+        z1, z2 = in_ball(z1, radius), in_ball(z2, radius)
         return Loss(spectral_contrastive(z1, z2))
