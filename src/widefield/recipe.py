@@ -53,7 +53,7 @@ class Recipe:
     """Examples a step, over all processes."""
     gather: bool = False
     """In several processes, one loss over the examples of all, where a loss compares examples."""
-    lr: float = 6e-3
+    lr: float = 2e-2
     """Peak learning rate of encoder and projector."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Of encoder and projector; sgd has momentum 0.9."""
@@ -161,14 +161,15 @@ class Recipe:
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "default": {
-        "s-diet": {"lr": 2e-2, "projector_layers": 2},
+        "s-diet": {"projector_layers": 2},
+        "diet": {"lr": 2e-3},
         "diet-mse": {"lr": 1e-3},
         "simclr": {"projector_layers": 2},
         "spectral": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
         "alpha-cl": {"projector_layers": 2},
         "barlow-twins": {"projector_dim": 512},
-        "vicreg": {"projector_dim": 512, "redundancy_weight": 1.0},
+        "vicreg": {"lr": 6e-3, "projector_dim": 512, "redundancy_weight": 1.0},
         "moco": {"projector_layers": 2, "temperature": 0.2},
         "byol": {"projector_layers": 2},
         "simsiam": {"projector_dim": 512, "predictor_width": 128},
