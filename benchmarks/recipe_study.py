@@ -55,8 +55,9 @@ S_DIET_KNOBS: dict[str, dict[str, Any]] = {
 }
 SIMCLR_KNOBS: dict[str, dict[str, Any]] = {
     "default": {},
-    "lr x 3 / 10": {"lr": Recipe.named(method="simclr").lr * 3 / 10},
     "lr / 2": {"lr": Recipe.named(method="simclr").lr / 2},
+    "lr x 5 / 3": {"lr": Recipe.named(method="simclr").lr * 5 / 3},
+    "lr x 10 / 3": {"lr": Recipe.named(method="simclr").lr * 10 / 3},
     "temperature 0.05": {"temperature": 0.05},
     "temperature 0.2": {"temperature": 0.2},
 }

@@ -164,7 +164,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
         "s-diet": {"projector_layers": 2},
         "diet": {"lr": 2e-3},
         "diet-mse": {"lr": 1e-3},
-        "simclr": {"projector_layers": 2},
+        "simclr": {"lr": 6e-3, "projector_layers": 2},
         "spectral": {"projector_layers": 2},
         "infonce": {"projector_layers": 2},
         "alpha-cl": {"projector_layers": 2},
