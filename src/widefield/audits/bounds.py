@@ -16,7 +16,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from torch import nn
 
 from widefield.audits.read import Features, Pair, read, subset
@@ -28,9 +27,10 @@ from widefield.methods.supervised import Supervised
 from widefield.probes import pixels
 from widefield.recipe import Recipe
 from widefield.train.checkpoint import write_atomically
-from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.hardware import choose_device
 from widefield.train.loop import Objective, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.ranks import lone_fabric
 from widefield.views import build_views
 from widefield.workflows.frozen import Frozen, encode
 
@@ -168,10 +168,9 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
             views=build_views(recipe.views, recipe=recipe).to(device),
             generator=torch.Generator(device).manual_seed(seed),
         )
-        precision = choose_precision("auto", device)
         train(
             training,
-            fabric=Fabric(accelerator=device.type, devices=1, precision=precision, loggers=[]),
+            fabric=lone_fabric(device),
             loader=loader,
             rates=rates,
             epochs=epochs,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 
 from widefield.encoders import build_encoder
@@ -19,9 +18,10 @@ from widefield.methods import RunFacts, build_method
 from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
 from widefield.rows import DiskStore, MemoryStore, RowState, Store
-from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.hardware import choose_device
 from widefield.train.loop import Objective, Stepper, Training
 from widefield.train.optim import build_optimizer
+from widefield.train.ranks import lone_fabric
 from widefield.types import Batch
 from widefield.views import build_views
 
@@ -147,13 +147,7 @@ class _Run:
         self.method.expect(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
-        fabric = Fabric(
-            accelerator=device.type,
-            devices=1,
-            precision=choose_precision("auto", device),
-            loggers=[],
-        )
-        self.stepper = Stepper(self.training, fabric=fabric, rates=rates)
+        self.stepper = Stepper(self.training, fabric=lone_fabric(device), rates=rates)
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()

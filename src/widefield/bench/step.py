@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 
 from widefield.data import Loader, open_dataset
 from widefield.encoders import Encoder, build_encoder
@@ -15,10 +14,11 @@ from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
 from widefield.rows import RowState
-from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory
+from widefield.train.hardware import choose_device, keep_freed_memory
 from widefield.train.loop import Objective, Stepper, Training
 from widefield.train.opponent import build_opponent, refuse_misfit
 from widefield.train.optim import build_optimizer
+from widefield.train.ranks import lone_fabric
 from widefield.types import Batch
 from widefield.views import Views, build_views
 
@@ -93,12 +93,6 @@ def _timed(step: Callable[[], None], device: torch.device) -> float:
     return clock() - began
 
 
-def _fabric(device: torch.device) -> Fabric:
-    return Fabric(
-        accelerator=device.type, devices=1, precision=choose_precision("auto", device), loggers=[]
-    )
-
-
 def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
     image_size = next(iter(loader.epoch(0))).x.shape[-1]
     encoder = build_encoder(name, image_size=image_size, seed=0).to(device)
@@ -106,7 +100,7 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
 
 
 def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
-    fabric = _fabric(device)
+    fabric = lone_fabric(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
     encoder, optimizer = fabric.setup(encoder, optimizer)
@@ -144,7 +138,7 @@ def _method_step(
     if isinstance(method, SDiet):
         method.steps = training.step = loader.steps_per_epoch
         _visit_every_row(method, loader.steps_per_epoch)
-    stepper = Stepper(training, fabric=_fabric(device), rates=rates)
+    stepper = Stepper(training, fabric=lone_fabric(device), rates=rates)
     batches = _endless(loader)
 
     def step() -> None:

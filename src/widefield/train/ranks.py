@@ -8,15 +8,30 @@ from typing import TypeVar
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.precision import MixedPrecision
+from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 from lightning.fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, distributed
 
-from widefield.train.hardware import Precision
+from widefield.train.hardware import Precision, choose_precision
 from widefield.types import Shard
 
 PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
 
 T = TypeVar("T")
+
+
+def lone_fabric(device: torch.device) -> Fabric:
+    """Lightning Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
+    plugin = _arithmetic(device, choose_precision("auto", device))
+    return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
+
+
+def _arithmetic(device: torch.device, precision: Precision) -> PrecisionPlugin:
+    """As a plugin, because Fabric announces a precision that it is told by name."""
+    if precision == "32-true":
+        return PrecisionPlugin()
+    return MixedPrecision(precision="bf16-mixed", device=device.type)
 
 
 class Ranks:
@@ -46,7 +61,7 @@ class Ranks:
             devices=local,
             num_nodes=world // local,
             strategy=DDPStrategy(timeout=PATIENCE) if world > 1 else "auto",
-            precision=precision,
+            plugins=_arithmetic(device, precision),
             loggers=[],
         )
         self._control: distributed.ProcessGroup | None = None
