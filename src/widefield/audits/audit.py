@@ -125,7 +125,7 @@ def audit(
             for epoch, path in earlier.items()
         },
         features=describe(test_h),
-        notes=_notes(frozen, pair, test_h),
+        notes=_notes(frozen, pair, test_h) + (() if rival is None else rival.notes),
         report=out,
     )
     if out is not None:

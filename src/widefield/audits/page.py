@@ -56,6 +56,7 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
     return Report(
         title=f"widefield audit of {found.encoder}",
         summary=summary(found),
+        notes=[f"Note: {note}." for note in found.notes],
         verdicts=[
             Verdict(
                 task=task,
@@ -72,7 +73,6 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
         next_steps=advice(found, frozen),
         figures=figures,
         facts={
-            **{f"note {i}": note for i, note in enumerate(found.notes, start=1)},
             "fitted on": f"{found.fitted_on}, {found.examples[0]} images",
             "scored on": f"{found.scored_on}, {found.examples[1]} images",
             **{f"plant {name}": one.line() for name, one in found.plants.items()},

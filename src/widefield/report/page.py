@@ -88,6 +88,8 @@ class Report:
     title: str
     summary: str
     """The verdict, in plain words: the first thing to be read."""
+    notes: Sequence[str] = ()
+    """What to know before believing it."""
     verdicts: Sequence[Verdict] = ()
     """Tasks in order, each with its encoders one below the other."""
     figures: Sequence[Figure] = ()

@@ -24,6 +24,7 @@ def full(text: str = "plain") -> Report:
     return Report(
         title=text,
         summary=text,
+        notes=[text],
         table=Table(
             rows=[text, "other"],
             columns=["pixels", text],
