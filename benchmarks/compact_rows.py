@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--seeds", type=int, default=3, choices=tuple(T_95))
+    parser.add_argument("--seeds", type=int, default=5, choices=tuple(T_95))
     asked = parser.parse_args()
     results = Results(asked.json, partial(summary, asked.limit, asked.epochs))
     for seed in range(asked.seeds):
