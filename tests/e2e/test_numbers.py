@@ -10,6 +10,8 @@ from widefield.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 STUDY = json.loads((ROOT / "benchmarks" / "results" / "recipe_study.json").read_text())
+LEARNED = ("learned", "learned_low", "learned_high")
+ACCURACIES = ("accuracy", "floor", "ceiling")
 
 
 def test_the_page_of_rows_has_the_measured_numbers() -> None:
@@ -17,7 +19,7 @@ def test_the_page_of_rows_has_the_measured_numbers() -> None:
     assert (ROOT / "docs" / "rows.md").read_text() == rows_page["page"]()
 
 
-def cell(found: dict[str, float]) -> str:
+def measured(found: dict[str, float]) -> str:
     return f"{found['mean']:.1f} ± {found['half_width']:.1f}"
 
 
@@ -35,7 +37,7 @@ def test_the_recipe_study_is_quoted_as_it_is() -> None:
             ]
             assert len(runs) == 6
             seconds = sum(r["processor_seconds"] for r in runs) / len(runs)
-            row = [name, *(cell(final[task][method]) for task in tasks), f"{seconds:.0f}"]
+            row = [name, *(measured(final[task][method]) for task in tasks), f"{seconds:.0f}"]
             assert any(quoted(line) == row for line in lines), page
 
 
@@ -55,9 +57,44 @@ def test_the_floors_are_quoted_as_they_are() -> None:
             assert any(quoted(line)[:4] == row for line in lines), (page, row)
 
 
+def test_every_run_of_one_seed_is_quoted_as_it_is() -> None:
+    """The settings that were tried, and the longer runs."""
+    rows: dict[str, dict[str, str]] = {}
+    for run in STUDY["runs"].values():
+        if run["part"] == "final":
+            continue
+        name = {"s-diet": "S-DIET", "simclr": "SimCLR"}[run["method"]]
+        said = run["name"] if run["part"] == "knobs" else f"{run['settings']['epochs']} epochs"
+        for task, accuracy in run["accuracy"].items():
+            row = rows.setdefault(f"{name}, {said}", {})
+            row[f"{run['data']} / {task}"] = f"{100 * accuracy:.1f}"
+    columns = ("cifar10+digits / class", "cifar10+digits / digits", "cifar10 / class")
+    lines = [cells(line) for line in (ROOT / "docs" / "recipe.md").read_text().splitlines()]
+    for name, row in rows.items():
+        assert [name, *(row.get(column, "") for column in columns)] in lines, name
+
+
+def test_the_audit_of_cifar10_is_quoted_as_it_is() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "audit_cifar10.json").read_text())
+    lines = [cells(line) for line in (ROOT / "docs" / "audit.md").read_text().splitlines()]
+    (run,) = found["compared"].values()
+    named = {"timm:resnet18, random weights": found["tasks"], "s-diet-run": run}
+    for name, tasks in named.items():
+        one = tasks["class"]
+        share, low, high = (f"{100 * one[key]:.0f}" for key in LEARNED)
+        probe, floor, ceiling = (f"{100 * one[key]:.1f} %" for key in ACCURACIES)
+        row = [name, one["verdict"], f"{share} % [{low}, {high}]", probe]
+        assert one["floor_of"] == "pixels"
+        assert [*row, f"{floor} (raw pixels)", ceiling] in lines
+
+
+def cells(line: str) -> list[str]:
+    return [part.strip() for part in line.strip("|").split("|")]
+
+
 def quoted(line: str) -> list[str]:
     """Cells of a row of a table; of the first, what is before a comma."""
-    first, *others = [part.strip() for part in line.strip("|").split("|")]
+    first, *others = cells(line)
     return [first.split(",")[0], *others]
 
 

@@ -126,6 +126,7 @@ def audit(
         },
         features=describe(test_h),
         notes=_notes(frozen, pair, test_h) + (() if rival is None else rival.notes),
+        seed=seed,
         report=out,
     )
     if out is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
+from widefield.train.hardware import choose_device, machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Audit:
     features: dict[str, float]
     """Diagnostics of the features of the images scored."""
     notes: tuple[str, ...]
+    seed: int
     report: Path | None
 
     def to_json(self) -> dict[str, Any]:
@@ -47,6 +49,8 @@ class Audit:
             "checkpoints": {str(epoch): _plain(row) for epoch, row in self.checkpoints.items()},
             "features": self.features,
             "notes": list(self.notes),
+            "seed": self.seed,
+            "machine": machine(choose_device("auto")),
             "report": None if self.report is None else str(self.report),
         }
 

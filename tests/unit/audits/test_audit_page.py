@@ -44,6 +44,7 @@ def audited(**learned: float | None) -> Audit:
         checkpoints={},
         features={},
         notes=(),
+        seed=0,
         report=None,
     )
 
