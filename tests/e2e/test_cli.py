@@ -77,8 +77,8 @@ def test_probe(run: Path) -> None:
         assert task["floor"].keys() == {"pixels", "random"}
     table = widefield("probe", run, "photos:test+digits", "--task", "class", "--limit", 160)
     assert table.returncode == 0
-    assert "│ class " in table.stdout
-    assert "│ digits " not in table.stdout
+    assert "\n  class " in table.stdout
+    assert "\n  digits " not in table.stdout
 
 
 def test_probe_says_when_the_images_were_trained_on(run: Path) -> None:
@@ -171,7 +171,7 @@ def test_plan() -> None:
     assert found["host_bytes"] > found["device_bytes"] > 0
     assert found["epoch_seconds"] > 0
     said = widefield("plan", "photos", *TRAIN.split()).stdout
-    assert "│ moments " in said
+    assert "\n  moments " in said
     assert "s an epoch of 4 steps" in said
 
 
