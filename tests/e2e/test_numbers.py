@@ -65,6 +65,8 @@ def test_every_run_of_one_seed_is_quoted_as_it_is() -> None:
             continue
         name = {"s-diet": "S-DIET", "simclr": "SimCLR"}[run["method"]]
         said = run["name"] if run["part"] == "knobs" else f"{run['settings']['epochs']} epochs"
+        if run["part"] == "rate":
+            said += f", {run['name']}"
         for task, accuracy in run["accuracy"].items():
             row = rows.setdefault(f"{name}, {said}", {})
             row[f"{run['data']} / {task}"] = f"{100 * accuracy:.1f}"
