@@ -7,9 +7,10 @@
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
 time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
 turn by turn, so that other work on the machine favours none. Learning rates are compared first,
-at half the budget, on images of the training file that are not trained on. Supervised training
-on both tasks is the ceiling; pixels and the untrained encoder are the floors. All are scored on
-the test file by the linear probe.
+at half the budget, on images of the training file that are not trained on; the recipes have the
+best ones, but for SimCLR, whose default was chosen for longer runs and is replaced here.
+Supervised training on both tasks is the ceiling; pixels and the untrained encoder are the floors.
+All are scored on the test file by the linear probe.
 
 The JSON file, and the same as tables in an `.md` file beside it, is rewritten after every run;
 runs that it already holds are not repeated.

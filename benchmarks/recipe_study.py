@@ -103,10 +103,14 @@ class Study:
     def _score(
         self, encoder: torch.nn.Module, part: str, plant: str, seed: int
     ) -> dict[str, float]:
-        train_set, test_set = validation_sets(self.train, plant, TRAIN, seed)
-        if part in FINAL:
-            test_set = open_dataset(f"{self.test}{plant}", seed=seed, held_out=True)
-        return accuracies(partial(extract, encoder), train_set, test_set)
+        if part == "knobs":
+            sets = validation_sets(self.train, plant, TRAIN, seed)
+        else:
+            sets = (
+                open_dataset(f"{self.train}{plant}", limit=TRAIN, seed=seed),
+                open_dataset(f"{self.test}{plant}", seed=seed, held_out=True),
+            )
+        return accuracies(partial(extract, encoder), *sets)
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
@@ -160,7 +164,7 @@ def main() -> None:
     methods = [asked.method] if asked.method else list(KNOB_EPOCHS)
     study = Study(asked.train, asked.test, asked.json)
     parts = asked.part or [*FINAL, "knobs"]
-    for part in FINAL.keys() & parts:
+    for part in (part for part in FINAL if part in parts):
         name = OTHER_RATE if part == "rate" else "default"
         knob = SIMCLR_KNOBS[name]
         for plant, seed, method in itertools.product(PLANTS, SEEDS[part], methods):
