@@ -212,7 +212,8 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """Settings by recipe and method, where they differ from the fields above: `default` is what we
-measured to be best at about 50 epochs, `paper` is S-DIET (2025), appendix C, `feature-dropout`
+measured to be best, s-diet and simclr at 25 to 50 epochs and most others at a minute of training
+(docs/methods.md says which), `paper` is S-DIET (2025), appendix C, `feature-dropout`
 is Tamkin et al. (2022), with their views `viewmaker:as_published` or `expert:fd`."""
 
 VIEW_RECIPES: dict[str, dict[str, dict[str, Any]]] = {
