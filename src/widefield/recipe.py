@@ -212,7 +212,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """Settings by recipe and method, where they differ from the fields above: `default` is what we
-measured to be best, s-diet and simclr at 25 to 50 epochs and most others at a minute of training
+measured to be best, s-diet and simclr at 25 to 50 epochs and most others at half a minute
 (docs/methods.md says which), `paper` is S-DIET (2025), appendix C, `feature-dropout`
 is Tamkin et al. (2022), with their views `viewmaker:as_published` or `expert:fd`."""
 
