@@ -9,7 +9,7 @@ from torch.nn import functional
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.precision import full_precision
+from widefield.methods.precision import at_least_float32, full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import PairImportance, Recipe
 from widefield.types import Loss
@@ -119,7 +119,7 @@ class AlphaCl(Method):
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Mean over both choices of the anchor; both views share one pass and its statistics."""
         z = self.projector(encoder(torch.cat(views)))
-        f, f2 = functional.normalize(z.float(), dim=1).chunk(2)
+        f, f2 = functional.normalize(at_least_float32(z), dim=1).chunk(2)
         if self.gather:
             f, f2 = gather(f), gather(f2)
         middle = (f + f2) / 2

@@ -28,12 +28,17 @@ def full_precision(loss: Callable[P, Tensor]) -> Callable[P, Tensor]:
         first = args[0]
         assert isinstance(first, Tensor), "a loss takes its tensors by position"
         with torch.autocast(first.device.type, enabled=False):
-            return loss(*map(_raised, args), **kwargs)  # type: ignore[arg-type]
+            raised = (at_least_float32(x) if isinstance(x, Tensor) else x for x in args)
+            return loss(*raised, **kwargs)  # type: ignore[arg-type]
 
     return run
 
 
-def _raised(value: object) -> object:
-    if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16):
-        return value.float()
-    return value
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` itself, or as float32 if it is of half precision.
+
+    Example:
+        >>> at_least_float32(torch.ones(2, dtype=torch.float16)).dtype
+        torch.float32
+    """
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

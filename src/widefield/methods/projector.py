@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from widefield.methods.precision import at_least_float32
 from widefield.recipe import Recipe
 
 
@@ -72,6 +73,6 @@ def projection_std(z: Tensor) -> Tensor:
 
     Source: SimSiam (Chen & He 2021), section 4.1.
     """
-    unit = functional.normalize(z.float(), dim=1)
+    unit = functional.normalize(at_least_float32(z), dim=1)
     spread: Tensor = unit.std(0, correction=0).mean() * z.shape[1] ** 0.5
     return spread

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
 from widefield.methods.gather import gather, rank_and_world
-from widefield.methods.precision import full_precision
+from widefield.methods.precision import at_least_float32, full_precision
 from widefield.methods.projector import recipe_projector
 from widefield.recipe import Recipe, RowLoss
 from widefield.rows import Layout, LazyAdamW, RowHead, choose_store
@@ -150,7 +150,7 @@ class SDiet(Method):
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """The one view against the rows of the batch; `after_step` then moves the rows it used."""
         (view,) = views
-        z = F.normalize(self.projector(encoder(view)).float(), dim=1)
+        z = F.normalize(at_least_float32(self.projector(encoder(view))), dim=1)
         newcomers = z.detach() if self.start_at_embedding else None
         rows = self.head.take(index, self.steps + 1, newcomers=newcomers)
         rows = rows.to(z.device).requires_grad_()
@@ -158,7 +158,7 @@ class SDiet(Method):
         against = rows
         if self.gather:
             z, against = gather(z), gather(rows)
-        total = self._compare(z, against)
+        total = self._compare(z, against.to(z.dtype))
         norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
         return Loss(total, {"row_norm": norm})
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.methods.base import Method, RunFacts
+from widefield.methods.precision import at_least_float32
 from widefield.recipe import Recipe
 from widefield.types import Loss
 
@@ -50,7 +51,9 @@ class Supervised(Method):
         (view,) = views
         h = encoder(view)
         parts = {
-            task: F.cross_entropy(classify(h).float(), self.labels[task][index].to(h.device))
+            task: F.cross_entropy(
+                at_least_float32(classify(h)), self.labels[task][index].to(h.device)
+            )
             for task, classify in self.classifiers.items()
         }
         total = torch.stack(list(parts.values())).sum()
