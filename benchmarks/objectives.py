@@ -60,6 +60,10 @@ PUBLISHED = {
 RATES = (2e-3, 6e-3, 2e-2)
 FASTER = {"simclr": {"lr": 2e-2}}
 """Where a default was chosen for longer runs than these, and `RATES` say otherwise."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "byol, one direction": ("byol", {"byol_directions": "one"}),
+}
+"""What is run under expert views besides: a method with settings that change its step."""
 
 
 class Study:
@@ -87,14 +91,15 @@ class Study:
         if key in self.results:
             return
         epochs = self._epochs(method, views)
+        name, settings = VARIANTS.get(method, (method, FASTER.get(method, {})))
         trained = train(
             f"{self.train_file}{plant}",
-            method=method,
+            method=name,
             views=views,
             epochs=epochs,
             limit=TRAIN,
             seed=seed,
-            **FASTER.get(method, {}),
+            **settings,
         )
         run = {
             "epochs": epochs,
@@ -120,13 +125,15 @@ class Study:
 
     def _epochs(self, method: str, views: str, bare: int = BARE_EPOCHS) -> int:
         """Epochs that take as long as `bare` of the bare encoder, all timed turn by turn."""
-        key = f"cost | {views}"
+        name, settings = VARIANTS.get(method, (method, {}))
+        methods = [name] if method in VARIANTS else list(METHODS[views])
+        key = f"cost | {method if method in VARIANTS else views}"
         if key not in self.results:
             found = bench(
-                encoder="resnet-tiny", rows=TRAIN, methods=list(METHODS[views]), views=views
+                encoder="resnet-tiny", rows=TRAIN, methods=methods, views=views, settings=settings
             )
             self.results.add(key, found["ratios"])
-        cost: float = self.results.runs[key][f"{method}/bare"]
+        cost: float = self.results.runs[key][f"{name}/bare"]
         return max(1, round(bare / cost))
 
     def _sets(self, plant: str, seed: int) -> tuple[Dataset, Dataset]:
@@ -267,6 +274,8 @@ def main() -> None:
     for seed, views, plant in itertools.product(seeds, METHODS, PLANTS):
         for method in METHODS[views]:
             study.run(method, views, plant, seed)
+    for seed, plant, variant in itertools.product(seeds, PLANTS, VARIANTS):
+        study.run(variant, "expert", plant, seed)
 
 
 if __name__ == "__main__":

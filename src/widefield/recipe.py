@@ -15,6 +15,7 @@ from typing import Any, Literal
 Budget = Literal["sphere", "ball"]
 RowLoss = Literal["decoupled", "batch-ce"]
 ContrastiveLoss = Literal["nt-xent", "one-sided"]
+Directions = Literal["both", "one"]
 Schedule = Literal["cosine", "constant"]
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
@@ -83,6 +84,8 @@ class Recipe:
     """Weight of correlations between dimensions, for barlow-twins and vicreg."""
     teacher_momentum: float = 0.99
     """Share of itself that the teacher of byol or moco keeps at a step."""
+    byol_directions: Directions = "both"
+    """Which view of byol predicts the other: each, as published, or the first, at half the cost."""
     queue_size: int = 4096
     """Older keys that moco compares with."""
     projector_layers: int = 3

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ def bench(
     rounds: int = 15,
     methods: list[str] | None = None,
     views: str = "expert",
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
@@ -39,7 +40,8 @@ def bench(
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
     row of s-diet has been visited, so that its missed steps have to be replayed. Views that learn
-    take their own step too. `methods` are all unless said otherwise.
+    take their own step too. `methods` are all unless said otherwise; `settings` of a recipe, such
+    as `byol_directions`, replace the defaults of each.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -59,7 +61,9 @@ def bench(
     steps = {"bare": _bare_step(encoder, loader, device)}
     methods = methods or list(METHODS)
     for method in methods:
-        recipe = Recipe.named(method=method, views=views, encoder=encoder, batch_size=batch_size)
+        recipe = Recipe.named(
+            method=method, views=views, encoder=encoder, batch_size=batch_size, **(settings or {})
+        )
         policy = build_views(views, recipe=recipe).to(device)
         refuse_misfit(recipe, policy, METHODS[method], dataset)
         steps[method] = _method_step(recipe, policy, loader, rows, device)
