@@ -6,9 +6,10 @@
 5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
 time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
-turn by turn, so that other work on the machine favours none. Learning rates are compared first,
-at half the budget, on images of the training file that are not trained on; the recipes have the
-best ones, but for SimCLR, whose default was chosen for longer runs and is replaced here.
+turn by turn, so that other work on the machine favours none. Settings that make a step cheaper
+are run beside the default. Learning rates are compared first, at half the budget, on images of
+the training file that are not trained on; the recipes have the best ones, but for SimCLR, whose
+default was chosen for longer runs and is replaced here.
 Supervised training on both tasks is the ceiling; pixels and the untrained encoder are the floors.
 All are scored on the test file by the linear probe.
 
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from study import Results, Run, accuracies, train, validation_sets, write_text
-from widefield.bench.step import bench
+from widefield.bench.step import VARIANTS, bench
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
 from widefield.recipe import Recipe
@@ -60,10 +61,6 @@ PUBLISHED = {
 RATES = (2e-3, 6e-3, 2e-2)
 FASTER = {"simclr": {"lr": 2e-2}}
 """Where a default was chosen for longer runs than these, and `RATES` say otherwise."""
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "byol, one direction": ("byol", {"byol_directions": "one"}),
-}
-"""What is run under expert views besides: a method with settings that change its step."""
 
 
 class Study:
@@ -91,15 +88,14 @@ class Study:
         if key in self.results:
             return
         epochs = self._epochs(method, views)
-        name, settings = VARIANTS.get(method, (method, FASTER.get(method, {})))
         trained = train(
             f"{self.train_file}{plant}",
-            method=name,
+            **VARIANTS.get(method, {"method": method}),
             views=views,
             epochs=epochs,
             limit=TRAIN,
             seed=seed,
-            **settings,
+            **FASTER.get(method, {}),
         )
         run = {
             "epochs": epochs,
@@ -125,15 +121,12 @@ class Study:
 
     def _epochs(self, method: str, views: str, bare: int = BARE_EPOCHS) -> int:
         """Epochs that take as long as `bare` of the bare encoder, all timed turn by turn."""
-        name, settings = VARIANTS.get(method, (method, {}))
-        methods = [name] if method in VARIANTS else list(METHODS[views])
+        timed = [method] if method in VARIANTS else list(METHODS[views])
         key = f"cost | {method if method in VARIANTS else views}"
         if key not in self.results:
-            found = bench(
-                encoder="resnet-tiny", rows=TRAIN, methods=methods, views=views, settings=settings
-            )
+            found = bench(encoder="resnet-tiny", rows=TRAIN, methods=timed, views=views)
             self.results.add(key, found["ratios"])
-        cost: float = self.results.runs[key][f"{name}/bare"]
+        cost: float = self.results.runs[key][f"{method}/bare"]
         return max(1, round(bare / cost))
 
     def _sets(self, plant: str, seed: int) -> tuple[Dataset, Dataset]:

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,11 @@ from widefield.train.ranks import lone_fabric
 from widefield.types import Batch
 from widefield.views import Views, build_views
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "byol-one-direction": {"method": "byol", "byol_directions": "one"},
+}
+"""Settings that change the work of a method's step; timed, and named, beside the methods."""
+
 
 def bench(
     *,
@@ -32,7 +37,6 @@ def bench(
     rounds: int = 15,
     methods: list[str] | None = None,
     views: str = "expert",
-    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Seconds per step of the bare encoder and of each method, turn by turn in one process.
 
@@ -40,8 +44,7 @@ def bench(
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
     row of s-diet has been visited, so that its missed steps have to be replayed. Views that learn
-    take their own step too. `methods` are all unless said otherwise; `settings` of a recipe, such
-    as `byol_directions`, replace the defaults of each.
+    take their own step too. `methods` are all, and `VARIANTS`, unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -59,14 +62,13 @@ def bench(
     dataset = open_dataset(pixels)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    methods = methods or list(METHODS)
-    for method in methods:
-        recipe = Recipe.named(
-            method=method, views=views, encoder=encoder, batch_size=batch_size, **(settings or {})
-        )
+    methods = methods or [*METHODS, *VARIANTS]
+    for name in methods:
+        settings = VARIANTS.get(name, {"method": name})
+        recipe = Recipe.named(**settings, views=views, encoder=encoder, batch_size=batch_size)
         policy = build_views(views, recipe=recipe).to(device)
-        refuse_misfit(recipe, policy, METHODS[method], dataset)
-        steps[method] = _method_step(recipe, policy, loader, rows, device)
+        refuse_misfit(recipe, policy, METHODS[recipe.method], dataset)
+        steps[name] = _method_step(recipe, policy, loader, rows, device)
     for _ in range(3):  # warm up caches and allocators
         for step in steps.values():
             step()
