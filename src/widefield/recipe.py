@@ -8,6 +8,8 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import math
+import numbers
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -124,7 +126,9 @@ class Recipe:
     """Epochs between label-free health checks."""
 
     def __post_init__(self) -> None:
-        """Check every setting that has a range."""
+        """Check every setting's kind, and the range of those that have one."""
+        for field in dataclasses.fields(self):
+            _check_kind(field.name, getattr(self, field.name), field.type)
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
@@ -157,7 +161,7 @@ class Recipe:
             check_name("setting", setting, known)
         method = settings.get("method", "s-diet")
         with_views: dict[str, Any] = {}
-        for part in settings.get("views", "").split("+"):
+        for part in str(settings.get("views", "")).split("+"):
             with_views |= VIEW_RECIPES.get(part, {}).get(method, {})
         return cls(**{**RECIPES[name].get(method, {}), **with_views, **settings})
 
@@ -247,6 +251,24 @@ _POSITIVE = (
     "checkpoint_every",
     "health_every",
 )
+
+
+def _check_kind(name: str, given: object, kind: object) -> None:
+    """Refuse what is not a number where one belongs, and the like."""
+    is_bool = isinstance(given, bool)
+    if kind is bool:
+        fits, expected = is_bool, "True or False"
+    elif kind is float:
+        fits = isinstance(given, numbers.Real) and not is_bool and math.isfinite(given)
+        expected = "a finite number"
+    elif kind in (int, int | None):
+        fits = isinstance(given, numbers.Integral) and not is_bool
+        expected = "a whole number"
+    else:
+        fits, expected = isinstance(given, str), "a word"
+    fits = fits or (given is None and kind == int | None)
+    if not fits:
+        raise ValueError(f"{name} must be {expected}, got {given!r}")
 
 
 def check_name(what: str, given: str, known: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from widefield.data import Loader, open_dataset
 from widefield.encoders import Encoder, build_encoder
 from widefield.methods import METHODS, RunFacts, build_method
 from widefield.methods.s_diet import SDiet
-from widefield.recipe import Recipe
+from widefield.recipe import Recipe, check_name
 from widefield.rows import RowState
 from widefield.train.hardware import choose_device, keep_freed_memory
 from widefield.train.loop import Objective, Stepper, Training
@@ -62,8 +62,10 @@ def bench(
     dataset = open_dataset(pixels)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    methods = methods or [*METHODS, *VARIANTS]
+    known = (*METHODS, *VARIANTS)
+    methods = methods or list(known)
     for name in methods:
+        check_name("method", name, known)
         settings = VARIANTS.get(name, {"method": name})
         recipe = Recipe.named(**settings, views=views, encoder=encoder, batch_size=batch_size)
         policy = build_views(views, recipe=recipe).to(device)

@@ -59,8 +59,10 @@ def bench(
     }
     given = {name: value for name, value in options.items() if value is not None}
     run = import_module(f"widefield.bench.{kind}").bench
-    for name in given:
+    for name, value in given.items():
         check_name(f"option of bench {kind}", name, tuple(inspect.signature(run).parameters))
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"{name} must be 1 or more, got {value}")
 
     from widefield.train.hardware import choose_device, machine
 
