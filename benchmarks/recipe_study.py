@@ -3,14 +3,14 @@
     python benchmarks/recipe_study.py cifar10_train.npz cifar10_test.npz \
         --json benchmarks/results/recipe_study.json
 
-Four parts, all on 5,000 CIFAR-10 images, plain and with a planted digit, with resnet-tiny:
+Five parts, all on 5,000 CIFAR-10 images, plain and with a planted digit, with resnet-tiny:
 
 - knobs: one setting changed at a time, scored on 3,000 further images of the training file, which
   are neither trained on nor part of the test, at half the final epochs;
 - final: the default recipes of S-DIET and SimCLR at equal processor time, scored on the test
   file, over three seeds. Both methods' settings were chosen on the knobs' images;
-- rate: SimCLR as in final, at a higher learning rate, one seed;
-- long: the recipes of final for four times as long, one seed.
+- rate: SimCLR as in final, at a higher learning rate;
+- long, longer: the recipes of final for four and for ten times as long, one seed.
 
 A run's cost is its processor seconds, which other work on the machine does not inflate. The file
 is rewritten after every run, and runs that it already holds are not repeated.
@@ -37,12 +37,14 @@ FINAL = {
     "final": {"s-diet": 50, "simclr": 27},
     "rate": {"simclr": 27},
     "long": {"s-diet": 200, "simclr": 107},
+    "longer": {"s-diet": 500, "simclr": 267},
 }
 """Epochs by part and method; SimCLR's two views cost a little under twice as much."""
-SEEDS = {"final": (0, 1, 2), "rate": (0,), "long": (0,)}
+SEEDS = {"final": (0, 1, 2), "rate": (0, 1, 2), "long": (0,), "longer": (0,)}
 OTHER_RATE = "lr x 10 / 3"
 """The knob with which SimCLR is run at full length too, as the shorter runs leave it in doubt."""
 PLANTS = ("+digits", "")
+PART_PLANTS = {"final": PLANTS, "rate": PLANTS, "long": PLANTS, "longer": PLANTS[:1]}
 
 DEFAULT = Recipe.named(method="s-diet")
 S_DIET_KNOBS: dict[str, dict[str, Any]] = {
@@ -114,28 +116,34 @@ class Study:
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    """Of the final part: means over seeds with 95 % t-intervals, and S-DIET minus SimCLR."""
-    table: dict[str, Any] = {}
-    for plant, task in (("", "class"), ("+digits", "class"), ("+digits", "digits")):
-        scores = {
-            method: {
-                r["seed"]: 100 * r["accuracy"][task]
-                for r in runs.values()
-                if (r["part"], r["method"], r["data"]) == ("final", method, f"cifar10{plant}")
-            }
-            for method in ("s-diet", "simclr")
+    """Of the runs with several seeds: means with 95 % t-intervals, and S-DIET minus SimCLR."""
+    tasks = (("", "class"), ("+digits", "class"), ("+digits", "digits"))
+    table = {
+        part: {
+            f"cifar10{plant} / {task}": _compared(runs, part, plant, task) for plant, task in tasks
         }
-        both = sorted(scores["s-diet"].keys() & scores["simclr"].keys())
-        if len(both) < 2:
-            continue
-        gaps = [scores["s-diet"][s] - scores["simclr"][s] for s in both]
-        table[f"cifar10{plant} / {task}"] = {
-            **{m: _mean(list(by_seed.values())) for m, by_seed in scores.items()},
-            "s-diet minus simclr": _mean(gaps),
-        }
+        for part in ("final", "rate")
+    }
     return {
         "command": "python benchmarks/recipe_study.py cifar10_train.npz cifar10_test.npz",
-        "final": table,
+        **{part: {name: row for name, row in rows.items() if row} for part, rows in table.items()},
+    }
+
+
+def _compared(runs: dict[str, Run], part: str, plant: str, task: str) -> dict[str, Any]:
+    """SimCLR of a part beside the final S-DIET, and the differences seed by seed."""
+    scores: dict[str, dict[int, float]] = {"s-diet": {}, "simclr": {}}
+    for run in runs.values():
+        wanted = part if run["method"] == "simclr" else "final"
+        if (run["part"], run["data"]) == (wanted, f"cifar10{plant}"):
+            scores[run["method"]][run["seed"]] = 100 * run["accuracy"][task]
+    ours, theirs = scores["s-diet"], scores["simclr"]
+    both = sorted(ours.keys() & theirs.keys())
+    if len(both) < 2:
+        return {}
+    return {
+        **{method: _mean([by_seed[s] for s in both]) for method, by_seed in scores.items()},
+        "s-diet minus simclr": _mean([ours[s] - theirs[s] for s in both]),
     }
 
 
@@ -167,7 +175,7 @@ def main() -> None:
     for part in (part for part in FINAL if part in parts):
         name = OTHER_RATE if part == "rate" else "default"
         knob = SIMCLR_KNOBS[name]
-        for plant, seed, method in itertools.product(PLANTS, SEEDS[part], methods):
+        for plant, seed, method in itertools.product(PART_PLANTS[part], SEEDS[part], methods):
             if method in FINAL[part]:
                 study.run(part, name, method, plant, seed, epochs=FINAL[part][method], **knob)
     if "knobs" in parts:
