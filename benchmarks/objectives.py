@@ -6,8 +6,8 @@
 5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
 time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
-turn by turn, so that other work on the machine favours none. Settings that make a step cheaper
-are run beside the default. Learning rates are compared first, at half the budget, on images of
+turn by turn, so that other work on the machine favours none. BYOL's both directions are run
+beside the default's one. Learning rates are compared first, at half the budget, on images of
 the training file that are not trained on; the recipes have the best ones, but for SimCLR, whose
 default was chosen for longer runs and is replaced here.
 Supervised training on both tasks is the ceiling; pixels and the untrained encoder are the floors.

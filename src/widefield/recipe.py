@@ -86,8 +86,8 @@ class Recipe:
     """Weight of correlations between dimensions, for barlow-twins and vicreg."""
     teacher_momentum: float = 0.99
     """Share of itself that the teacher of byol or moco keeps at a step."""
-    byol_directions: Directions = "both"
-    """Which view of byol predicts the other: each, as published, or the first, at half the cost."""
+    byol_directions: Directions = "one"
+    """In byol one view predicts the other, or both do, as published, at twice the cost."""
     queue_size: int = 4096
     """Older keys that moco compares with."""
     projector_layers: int = 3

@@ -23,7 +23,7 @@ from widefield.types import Batch
 from widefield.views import Views, build_views
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "byol-one-direction": {"method": "byol", "byol_directions": "one"},
+    "byol-both-directions": {"method": "byol", "byol_directions": "both"},
 }
 """Settings that change the work of a method's step; timed, and named, beside the methods."""
 

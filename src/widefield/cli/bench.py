@@ -41,7 +41,7 @@ def bench(
     rounds
         How often each contestant of step or head takes its turn; medians are over these.
     methods
-        Methods of the step, all by default: --methods byol --methods byol-one-direction.
+        Methods of the step, all by default: --methods byol --methods byol-both-directions.
     views
         View policy of the step.
     json

@@ -1,4 +1,4 @@
-"""BYOL: predict from one view what a slowly moving teacher says about the other."""
+"""BYOL: predict from one view what a slowly moving teacher says of the other."""
 
 import math
 from typing import Self
@@ -34,10 +34,11 @@ def prediction_error(p: Tensor, z: Tensor) -> Tensor:
 
 
 class Byol(Method):
-    """Each view predicts the teacher's projection of the other; the teacher then follows.
+    """A view predicts the teacher's projection of the other; the teacher then follows.
 
-    In one direction only the first view predicts, as in `moco`: half the work of a step, and the
-    same expected gradient where both views are drawn alike.
+    Published are both directions, their errors summed. The four passes share nothing, so one
+    direction, as in `moco`, is half the work and has half the expected gradient where both views
+    are drawn alike; twice as many steps learn as much in the same time (docs/methods.md).
 
     At step k of K the teacher keeps 1 - (1 - momentum)(cos(pi k/K) + 1)/2 of itself: it stands
     still in the end.
