@@ -151,3 +151,7 @@ def test_the_table_of_objectives_has_every_method_and_its_measured_step() -> Non
     for row in rows:
         name, step = row.split("`")[1], row.rsplit("|", 3)[1]
         assert step.strip() == f"{ratios[f'{name}/bare']:.2f}", name
+    both = ratios["byol-both-directions/bare"]
+    large = json.loads((ROOT / "benchmarks" / "results" / "bench_step_resnet18.json").read_text())
+    slower = large["ratios"]["byol-both-directions/bare"]
+    assert f"{both:.2f} bare steps, and {slower:.2f} with resnet18" in page
