@@ -10,7 +10,7 @@ Five parts, all on 5,000 CIFAR-10 images, plain and with a planted digit, with r
 - final: the default recipes of S-DIET and SimCLR at equal processor time, scored on the test
   file, over three seeds. Both methods' settings were chosen on the knobs' images;
 - rate: SimCLR as in final, at a higher learning rate;
-- long, longer: the recipes of final for four and for ten times as long, one seed.
+- long, longer: the recipes of final for four and for ten times as long, with the digit, one seed.
 
 A run's cost is its processor seconds, which other work on the machine does not inflate. The file
 is rewritten after every run, and runs that it already holds are not repeated.
@@ -20,6 +20,7 @@ import argparse
 import itertools
 import math
 import statistics
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,18 +34,26 @@ from widefield.recipe import Recipe
 
 TRAIN = 5000  # images
 KNOB_EPOCHS = {"s-diet": 25, "simclr": 13}
-FINAL = {
-    "final": {"s-diet": 50, "simclr": 27},
-    "rate": {"simclr": 27},
-    "long": {"s-diet": 200, "simclr": 107},
-    "longer": {"s-diet": 500, "simclr": 267},
-}
-"""Epochs by part and method; SimCLR's two views cost a little under twice as much."""
-SEEDS = {"final": (0, 1, 2), "rate": (0, 1, 2), "long": (0,), "longer": (0,)}
-OTHER_RATE = "lr x 10 / 3"
-"""The knob with which SimCLR is run at full length too, as the shorter runs leave it in doubt."""
 PLANTS = ("+digits", "")
-PART_PLANTS = {"final": PLANTS, "rate": PLANTS, "long": PLANTS, "longer": PLANTS[:1]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Full runs: epochs by method, for SimCLR a little over half, as its two views cost twice."""
+
+    epochs: dict[str, int]
+    seeds: tuple[int, ...]
+    plants: tuple[str, ...] = PLANTS
+    knob: str = "default"
+
+
+PARTS = {
+    "final": Part(epochs={"s-diet": 50, "simclr": 27}, seeds=(0, 1, 2)),
+    # The knobs' shorter runs leave SimCLR's rate in doubt.
+    "rate": Part(epochs={"simclr": 27}, seeds=(0, 1, 2), knob="lr x 10 / 3"),
+    "long": Part(epochs={"s-diet": 200, "simclr": 107}, seeds=(0,), plants=("+digits",)),
+    "longer": Part(epochs={"s-diet": 500, "simclr": 267}, seeds=(0,), plants=("+digits",)),
+}
 
 DEFAULT = Recipe.named(method="s-diet")
 S_DIET_KNOBS: dict[str, dict[str, Any]] = {
@@ -70,6 +79,7 @@ SIMCLR_KNOBS: dict[str, dict[str, Any]] = {
     "temperature 0.05": {"temperature": 0.05},
     "temperature 0.2": {"temperature": 0.2},
 }
+KNOBS = {"s-diet": S_DIET_KNOBS, "simclr": SIMCLR_KNOBS}
 
 
 class Study:
@@ -164,25 +174,23 @@ def main() -> None:
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--part", choices=("knobs", *FINAL), action="append")
+    parser.add_argument("--part", choices=("knobs", *PARTS), action="append")
     parser.add_argument(
         "--method", choices=tuple(KNOB_EPOCHS), help="a process for each, side by side"
     )
     asked = parser.parse_args()
     methods = [asked.method] if asked.method else list(KNOB_EPOCHS)
     study = Study(asked.train, asked.test, asked.json)
-    parts = asked.part or [*FINAL, "knobs"]
-    for part in (part for part in FINAL if part in parts):
-        name = OTHER_RATE if part == "rate" else "default"
-        knob = SIMCLR_KNOBS[name]
-        for plant, seed, method in itertools.product(PART_PLANTS[part], SEEDS[part], methods):
-            if method in FINAL[part]:
-                study.run(part, name, method, plant, seed, epochs=FINAL[part][method], **knob)
-    if "knobs" in parts:
-        for method, knobs in (("s-diet", S_DIET_KNOBS), ("simclr", SIMCLR_KNOBS)):
-            for plant, name in itertools.product(PLANTS, knobs if method in methods else ()):
-                settings = {"epochs": KNOB_EPOCHS[method], **knobs[name]}
-                study.run("knobs", name, method, plant, 0, **settings)
+    parts = asked.part or [*PARTS, "knobs"]
+    for name, part in PARTS.items():
+        for plant, seed, method in itertools.product(part.plants, part.seeds, methods):
+            if name in parts and method in part.epochs:
+                settings = {"epochs": part.epochs[method], **KNOBS[method][part.knob]}
+                study.run(name, part.knob, method, plant, seed, **settings)
+    for method in methods if "knobs" in parts else ():
+        for plant, knob in itertools.product(PLANTS, KNOBS[method]):
+            settings = {"epochs": KNOB_EPOCHS[method], **KNOBS[method][knob]}
+            study.run("knobs", knob, method, plant, 0, **settings)
 
 
 if __name__ == "__main__":

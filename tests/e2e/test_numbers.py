@@ -73,11 +73,11 @@ def test_every_run_of_one_seed_is_quoted_as_it_is() -> None:
         for task, accuracy in run["accuracy"].items():
             row = rows.setdefault(f"{name}, {said}", {})
             row[f"{run['data']} / {task}"] = f"{100 * accuracy:.1f}"
-    columns = ("cifar10+digits / class", "cifar10+digits / digits", "cifar10 / class")
+    planted = ("cifar10+digits / class", "cifar10+digits / digits")
     lines = [cells(line) for line in (ROOT / "docs" / "recipe.md").read_text().splitlines()]
     for name, row in rows.items():
-        said = [row.get(column, "") for column in columns]
-        assert [name, *said] in lines or [name, *said[:2]] in lines, name
+        columns = planted if name.endswith(" epochs") else (*planted, "cifar10 / class")
+        assert [name, *(row.get(column, "") for column in columns)] in lines, name
 
 
 def test_the_longest_runs_are_in_the_readme() -> None:

@@ -38,7 +38,7 @@ class Byol(Method):
 
     Published are both directions, their errors summed. The four passes share nothing, so one
     direction, as in `moco`, is half the work and has half the expected gradient where both views
-    are drawn alike; twice as many steps learn as much in the same time (docs/methods.md).
+    are drawn alike. What each learns in the same time is in docs/methods.md.
 
     At step k of K the teacher keeps 1 - (1 - momentum)(cos(pi k/K) + 1)/2 of itself: it stands
     still in the end.
