@@ -9,6 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "widefield"
 
 ORDER = (
+    {"core"},
     {"types", "recipe"},
     {"data", "views", "encoders", "rows", "probes", "diagnose", "report"},
     {"methods"},

@@ -6,13 +6,14 @@ the keys of `run.yaml`.
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import math
 import numbers
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from widefield.core.names import check_name as check_name
 
 Budget = Literal["sphere", "ball"]
 RowLoss = Literal["decoupled", "batch-ce"]
@@ -269,15 +270,6 @@ def _check_kind(name: str, given: object, kind: object) -> None:
     fits = fits or (given is None and kind == int | None)
     if not fits:
         raise ValueError(f"{name} must be {expected}, got {given!r}")
-
-
-def check_name(what: str, given: str, known: tuple[str, ...]) -> None:
-    """Refuse an unknown name with the nearest known one."""
-    if given in known:
-        return
-    near = difflib.get_close_matches(str(given), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-    raise ValueError(f"unknown {what} {given!r}: {hint}")
 
 
 def setting_help() -> dict[str, str]:

@@ -4,9 +4,16 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+Precision = Literal["32-true", "bf16-mixed"]
+"""How an encoder computes, in the words of Lightning Fabric."""
+
+Place = Literal["device", "host", "disk"]
+"""Where large data live: on the accelerator, in the machine's memory, or on its disk."""
 
 
 @dataclass(frozen=True, slots=True)

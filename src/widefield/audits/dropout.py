@@ -16,10 +16,11 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from widefield.audits.read import Pair
+from widefield.core.modes import evaluating
 from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
 from widefield.probes import Pixels, extract, fit_linear
-from widefield.probes.features import evaluating, image_batch
+from widefield.probes.features import image_batch
 from widefield.train.checkpoint import load_together
 from widefield.train.folder import RunFolder
 from widefield.types import WHOLE

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.audits.verdict import Reading
-from widefield.data import Dataset, draws, held_out_split, open_dataset
+from widefield.core import rng
+from widefield.data import Dataset, held_out_split, open_dataset
 from widefield.data.overlays import make_overlay
 from widefield.data.spec import parse
 from widefield.probes import fit_linear, knn
@@ -112,7 +113,7 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
 
 def _cut(dataset: Dataset) -> Pair:
     """A fifth of the rows for testing, by a hash of each."""
-    share = draws.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
+    share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)
     if not 0 < len(test) < len(dataset):
         raise ValueError(f"{len(dataset)} examples are too few to audit on: give ten at least")

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.memory import free_host_memory
+
 _FORMAT = 1
 """Part of every key; raised when decoding, resizing or planting changes its result."""
 
@@ -37,7 +39,7 @@ def kept(
     memory map; a second call with the same key finds it and fills nothing.
     """
     size = int(np.prod(shape))
-    if size <= (available_memory() // 2 if budget is None else budget):
+    if size <= (free_host_memory() // 2 if budget is None else budget):
         pixels = np.empty(shape, dtype=np.uint8)
         record = fill(pixels)
         return pixels, record, f"kept in memory: {_bytes(size)}"
@@ -108,16 +110,6 @@ def cache_folder() -> Path:
     """Return `$XDG_CACHE_HOME/widefield`, or `~/.cache/widefield`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "widefield"
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that can be used without swapping."""
-    try:
-        with open("/proc/meminfo") as lines:
-            facts = dict(line.split(":", 1) for line in lines)
-        return int(facts["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):  # not Linux: half of all there is stands for what is free
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _bytes(size: int) -> str:

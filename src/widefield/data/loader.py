@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.data import draws
+from widefield.core import rng
+from widefield.core.memory import free_device_memory
 from widefield.data.dataset import Dataset
 from widefield.data.overlays import Overlay
-from widefield.types import WHOLE, Batch, Shard
+from widefield.types import WHOLE, Batch, Place, Shard
 
 _DEVICE_SHARE = 0.3
 _READ_AHEAD = 2
@@ -51,7 +52,7 @@ class Loader:
 
     steps_per_epoch: int
     """floor(n / batch_size)."""
-    place: Literal["device", "host", "disk"]
+    place: Place
     """Where the pixels live."""
     wait_seconds: float
     """Time that the consumer has waited for batches; set it to 0 to start anew."""
@@ -86,7 +87,7 @@ class Loader:
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
         """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
-        order = draws.shuffled(self._seed, f"epoch {epoch}", self._own)
+        order = rng.shuffled(self._seed, f"epoch {epoch}", self._own)
         steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
         return steps[start:]
 
@@ -144,7 +145,7 @@ class _Source:
             self._mapped = images
 
     @property
-    def place(self) -> Literal["device", "host", "disk"]:
+    def place(self) -> Place:
         """Where the pixels live."""
         if self._mapped is not None:
             return "disk"
@@ -200,7 +201,7 @@ class _Source:
 def _fits(size: int, device: torch.device, keep: Keep) -> bool:
     if keep == "host" or device.type != "cuda":
         return False
-    return size <= _DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
+    return size <= _DEVICE_SHARE * free_device_memory(device)
 
 
 def _on_device(images: NDArray[np.uint8], device: torch.device) -> Tensor:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from widefield.data import draws
+from widefield.core import rng
 from widefield.data.arrays import read_npz
 
 _CHUNK = 512
@@ -156,7 +156,7 @@ class Overlay:
         self, what: str, index: ArrayLike, high: int | NDArray[np.int64]
     ) -> NDArray[np.int64]:
         pool = "held out" if self.held_out else "train"
-        return draws.integers(self.seed, f"{self.name}/{pool}/{what}", index, high)
+        return rng.integers(self.seed, f"{self.name}/{pool}/{what}", index, high)
 
     def _stamps(self, index: ArrayLike) -> NDArray[np.int64]:
         return self._draw("stamp", index, len(self.stamp_class))

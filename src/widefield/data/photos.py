@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from widefield.data import draws
+from widefield.core import rng
 from widefield.data.examples import Examples
 
 PHOTOS = (
@@ -93,7 +93,7 @@ def _candidates(photo: str, size: tuple[int, ...], split: Split, count: int) -> 
     crop = np.arange(_TRIES * count).reshape(_TRIES, count)
 
     def draw(what: str, high: int | NDArray[np.int64]) -> NDArray[np.int64]:
-        return draws.integers(0, f"photos/{photo}/{split}/{what}", crop, high)
+        return rng.integers(0, f"photos/{photo}/{split}/{what}", crop, high)
 
     smallest, largest = min(size) // 8, min(size) // 4
     side = smallest + draw("side", largest - smallest + 1)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from widefield.data import draws
+from widefield.core import rng
 from widefield.data.overlays import digit_pool, digit_source
 
 NAME = "stacked-digits"
@@ -43,7 +43,7 @@ class StackedDigits:
         stream = f"{NAME}/{'held out' if self.held_out else 'train'}"
         count = self.first[own + 1] - self.first[own]
         drawn: NDArray[np.uint8] = self.digits[
-            self.first[own] + draws.integers(self.seed, stream, index, count)
+            self.first[own] + rng.integers(self.seed, stream, index, count)
         ]
         return drawn
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widefield.core.modes import evaluating
+
 ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Hardswish, nn.Mish)
 """Layers whose outputs are neurons."""
 
@@ -54,18 +56,6 @@ def watching(encoder: nn.Module, names: Collection[str]) -> Iterator[dict[str, T
                 handle = module.register_forward_hook(_keep(outputs, name))
                 stack.callback(handle.remove)
         yield outputs
-
-
-@contextmanager
-def evaluating(encoder: nn.Module) -> Iterator[None]:
-    """Evaluation mode; every submodule gets its own mode back."""
-    modes = [(module, module.training) for module in encoder.modules()]
-    encoder.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _keep(outputs: dict[str, Tensor], name: str) -> Any:

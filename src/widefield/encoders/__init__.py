@@ -8,6 +8,7 @@ from widefield.encoders.files import export_onnx as export_onnx
 from widefield.encoders.files import has_settings as has_settings
 from widefield.encoders.files import load_encoder as load_encoder
 from widefield.encoders.files import save_encoder as save_encoder
+from widefield.encoders.files import save_encoder_file as save_encoder_file
 from widefield.encoders.files import timm_snippet as timm_snippet
 from widefield.encoders.foreign import Match as Match
 from widefield.encoders.foreign import cached_weights as cached_weights

@@ -9,6 +9,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from widefield.core.rng import seeded
+
 SMALL_IMAGE = 64
 """Up to this many pixels a side, an encoder made for 224 pixels gets a finer stem."""
 
@@ -120,9 +122,7 @@ def build_encoder(
         torch.Size([2, 128])
     """
     config = encoder_config(name, channels=channels, image_size=image_size, mean=mean, std=std)
-    with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which would seed every accelerator too.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return assemble(config)
 
 

@@ -4,43 +4,38 @@ import copy
 import dataclasses
 import importlib.util
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from widefield.core.files import write_atomically
+from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, EncoderConfig, assemble
 
-WEIGHTS, SETTINGS = "encoder.safetensors", "encoder.json"
+WEIGHTS = "encoder.safetensors"
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
-    """Writes `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
+    """Write `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
 
     The weights have timm's own keys. Both files hold the settings: the safetensors file alone is
     enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    save_encoder_file(encoder, Path(folder) / WEIGHTS)
+
+
+def save_encoder_file(encoder: Encoder, file: Path) -> None:
+    """Write the weights to `file`, and the settings beside it, with the suffix `.json`."""
     settings = json.dumps(dataclasses.asdict(encoder.config), indent=2)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
-    replace(folder / SETTINGS, lambda draft: draft.write_text(settings + "\n", encoding="utf-8"))
-    replace(
-        folder / WEIGHTS,
-        lambda draft: save_file(weights, draft, metadata={"widefield": settings}),
+    write_atomically(
+        file.with_suffix(".json"), lambda draft: draft.write_text(settings + "\n", "utf-8")
     )
-
-
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a draft beside `path`, then moves it there in one step."""
-    draft = path.with_name(f".{path.name}.draft")
-    write(draft)
-    with open(draft, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    write_atomically(
+        file, lambda draft: save_file(weights, draft, metadata={"widefield": settings})
+    )
 
 
 def load_encoder(path: str | Path) -> Encoder:
@@ -64,7 +59,7 @@ def load_encoder(path: str | Path) -> Encoder:
     if settings is None:
         raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
     try:
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):  # `assemble` draws weights, which the file's then replace
             encoder = assemble(read_config(settings))
         encoder.backbone.load_state_dict(weights)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torchvision import models
 
+from widefield.core.rng import seeded
 from widefield.encoders.encoder import (
     OWN,
     Encoder,
@@ -113,8 +114,7 @@ def load_foreign(
             f"its {best.wanted} tensors there; append @NAME to the file, NAME being a timm "
             "model or torchvision:NAME"
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with seeded(0):
         encoder = build(best.architecture, best.config)
     weights = {key: tensors[there] for key, there in best.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)

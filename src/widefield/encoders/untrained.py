@@ -2,9 +2,9 @@
 
 import copy
 
-import torch
 from torch import nn
 
+from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, assemble
 from widefield.encoders.vision import VisionEncoder
 
@@ -16,12 +16,12 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     embeddings, are drawn from N(0, 0.02^2). The global random state is left as it was.
 
     Example:
+        >>> import torch
         >>> layer = torch.nn.Linear(2, 2)
         >>> torch.equal(untrained_like(layer, seed=0).weight, layer.weight)
         False
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         if isinstance(encoder, Encoder):
             return assemble(encoder.config)
         if isinstance(encoder, VisionEncoder):

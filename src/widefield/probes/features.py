@@ -1,15 +1,14 @@
 """Images -> one row of features each, computed once and kept."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Precision = Literal["32-true", "bf16-mixed"]
+from widefield.core.modes import evaluating
+from widefield.types import Precision
 
 
 def extract(
@@ -115,15 +114,3 @@ def image_batch(images: np.ndarray, device: torch.device) -> Tensor:
     rows = np.array(images)  # a copy: a memory map may be read-only
     x = torch.from_numpy(rows).to(device)  # as bytes, a quarter of the traffic
     return x.permute(0, 3, 1, 2).float().div_(255)  # strides say channels_last already
-
-
-@contextmanager
-def evaluating(encoder: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every submodule then gets its own mode back."""
-    modes = [(module, module.training) for module in encoder.modules()]
-    encoder.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

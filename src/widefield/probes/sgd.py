@@ -11,10 +11,11 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.probes.features import Precision, evaluating, extract, features, image_batch
+from widefield.core.modes import evaluating
+from widefield.probes.features import extract, features, image_batch
 from widefield.probes.knn import knn
 from widefield.probes.linear import check, wilson
-from widefield.types import Score
+from widefield.types import Precision, Score
 
 EPOCHS, BATCH_SIZE, MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
 

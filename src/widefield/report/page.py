@@ -1,6 +1,5 @@
 """The report of a run: what it holds, and how it becomes one HTML file."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -11,6 +10,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from widefield.core.files import write_atomically
 from widefield.report.figures import SERIES, image_uri, line_chart, lines_chart, thumbnail
 from widefield.report.parts import Figure, Gallery, Lines, Places, Verdict
 
@@ -135,12 +135,7 @@ class Report:
         if not path.parent.is_dir():
             raise ValueError(f"folder {path.parent} does not exist: make it first")
         page = self.html()
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            partial.write_text(page, encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_atomically(path, lambda draft: draft.write_text(page, encoding="utf-8"))
         return path
 
 

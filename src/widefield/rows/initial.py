@@ -5,20 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-# splitmix64 (Steele, Lea and Flood 2014), written as signed 64-bit integers.
-_GOLDEN, _MIX1, _MIX2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _splitmix64(x: Tensor) -> Tensor:
-    x = x + _GOLDEN
-    x = (x ^ _shift(x, 30)) * _MIX1
-    x = (x ^ _shift(x, 27)) * _MIX2
-    return x ^ _shift(x, 31)
+from widefield.core.rng import GOLDEN, logical_shift, splitmix64
 
 
 def initial_rows(index: Tensor, dim: int, *, seed: int, dtype: torch.dtype) -> Tensor:
@@ -34,8 +21,8 @@ def initial_rows(index: Tensor, dim: int, *, seed: int, dtype: torch.dtype) -> T
         >>> bool((ahead[1] == alone[0]).all())
         True
     """
-    stream = _splitmix64(torch.tensor(seed, dtype=torch.int64, device=index.device))
-    example = _splitmix64(index.to(torch.int64) ^ stream)
-    bits = _splitmix64(example[:, None] + torch.arange(dim, device=index.device) * _GOLDEN)
-    uniform = _shift(bits, 11).to(torch.float64) * 2.0**-53
+    stream = splitmix64(torch.tensor(seed, dtype=torch.int64, device=index.device))
+    example = splitmix64(index.to(torch.int64) ^ stream)
+    bits = splitmix64(example[:, None] + torch.arange(dim, device=index.device) * GOLDEN)
+    uniform = logical_shift(bits, 11).to(torch.float64) * 2.0**-53
     return ((2 * uniform - 1) / math.sqrt(dim)).to(dtype)

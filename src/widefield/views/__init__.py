@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
-
-from widefield.recipe import Recipe, check_name
+from widefield.core.names import check_name
+from widefield.core.rng import seeded
+from widefield.recipe import Recipe
 from widefield.views.adversarial import Adversarial
 from widefield.views.base import Scene as Scene
 from widefield.views.base import Views as Views
@@ -93,8 +93,6 @@ def build_views(name: str, *, recipe: Recipe | None = None, channels: int = 3) -
     names, recipe = name.split("+"), recipe or Recipe()
     for part in names:
         check_name("views", part, tuple(VIEWS))
-    with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which would seed every accelerator too.
-        torch.default_generator.manual_seed(recipe.seed)
+    with seeded(recipe.seed):
         built = [(part, VIEWS[part](recipe, channels)) for part in names]
     return built[0][1] if len(built) == 1 else Chain(built)

@@ -1,10 +1,9 @@
 """Hand an encoder over to other tools."""
 
-import shutil
 from pathlib import Path
 
-from widefield.encoders import Encoder, export_onnx, save_encoder
-from widefield.train.checkpoint import write_atomically
+from widefield.core.files import write_atomically
+from widefield.encoders import Encoder, export_onnx, save_encoder_file
 from widefield.workflows.frozen import load
 
 FORMATS = (".safetensors", ".onnx")
@@ -34,10 +33,5 @@ def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Enco
     if out.suffix == ".onnx":
         write_atomically(out, lambda draft: export_onnx(encoder, draft))
         return encoder
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = out.parent / f".{out.stem}.draft"
-    save_encoder(encoder, folder)
-    (folder / "encoder.json").replace(out.with_suffix(".json"))
-    (folder / "encoder.safetensors").replace(out)
-    shutil.rmtree(folder)
+    save_encoder_file(encoder, out)
     return encoder

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
+from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import (
     Encoder,
@@ -86,8 +86,7 @@ def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.M
     _, height, _, channels = images.shape
     if not architecture.startswith("torchvision:"):
         return build_encoder(architecture, channels=channels, image_size=height, seed=seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return VisionEncoder(architecture.removeprefix("torchvision:"))
 
 
@@ -101,6 +100,7 @@ def load(path: str | Path) -> Encoder:
 
     Example:
         >>> import tempfile
+        >>> import torch
         >>> from widefield.encoders import save_encoder
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_encoder(build_encoder("resnet-tiny", seed=0), folder)

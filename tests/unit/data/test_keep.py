@@ -156,8 +156,3 @@ def test_npz_and_packs_can_be_kept_on_disk_too(tmp_path, cache):
     assert isinstance(dataset.images, np.memmap)
     assert (dataset.images == x[:6]).all()
     assert dataset.labels["t"].tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_available_memory_is_plausible():
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 0 < keep.available_memory() <= total

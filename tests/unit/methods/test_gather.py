@@ -8,8 +8,8 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from two_processes import in_two_processes
+from widefield.core.gather import gather, rank_and_world
 from widefield.methods import METHODS, RunFacts, build_method
-from widefield.methods.gather import gather, rank_and_world
 from widefield.methods.s_diet import SDiet
 from widefield.recipe import Recipe
 from widefield.train.loop import Objective
@@ -121,7 +121,7 @@ def check_method(rank: int, method: str) -> None:
     alone = objective(method, WHOLE, gathered=False)
     with (
         mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)),
-        mock.patch("widefield.methods.gather.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.core.gather.rank_and_world", return_value=(0, 1)),
     ):
         values, expected = take_steps(alone, alone, [0, 1])
     torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")

@@ -1,4 +1,5 @@
 import html
+import os
 import re
 import subprocess
 import sys
@@ -165,11 +166,11 @@ def test_writing_is_atomic_and_refuses_to_overwrite(
         Report(title="new", summary="s").write(path)
     assert path.read_text(encoding="utf-8") == full().html()
 
-    def fail(self: Path, target: Path) -> None:
+    def fail(draft: Path, target: Path) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", fail)
+        broken.setattr(os, "replace", fail)
         with pytest.raises(OSError, match="disk full"):
             Report(title="new", summary="s").write(path, overwrite=True)
     assert path.read_text(encoding="utf-8") == full().html()

@@ -1,10 +1,11 @@
 import hashlib
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.data import draws
+from widefield.core import rng
 
 MASK = 2**64 - 1
 
@@ -34,12 +35,12 @@ def test_bits_are_splitmix64_entered_at_the_index(seed, stream, index):
         hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest(), "little"
     )
     expected = [splitmix64(start, i) for i in index]
-    assert draws.bits(seed, stream, index).tolist() == expected
+    assert rng.bits(seed, stream, index).tolist() == expected
 
 
 def test_integers_are_uniform_and_in_range():
     high = 7
-    drawn = draws.integers(3, "dice", np.arange(70_000), high)
+    drawn = rng.integers(3, "dice", np.arange(70_000), high)
     counts = np.bincount(drawn, minlength=high)
     assert len(counts) == high
     assert np.abs(counts - 10_000).max() < 5 * np.sqrt(10_000 * 6 / 7)
@@ -47,7 +48,7 @@ def test_integers_are_uniform_and_in_range():
 
 def test_integers_take_a_bound_for_each_index():
     high = np.array([1, 2, 3, 1000])
-    drawn = np.stack([draws.integers(s, "x", np.arange(4), high) for s in range(500)])
+    drawn = np.stack([rng.integers(s, "x", np.arange(4), high) for s in range(500)])
     assert (drawn >= 0).all()
     assert (drawn < high).all()
     assert drawn[:, 3].max() > 900
@@ -55,13 +56,22 @@ def test_integers_take_a_bound_for_each_index():
 
 @given(st.integers(0, 300), st.integers(0, 9))
 def test_a_shuffle_is_a_permutation_and_its_parts_keep_their_order(n, epoch):
-    order = draws.shuffled(1, f"epoch {epoch}", np.arange(n))
+    order = rng.shuffled(1, f"epoch {epoch}", np.arange(n))
     assert sorted(order.tolist()) == list(range(n))
-    odd = draws.shuffled(1, f"epoch {epoch}", np.arange(1, n, 2))
+    odd = rng.shuffled(1, f"epoch {epoch}", np.arange(1, n, 2))
     assert odd.tolist() == order[order % 2 == 1].tolist()
 
 
 def test_shuffles_of_streams_and_seeds_differ():
     index = np.arange(50)
-    orders = [draws.shuffled(seed, f"epoch {e}", index) for seed in range(3) for e in range(3)]
+    orders = [rng.shuffled(seed, f"epoch {e}", index) for seed in range(3) for e in range(3)]
     assert len({tuple(order.tolist()) for order in orders}) == 9
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
+def test_numpy_and_torch_hash_alike(states: list[int]) -> None:
+    expected = [splitmix64(state & MASK, 0) for state in states]
+    by_numpy = rng.splitmix64(np.array(states, dtype=np.int64))
+    by_torch = rng.splitmix64(torch.tensor(states, dtype=torch.int64))
+    assert by_numpy.view(np.uint64).tolist() == expected
+    assert [value & MASK for value in by_torch.tolist()] == expected

@@ -1,0 +1,34 @@
+"""Bytes of memory that this machine and its devices have, and how many of them are free."""
+
+import os
+
+import torch
+
+
+def host_memory() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_host_memory() -> int:
+    """Return the bytes of this machine's memory that can be used without swapping."""
+    try:
+        with open("/proc/meminfo") as lines:
+            facts = dict(line.split(":", 1) for line in lines)
+        return int(facts["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):  # not Linux: half of all there is stands for what is free
+        return host_memory() // 2
+
+
+def device_memory(device: torch.device) -> int:
+    """Return the bytes of memory of `device`; of the CPU, those of the machine."""
+    if device.type != "cuda":
+        return host_memory()
+    return int(torch.cuda.mem_get_info(device)[1])
+
+
+def free_device_memory(device: torch.device) -> int:
+    """Return the free bytes of memory of `device`; of the CPU, those of the machine."""
+    if device.type != "cuda":
+        return free_host_memory()
+    return int(torch.cuda.mem_get_info(device)[0])

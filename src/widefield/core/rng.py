@@ -1,0 +1,100 @@
+"""Random numbers that are a function of a seed alone: counter-based ones, and a seeded torch.
+
+A sequential generator ties an example's draw to how many were drawn before it. A counter-based one
+is a pure function of (seed, stream, index): any subset, in any order and in any process, sees the
+same numbers, and nothing needs a checkpoint. The generator is SplitMix64 (Steele, Lea and Flood
+2014), written for signed 64-bit integers, which numpy and torch both wrap around at 2^64.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GOLDEN = -0x61C8864680B583EB
+"""The step between states of SplitMix64, 2^64 / golden ratio, as a signed integer."""
+_MIX_1, _MIX_2 = -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
+
+Integers = TypeVar("Integers", NDArray[np.int64], "Tensor")
+"""An int64 array of numpy or torch."""
+
+
+def splitmix64(state: Integers) -> Integers:
+    """Return the output of SplitMix64 that follows each int64 `state`; call it with an array.
+
+    Example:
+        >>> splitmix64(np.array([0])).view(np.uint64)
+        array([16294208416658607535], dtype=uint64)
+    """
+    z = state + GOLDEN
+    z = (z ^ logical_shift(z, 30)) * _MIX_1
+    z = (z ^ logical_shift(z, 27)) * _MIX_2
+    return z ^ logical_shift(z, 31)
+
+
+def logical_shift(x: Integers, count: int) -> Integers:
+    """Return int64 `x` shifted right by `count` bits, zeros moving in whatever the sign."""
+    return (x >> count) & ((1 << (64 - count)) - 1)
+
+
+def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
+    """Return 64 random bits for each `index` (non-negative integers of any shape).
+
+    Example:
+        >>> bool((bits(0, "a", [5, 2])[1:] == bits(0, "a", [2])).all())
+        True
+    """
+    key = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
+    start = np.frombuffer(key, dtype="<i8").astype(np.int64)
+    # A 0-d index is made an array: arrays wrap around 2^64 silently, scalars warn.
+    position = np.atleast_1d(np.asarray(index)).astype(np.int64)
+    return splitmix64(start + position * GOLDEN).view(np.uint64)
+
+
+def integers(
+    seed: int, stream: str, index: ArrayLike, high: int | NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return uniform integers in [0, high) for each `index`; `high` below 2^32."""
+    # Fixed-point multiplication: (u32 * high) / 2^32; its bias is below high / 2^32.
+    scaled = (bits(seed, stream, index) >> np.uint64(32)) * np.asarray(high, dtype=np.uint64)
+    return (scaled >> np.uint64(32)).astype(np.int64)
+
+
+def shuffled(seed: int, stream: str, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return `index` [k] in a random order: that of one random key for each of its entries.
+
+    A part of the entries comes in the order that it has among all of them.
+
+    Example:
+        >>> sorted(shuffled(0, "epoch 3", np.arange(4)).tolist())
+        [0, 1, 2, 3]
+    """
+    return index[np.argsort(bits(seed, stream, index), kind="stable")]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's generator of the CPU for a while; the global random state is then as before.
+
+    Use it around code that draws from the global generator, such as a layer's initial weights.
+
+    Example:
+        >>> import torch
+        >>> with seeded(0):
+        ...     first = torch.rand(())
+        >>> with seeded(0):
+        ...     print(bool(torch.rand(()) == first))
+        True
+    """
+    import torch  # here, so that drawing numbers by counter does not wait for it
+
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would seed every accelerator too.
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -1,0 +1,18 @@
+import torch
+
+from widefield.core.memory import (
+    device_memory,
+    free_device_memory,
+    free_host_memory,
+    host_memory,
+)
+
+
+def test_free_memory_is_a_part_of_all_memory() -> None:
+    assert 0 < free_host_memory() <= host_memory()
+
+
+def test_the_cpu_has_the_memory_of_the_machine() -> None:
+    cpu = torch.device("cpu")
+    assert device_memory(cpu) == host_memory()
+    assert 0 < free_device_memory(cpu) <= host_memory()
