@@ -1,6 +1,5 @@
 """What the studies here share: a run is trained once, scored once and kept in one file."""
 
-import dataclasses
 import fcntl
 import json
 import os
@@ -141,11 +140,6 @@ def validation_sets(train_file: Path, plant: str, limit: int, seed: int) -> tupl
 
 def _without(dataset: Dataset, paths: set[str]) -> Dataset:
     """The examples that are not among `paths`."""
-    fresh = [i for i, path in enumerate(dataset.paths) if path not in paths]
-    assert len(fresh) == VALIDATION
-    return dataclasses.replace(
-        dataset,
-        images=dataset.images[fresh],
-        labels={task: y[fresh] for task, y in dataset.labels.items()},
-        paths=[dataset.paths[i] for i in fresh],
-    )
+    rows = [i for i, path in enumerate(dataset.paths) if path not in paths]
+    assert len(rows) == VALIDATION
+    return dataset.subset(np.array(rows))

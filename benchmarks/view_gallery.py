@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from widefield.data import Loader, open_dataset
-from widefield.data.overlays import plant
 from widefield.data.photos import photograph
+from widefield.data.plants import Shapes, plant
 from widefield.encoders import build_encoder
 from widefield.methods import RunFacts, build_method
 from widefield.recipe import Recipe
@@ -44,7 +44,7 @@ INK, FAINT = "#22262b", "#8a9099"
 def photographs() -> tuple[Tensor, Tensor]:
     """The photographs with a shape planted, x [3, 3, S, S] in [0, 1], and its mask [3, 1, S, S]."""
     squares = [_square(photograph(name)) for name in PHOTOGRAPHS]
-    planted = plant(np.stack(squares), "shapes", seed=1)
+    planted = plant(np.stack(squares), Shapes(), seed=1)
     x = torch.from_numpy(planted.images).permute(0, 3, 1, 2).float() / 255
     return x, torch.from_numpy(planted.mask)[:, None]
 

@@ -21,7 +21,7 @@ from torch import nn
 from widefield.audits.read import Features, Pair, read, subset
 from widefield.audits.verdict import Reading, TaskAudit, judge
 from widefield.data import Dataset, Loader
-from widefield.data.keep import cache_folder
+from widefield.data.cache import cache_folder
 from widefield.encoders import Encoder, VisionEncoder
 from widefield.methods.supervised import Supervised
 from widefield.probes import pixels

@@ -16,33 +16,14 @@ from widefield.audits.bounds import Say, audit_tasks, bounds, graded_bounds
 from widefield.audits.read import Pair, subset
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
+from widefield.data.plants import PLANTS, Drawn
 from widefield.diagnose import graph_overlap, nearest_neighbours
 from widefield.encoders import Encoder
 from widefield.workflows.frozen import DEFAULT_ARCHITECTURE, Frozen
 from widefield.workflows.pretrain import pretrain
 
-GRADES: dict[str, tuple[dict[str, str], ...]] = {
-    "shapes": (
-        {"size": "0.8", "alpha": "0.5"},
-        {},
-        {"alpha": "1"},
-        {"size": "1.2", "alpha": "1"},
-        {"size": "1.2", "alpha": "1", "colour": "fixed", "place": "fixed"},
-    ),
-    "letters": (
-        {"size": "0.8", "alpha": "0.6"},
-        {},
-        {"size": "1.2"},
-        {"size": "1.2", "colour": "fixed"},
-        {"size": "1.2", "colour": "fixed", "place": "fixed"},
-    ),
-    "digits": (
-        {"size": "0.8", "alpha": "0.6", "colour": "random", "jitter": "4"},
-        {"colour": "random", "jitter": "4"},
-        {"size": "1.2", "colour": "random", "jitter": "4"},
-        {"size": "1.2", "jitter": "4"},
-        {"size": "1.2", "jitter": "0"},
-    ),
+GRADES: dict[str, tuple[Drawn, ...]] = {
+    plant.name: plant.grades() for plant in PLANTS.values() if issubclass(plant, Drawn)
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the colour is the
 same in every image, then the place too, where raw pixels tell as much as any encoder."""
@@ -127,7 +108,7 @@ def audit_plant(
 ) -> PlantAudit:
     """Judge the plant `name` at every grade, and what it does to the images' neighbours."""
     pair = _thinned(pair)
-    planted = [pair.planted(name, options, seed=seed) for options in GRADES[name]]
+    planted = [pair.planted(feature, seed=seed) for feature in GRADES[name]]
     limits = graded_bounds(frozen, planted, cache=cache, seed=seed, say=say)
     k = min(NEIGHBOURS, len(pair.test) - 1)
     plain = nearest_neighbours(frozen.features(pair.test.images), k)
@@ -155,7 +136,7 @@ def audit_training(
 
     The image's own tasks are read off the plain images, the plant off the planted ones.
     """
-    planted = pair.planted(name, GRADES[name][MIDDLE], seed=seed)
+    planted = pair.planted(GRADES[name][MIDDLE], seed=seed)
     config = frozen.encoder.config if isinstance(frozen.encoder, Encoder) else None
     architecture = DEFAULT_ARCHITECTURE if config is None else config.name
     epochs = max(1, round(TRAIN_IMAGES / len(pair.train)))

@@ -12,7 +12,7 @@ from torch import Tensor
 from widefield.audits.verdict import Reading
 from widefield.core import rng
 from widefield.data import Dataset, held_out_split, open_dataset
-from widefield.data.overlays import make_overlay
+from widefield.data.plants import Canvas, Drawn
 from widefield.data.spec import parse
 from widefield.probes import fit_linear, knn
 from widefield.workflows.frozen import Frozen, training_data
@@ -35,11 +35,11 @@ class Pair:
         """The same images, with the labels of one task."""
         return Pair(train=_only(self.train, task), test=_only(self.test, task))
 
-    def planted(self, name: str, options: dict[str, str], *, seed: int) -> "Pair":
-        """The same images with the feature `name` drawn over them, and its labels alone."""
+    def planted(self, feature: Drawn, *, seed: int) -> "Pair":
+        """The same images with a feature drawn over them, and its labels alone."""
         return Pair(
-            train=_planted(self.train, name, options, seed=seed, held_out=False),
-            test=_planted(self.test, name, options, seed=seed, held_out=True),
+            train=_planted(self.train, feature, seed=seed, held_out=False),
+            test=_planted(self.test, feature, seed=seed, held_out=True),
         )
 
 
@@ -98,17 +98,8 @@ def read(features: Features, pair: Pair, *, seed: int = 0) -> dict[str, Reading]
 
 
 def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
-    """Some examples of a data set, in the order of `rows`."""
-    return replace(
-        dataset,
-        images=dataset.images[rows],
-        labels={task: y[rows] for task, y in dataset.labels.items()},
-        paths=[dataset.paths[row] for row in rows],
-        skipped=(),
-        planted=(),  # which know their masks by the row as it was
-        plain=None,
-        stacked=None,
-    )
+    """Some examples of a data set as they are at read 0, in the order of `rows`."""
+    return dataset.subset(rows).first_read()
 
 
 def _cut(dataset: Dataset) -> Pair:
@@ -152,23 +143,10 @@ def _only(dataset: Dataset, task: str) -> Dataset:
     )
 
 
-def _planted(
-    dataset: Dataset, name: str, options: dict[str, str], *, seed: int, held_out: bool
-) -> Dataset:
-    index = np.arange(len(dataset))
-    shape = dataset.images.shape[1:]
-    overlay = make_overlay(name, shape, options, seed=seed, held_out=held_out)
-    images = np.array(dataset.images, order="C")
-    overlay.paint(images, index)
-    return replace(
-        dataset,
-        spec=f"{dataset.spec}+{name}",
-        images=images,
-        labels={name: overlay.labels(index)},
-        classes={name: overlay.classes},
-        planted=(*dataset.planted, overlay),
-        plain=None,
-    )
+def _planted(dataset: Dataset, feature: Drawn, *, seed: int, held_out: bool) -> Dataset:
+    height, width, channels = dataset.images.shape[1:]
+    canvas = Canvas(shape=(height, width, channels), seed=seed, held_out=held_out)
+    return _only(dataset.with_overlay(feature.draw(canvas)), feature.name)
 
 
 def _labels(dataset: Dataset, h: Tensor) -> dict[str, Tensor]:

@@ -1,10 +1,40 @@
-"""Source to batches: what the examples are, where they are kept, how they reach the device."""
+"""Source to batches: what the examples are, where their pixels lie, how they reach the device."""
 
-from widefield.data.dataset import Dataset as Dataset
-from widefield.data.dataset import Skipped as Skipped
-from widefield.data.loader import Loader as Loader
-from widefield.data.loader import ordered as ordered
-from widefield.data.sources import open_dataset as open_dataset
-from widefield.data.spec import absolute as absolute
-from widefield.data.spec import held_out_split as held_out_split
-from widefield.data.spec import same_images as same_images
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from widefield.data.dataset import Dataset as Dataset
+    from widefield.data.dataset import Skipped as Skipped
+    from widefield.data.loader import Loader as Loader
+    from widefield.data.sources import open_dataset as open_dataset
+    from widefield.data.spec import absolute as absolute
+    from widefield.data.spec import held_out_split as held_out_split
+    from widefield.data.spec import same_images as same_images
+
+# Loaded when first asked for: a data spec is checked without waiting for torch.
+_HOMES = {
+    "Dataset": "widefield.data.dataset",
+    "Skipped": "widefield.data.dataset",
+    "Loader": "widefield.data.loader",
+    "open_dataset": "widefield.data.sources",
+    "absolute": "widefield.data.spec",
+    "held_out_split": "widefield.data.spec",
+    "same_images": "widefield.data.spec",
+}
+
+__all__ = [
+    "Dataset",
+    "Loader",
+    "Skipped",
+    "absolute",
+    "held_out_split",
+    "open_dataset",
+    "same_images",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'widefield.data' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""Arrays: `.npz` files, packs of encoded or grey images, arrays in memory."""
+"""Arrays as a source: `.npz` files, packs of encoded or grey images, arrays in memory."""
 
 import zipfile
 import zlib
@@ -69,20 +69,20 @@ def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
     return array
 
 
-def _read_arrays(arrays: dict[str, NDArray[np.generic]], where: str) -> Examples:
+def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     if "audio" in arrays:
-        raise ValueError(f"{where} holds audio, which this command does not support yet")
+        raise ValueError(f"{source} holds audio; only images are supported, under key 'x'")
     if "x" in arrays:
-        return _read_tasks(arrays, where)
+        return _read_tasks(arrays)
     if "images" in arrays or "bytes" in arrays:
-        return _read_pack(arrays, where)
+        return _read_pack(arrays, source)
     raise ValueError(
-        f"{where} has no images: expected key 'x', or 'images' or 'bytes' with 'labels' and "
+        f"{source} has no images: expected key 'x', or 'images' or 'bytes' with 'labels' and "
         f"'classes'; found {', '.join(map(repr, arrays)) or 'nothing'}"
     )
 
 
-def _read_tasks(arrays: dict[str, NDArray[np.generic]], where: str) -> Examples:
+def _read_tasks(arrays: dict[str, NDArray[np.generic]]) -> Examples:
     pixels, notes = as_pixels(arrays["x"], "x")
     labels, classes = {}, {}
     names = {key for key in arrays if key.endswith("_classes") and key[:-8] in arrays}
@@ -100,12 +100,12 @@ def _read_tasks(arrays: dict[str, NDArray[np.generic]], where: str) -> Examples:
     )
 
 
-def _read_pack(arrays: dict[str, NDArray[np.generic]], where: str) -> Examples:
+def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     missing = {"labels", "classes"} - arrays.keys()
     if "images" not in arrays:
         missing |= {"offsets"} - arrays.keys()
     if missing:
-        raise ValueError(f"{where} is a pack without key {', '.join(map(repr, sorted(missing)))}")
+        raise ValueError(f"{source} is a pack without key {', '.join(map(repr, sorted(missing)))}")
     pixels, files = None, None
     notes: tuple[str, ...] = ()
     if "images" in arrays:
@@ -215,14 +215,14 @@ def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
 def _from_strings(
     values: NDArray[np.str_], key: str, known: tuple[str, ...] | None
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    found, ids = np.unique(values, return_inverse=True)
+    words, ids = np.unique(values, return_inverse=True)
     if known is None:
-        return ids.astype(np.int64), tuple(found.tolist())
+        return ids.astype(np.int64), tuple(words.tolist())
     position = {name: i for i, name in enumerate(known)}
-    unknown = [name for name in found.tolist() if name not in position]
+    unknown = [name for name in words.tolist() if name not in position]
     if unknown:
         raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{key}_classes' does not list")
-    return np.array([position[name] for name in found.tolist()], dtype=np.int64)[ids], known
+    return np.array([position[name] for name in words.tolist()], dtype=np.int64)[ids], known
 
 
 def _row_names(n: int) -> list[str]:

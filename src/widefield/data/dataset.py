@@ -1,13 +1,12 @@
 """What the data room hands out: decoded examples in a stable order."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.data.overlays import Overlay
-from widefield.data.stacked import StackedDigits
+from widefield.data.plants import DigitChannel, Overlay
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -45,9 +44,9 @@ class Dataset:
     planted: tuple[Overlay, ...] = ()
     """What was drawn over the images, in its order."""
     plain: NDArray[np.uint8] | None = None
-    """`images` without what was drawn over them, where that is drawn anew at each read; `images`
-    and `labels` are then those of read 0."""
-    stacked: StackedDigits | None = None
+    """`images` without what was drawn over them, if some of it is drawn anew at each read;
+    `images` and `labels` are then those of read 0."""
+    stacked: DigitChannel | None = None
     """What fills the last channel."""
 
     def __post_init__(self) -> None:
@@ -61,6 +60,49 @@ class Dataset:
     def __len__(self) -> int:
         """Number of examples n."""
         return len(self.images)
+
+    def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
+        """Return the examples `rows`, numbered anew from 0; what is planted on each stays.
+
+        A slice shares the pixels; an array of positions copies them.
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> open_dataset("photos+digits", limit=32).subset(np.array([5, 2])).paths
+            ['camera/0001', 'brick/0000']
+        """
+        index = np.arange(len(self))[rows]
+        return replace(
+            self,
+            images=self.images[rows],
+            labels={task: ids[rows] for task, ids in self.labels.items()},
+            paths=[self.paths[row] for row in index.tolist()],
+            skipped=(),
+            planted=tuple(overlay.subset(index) for overlay in self.planted),
+            plain=None if self.plain is None else self.plain[rows],
+            stacked=None if self.stacked is None else self.stacked.subset(index),
+        )
+
+    def with_overlay(self, overlay: Overlay) -> "Dataset":
+        """Return the same examples with one more feature drawn over a copy of the images."""
+        assert not overlay.fresh, "the images show read 0 alone"
+        index = np.arange(len(self))
+        images = np.array(self.images, order="C")
+        overlay.paint(images, index)
+        still = self.first_read()
+        return replace(
+            still,
+            spec=f"{self.spec}+{overlay.name}",
+            images=images,
+            labels={**self.labels, overlay.name: overlay.labels(index)},
+            classes={**self.classes, overlay.name: overlay.classes},
+            planted=(*still.planted, overlay),
+        )
+
+    def first_read(self) -> "Dataset":
+        """Return the same examples with every feature as at read 0, in each epoch alike."""
+        still = tuple(replace(overlay, fresh=False) for overlay in self.planted)
+        return replace(self, planted=still, plain=None)
 
     def masks(self, index: NDArray[np.int64], read: int = 0) -> NDArray[np.bool_]:
         """Return the pixels that planted features cover in the examples `index`.

@@ -21,7 +21,7 @@ PIXEL_LIMIT = 100_000_000
 """A larger image is skipped unread: a few kilobytes can decompress to gigabytes."""
 
 _NOT_RASTER = {"EPS", "WMF", "MPEG", "HDF5", "GRIB", "BUFR"}
-_KEPT_SIDE = 224
+_LARGEST_SIDE = 224
 _SIZE_SAMPLE = 1_000
 _FILES_PER_TASK = 32
 
@@ -37,20 +37,20 @@ def read_folder(folder: Path) -> Examples:
     outside them is of class ".". Hidden files and folders are not read.
     """
     suffixes = _raster_suffixes()
-    found = sorted(p for p in _walk(folder) if os.path.splitext(p)[1].lower() in suffixes)
-    if not found:
+    paths = sorted(p for p in _walk(folder) if os.path.splitext(p)[1].lower() in suffixes)
+    if not paths:
         raise ValueError(
             f"no images under '{folder}'; expected files such as .jpg, .png, .tif or .webp"
         )
-    top = [path.split("/", 1)[0] if "/" in path else "." for path in found]
+    top = [path.split("/", 1)[0] if "/" in path else "." for path in paths]
     labels, classes = {}, {}
     if set(top) != {"."}:
         names, ids = np.unique(top, return_inverse=True)
         labels["class"], classes["class"] = ids.astype(np.int64), tuple(names.tolist())
-    files = [folder / path for path in found]
+    files = [folder / path for path in paths]
     return Examples(
         # A file name need not be valid text; its printable form is.
-        names=[os.fsencode(path).decode(errors="backslashreplace") for path in found],
+        names=[os.fsencode(path).decode(errors="backslashreplace") for path in paths],
         labels=labels,
         classes=classes,
         files=files,
@@ -62,16 +62,16 @@ def _walk(folder: Path) -> Iterator[str]:
     """Yield the relative posix path of every visible file, in no particular order."""
     pending, seen = [(str(folder), "")], set()
     while pending:
-        here, prefix = pending.pop()
+        directory, prefix = pending.pop()
         try:
-            status = os.stat(here)
+            status = os.stat(directory)
             if (status.st_dev, status.st_ino) in seen:  # a link back up the tree
                 continue
             seen.add((status.st_dev, status.st_ino))
-            with os.scandir(here) as entries:
+            with os.scandir(directory) as entries:
                 visible = [(e.name, e.path, e.is_dir()) for e in entries if e.name[0] != "."]
         except OSError as error:
-            raise ValueError(f"cannot list folder '{here}': {error.strerror}") from None
+            raise ValueError(f"cannot list folder '{directory}': {error.strerror}") from None
         for name, path, is_folder in visible:
             if is_folder:
                 pending.append((path, f"{prefix}{name}/"))
@@ -104,11 +104,11 @@ def common_size(files: Sequence[File]) -> Size:
             except Exception:  # reported with its reason when it is decoded
                 continue
     if not sizes:
-        return _KEPT_SIDE, _KEPT_SIDE
-    if len(set(sizes)) == 1 and max(sizes[0]) <= _KEPT_SIDE:
+        return _LARGEST_SIDE, _LARGEST_SIDE
+    if len(set(sizes)) == 1 and max(sizes[0]) <= _LARGEST_SIDE:
         return sizes[0]
     median = float(np.median([min(size) for size in sizes]))
-    side = min(max(32 * round(median / 32), 32), _KEPT_SIDE)
+    side = min(max(32 * round(median / 32), 32), _LARGEST_SIDE)
     return side, side
 
 
@@ -128,7 +128,7 @@ def decode_all(
     resized = 0
     stop = threading.Event()
 
-    def decode_some(first: int) -> tuple[dict[int, str], int]:
+    def decode_task(first: int) -> tuple[dict[int, str], int]:
         reasons, changed = {}, 0
         for i in range(first, min(first + _FILES_PER_TASK, len(files))):
             if stop.is_set():
@@ -144,7 +144,7 @@ def decode_all(
         try:
             starts = range(0, len(files), _FILES_PER_TASK)
             for start, (reasons, changed) in zip(
-                starts, pool.map(decode_some, starts), strict=True
+                starts, pool.map(decode_task, starts), strict=True
             ):
                 failed |= {i: Skipped(names[i], reason) for i, reason in reasons.items()}
                 resized += changed

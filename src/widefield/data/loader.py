@@ -3,10 +3,10 @@
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,14 +16,13 @@ from torch import Tensor
 from widefield.core import rng
 from widefield.core.memory import free_device_memory
 from widefield.data.dataset import Dataset
-from widefield.data.overlays import Overlay
+from widefield.data.plants import Overlay
 from widefield.types import WHOLE, Batch, Place, Shard
 
 _DEVICE_SHARE = 0.3
 _READ_AHEAD = 2
 _CHUNK = 1024
 
-Keep = Literal["auto", "device", "host"]
 T = TypeVar("T")
 Batches = Generator[Batch, None, None]
 
@@ -31,15 +30,15 @@ Batches = Generator[Batch, None, None]
 class Loader:
     """Shuffled training batches; every epoch has its own order, and nothing to checkpoint.
 
-    Pixels stay uint8 where they live: on a CUDA device if they take at most 30 % of its free
-    memory (`keep="auto"`), else on the host, pinned on their way. A memory-mapped data set on the
-    host is read ahead by one thread. Every batch has `batch_size` examples: the ragged tail of an
-    epoch is left out, and differs from epoch to epoch.
+    Pixels stay uint8: on a CUDA device if they take at most 30 % of its free memory, else on the
+    host, pinned on their way. A memory-mapped data set on the host is read ahead by one thread.
+    Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and differs from
+    epoch to epoch.
 
     With `masks` a batch says which pixels planted features cover. What is planted `fresh` is drawn
     on the host as a batch is read, anew in each epoch.
 
-    Where several processes train together, `shard` says which examples are this one's: it shuffles
+    If several processes train together, `shard` says which examples are this one's: it shuffles
     them alone and contributes `batch_size` / world to each step.
 
     Example:
@@ -55,7 +54,7 @@ class Loader:
     place: Place
     """Where the pixels live."""
     wait_seconds: float
-    """Time that the consumer has waited for batches; set it to 0 to start anew."""
+    """Time that the consumer has waited for batches, in all."""
 
     def __init__(
         self,
@@ -65,7 +64,6 @@ class Loader:
         device: torch.device,
         seed: int = 0,
         shard: Shard = WHOLE,
-        keep: Keep = "auto",
         masks: bool = False,
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
@@ -81,13 +79,13 @@ class Loader:
         self.steps_per_epoch = len(dataset) // batch_size  # as many for every shard
         self.wait_seconds = 0.0
         self._batch_size, self._seed = batch_size // shard.world, seed
-        self._own = shard.examples(len(dataset)).numpy()
-        self._source = _Source(dataset, device, keep, masks)
+        self._examples = shard.examples(len(dataset)).numpy()
+        self._source = _Source(dataset, device, masks)
         self.place = self._source.place
 
     def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
-        """Examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
-        order = rng.shuffled(self._seed, f"epoch {epoch}", self._own)
+        """Return the examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
+        order = rng.shuffled(self._seed, f"epoch {epoch}", self._examples)
         steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
         return steps[start:]
 
@@ -99,34 +97,18 @@ class Loader:
         read = epoch + 1  # read 0 is what probes and pictures see
         with closing(self._source.batches(self.order(epoch, start), read)) as batches:
             while True:
-                asked = time.perf_counter()
+                began = time.perf_counter()
                 batch = next(batches, None)
-                self.wait_seconds += time.perf_counter() - asked
+                self.wait_seconds += time.perf_counter() - began
                 if batch is None:
                     return
                 yield batch
 
 
-def ordered(dataset: Dataset, batch_size: int, device: torch.device) -> Iterator[Batch]:
-    """Yield all examples once, in their order; the last batch may be smaller.
-
-    Example:
-        >>> from widefield.data import open_dataset
-        >>> dataset = open_dataset("photos", limit=100)
-        >>> [len(batch.index) for batch in ordered(dataset, 64, torch.device("cpu"))]
-        [64, 36]
-    """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; expected at least 1")
-    index = np.arange(len(dataset))
-    steps = [index[first : first + batch_size] for first in range(0, len(dataset), batch_size)]
-    return _Source(dataset, device, "host", masks=False).batches(steps)
-
-
 class _Source:
     """Where the uint8 pixels live, and how a batch of them gets to the device."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, keep: Keep, masks: bool) -> None:
+    def __init__(self, dataset: Dataset, device: torch.device, masks: bool) -> None:
         self._device = device
         self._masks = dataset.masks if masks else None
         self._labels = {
@@ -136,8 +118,9 @@ class _Source:
         self._fresh: tuple[Overlay, ...] = ()
         images = dataset.images
         if dataset.plain is not None:
-            images, keep, self._fresh = dataset.plain, "host", dataset.planted
-        if device.type != "cpu" and (keep == "device" or _fits(images.nbytes, device, keep)):
+            images, self._fresh = dataset.plain, dataset.planted
+        # What is planted fresh is drawn on the host, so its pixels stay there.
+        if not self._fresh and _fits(images.nbytes, device):
             self._pixels = _on_device(images, device)
         elif images.flags.writeable:
             self._pixels = torch.from_numpy(images)
@@ -146,14 +129,12 @@ class _Source:
 
     @property
     def place(self) -> Place:
-        """Where the pixels live."""
+        """Return where the pixels live."""
         if self._mapped is not None:
             return "disk"
         return "device" if self._pixels.is_cuda else "host"
 
-    def batches(
-        self, steps: Sequence[NDArray[np.int64]] | NDArray[np.int64], read: int = 0
-    ) -> Batches:
+    def batches(self, steps: NDArray[np.int64], read: int) -> Batches:
         """Yield one batch for each row of example indices, each example as of its read `read`."""
         fetched = (self._paint(*self._fetch(torch.from_numpy(index)), read) for index in steps)
         finish = partial(self._finish, read=read)
@@ -170,14 +151,14 @@ class _Source:
         return pixels, index
 
     def _fetch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels, gathered where they live, uint8 [B, H, W, C], and their indices, on the host."""
+        """Gather pixels where they live, uint8 [B, H, W, C]; also return `index`, on the host."""
         pin = self._device.type == "cuda"
         if self._mapped is not None:
             pixels = torch.from_numpy(np.asarray(self._mapped[index.numpy()]))
             return (pixels.pin_memory() if pin else pixels), index
         if self._pixels.is_cuda or not pin:
-            there = index.to(self._pixels.device, non_blocking=True)
-            return self._pixels.index_select(0, there), index
+            rows = index.to(self._pixels.device, non_blocking=True)
+            return self._pixels.index_select(0, rows), index
         shape = (len(index), *self._pixels.shape[1:])
         out = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
         return torch.index_select(self._pixels, 0, index, out=out), index
@@ -186,8 +167,8 @@ class _Source:
         pixels, index = fetched
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
         x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        here = index.to(self._device, non_blocking=True)
-        labels = {task: ids.index_select(0, here) for task, ids in self._labels.items()}
+        index_on_device = index.to(self._device, non_blocking=True)
+        labels = {task: ids.index_select(0, index_on_device) for task, ids in self._labels.items()}
         for overlay in self._fresh:
             drawn = torch.from_numpy(overlay.labels(index.numpy(), read))
             labels[overlay.name] = drawn.to(self._device)
@@ -198,10 +179,9 @@ class _Source:
         return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels, mask=mask)
 
 
-def _fits(size: int, device: torch.device, keep: Keep) -> bool:
-    if keep == "host" or device.type != "cuda":
-        return False
-    return size <= _DEVICE_SHARE * free_device_memory(device)
+def _fits(size: int, device: torch.device) -> bool:
+    """Return whether `size` bytes of pixels can lie on the device beside a training."""
+    return device.type == "cuda" and size <= _DEVICE_SHARE * free_device_memory(device)
 
 
 def _on_device(images: NDArray[np.uint8], device: torch.device) -> Tensor:

@@ -1,16 +1,16 @@
 """Built-in photographs, cut into small crops: real pictures that need no download.
 
 The 16 photographs come inside scikit-image and scikit-learn. Each is a class, and is divided into
-3 x 3 cells: the three on the diagonal are for testing, the other six for training, so every row
-and column of the picture gives to both. A crop is a square window inside one cell, its side
-between 1/8 and 1/4 of the photograph's shorter side, so no training crop shares a pixel with a
-test crop. Of three such windows the one with the most contrast is taken: plain sky tells nothing.
+3 x 3 cells: the three on the diagonal are for testing, the other six for training, so that every
+row and every column of cells has training and test parts. A crop is a square window inside one
+cell, its side between 1/8 and 1/4 of the photograph's shorter side, so no training crop shares a
+pixel with a test crop. Three windows are drawn for each crop, and the one with the most contrast is
+taken: plain sky tells nothing.
 Everything is a pure function of the photograph, the split and the crop's number.
 """
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from PIL import Image
 
 from widefield.core import rng
 from widefield.data.examples import Examples
+from widefield.data.spec import Split
 
 PHOTOS = (
     "astronaut",
@@ -45,8 +46,6 @@ _CELLS = {
 }
 _TRIES, _GRID = 3, 8
 _DEFAULT_SIDE, _SMALLEST_SIDE, _LARGEST_SIDE = 32, 16, 64
-
-Split = Literal["train", "test"]
 
 
 def read_photos(split: Split = "train", image_size: int | None = None) -> Examples:
@@ -82,9 +81,9 @@ def windows(photo: str, image: NDArray[np.uint8], split: Split, count: int) -> N
 
     int64 [count, 4]: left, top, right, bottom, the last two exclusive.
     """
-    drawn = _candidates(photo, image.shape[:2], split, count)
-    best = _contrast(image, drawn).argmax(axis=0)
-    chosen: NDArray[np.int64] = drawn[best, np.arange(count)]
+    candidates = _candidates(photo, image.shape[:2], split, count)
+    best = _contrast(image, candidates).argmax(axis=0)
+    chosen: NDArray[np.int64] = candidates[best, np.arange(count)]
     return chosen
 
 
@@ -109,12 +108,12 @@ def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np
     left, top, right, _ = np.moveaxis(window, -1, 0)[..., None, None]
     steps = np.arange(_GRID) * (right - left) // _GRID
     points = image[top + np.swapaxes(steps, -1, -2), left + steps]
-    spread: NDArray[np.float64] = points.sum(axis=-1).var(axis=(-1, -2))
-    return spread
+    variance: NDArray[np.float64] = points.sum(axis=-1).var(axis=(-1, -2))
+    return variance
 
 
 def photograph(photo: str) -> Image.Image:
-    """One of `PHOTOS` whole, in RGB."""
+    """Return one of `PHOTOS` whole, in RGB."""
     with Image.open(_photo_path(photo)) as image:
         return image.convert("RGB")
 
@@ -125,7 +124,7 @@ def _photo_path(photo: str) -> Path:
     spec = find_spec(package)
     assert spec is not None
     assert spec.origin is not None
-    found = sorted((Path(spec.origin).parent / folder).glob(f"{photo}.*"))
-    if not found:
+    files = sorted((Path(spec.origin).parent / folder).glob(f"{photo}.*"))
+    if not files:
         raise ValueError(f"photograph '{photo}' is missing from {package}; reinstall that package")
-    return found[0]
+    return files[0]

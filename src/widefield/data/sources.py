@@ -1,4 +1,4 @@
-"""Opens a data set: reads its source, selects examples, decodes them, plants features."""
+"""Data sets as they are opened: read a source, select examples, decode them, plant features."""
 
 import hashlib
 import os
@@ -12,13 +12,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.data import overlays, stacked
 from widefield.data.arrays import Array, read_memory, read_npz
+from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.dataset import Dataset, Skipped
 from widefield.data.examples import Examples
 from widefield.data.images import common_size, decode_all, read_folder, resize_array
-from widefield.data.keep import Record, cache_key, kept
 from widefield.data.photos import read_photos
+from widefield.data.plants import (
+    Canvas,
+    DigitChannel,
+    Drawn,
+    Feature,
+    Overlay,
+    StackedDigits,
+)
 from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
 
 _TEST_SHARE = 0.2
@@ -26,7 +33,7 @@ _MOST_SKIPPED = 0.05
 _CHUNK = 512
 
 Progress = Callable[[int, int], None]
-"""Called with (decoded so far, of how many)."""
+"""Called with (images done, images in all)."""
 
 
 def open_dataset(
@@ -45,10 +52,11 @@ def open_dataset(
         data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.arrays`.
         limit: take this many, balanced over the classes of the first task, in the stable order.
         image_size: side of the square images; default: the common size, see `images.common_size`.
-        seed: of the planted features.
+        seed: the seed of the planted features.
         held_out: draw planted features from held-out sources; `:test` always does.
         memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
-        progress: called with (decoded so far, of how many).
+        progress: called with (done, total) images, every few dozen files while they are decoded;
+            never when the cache has them, or when arrays are used as they are.
 
     Raises:
         ValueError: in one line, what was wrong with the data or the arguments.
@@ -62,100 +70,111 @@ def open_dataset(
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
     spec, examples = _read(data, image_size)
-    held_out = held_out or spec.split == "test"
+    features = _features(spec, examples)
+    task = next(iter(examples.labels), None)
     opened = partial(
         _open,
         examples=examples,
+        canvas=Canvas(
+            shape=_shape(examples, image_size),
+            seed=seed,
+            held_out=held_out or spec.split == "test",
+            class_ids=None if task is None else examples.labels[task],
+            class_count=0 if task is None else len(examples.classes[task]),
+        ),
         limit=limit,
-        image_size=image_size,
-        seed=seed,
-        held_out=held_out,
         memory_budget=memory_budget,
         progress=progress,
     )
-    stack = next((plant for plant in spec.plants if plant.name == stacked.NAME), None)
-    dataset = opened(replace(spec, plants=tuple(p for p in spec.plants if p is not stack)))
+    dataset = opened(spec, features)
     if any(overlay.fresh for overlay in dataset.planted):
-        if stack is not None:
-            raise ValueError(f"'+{stack.name}' stays as it is: it does not go with ':fresh'")
-        dataset = replace(dataset, plain=opened(replace(spec, plants=())).images)
-    if stack is None:
-        return dataset
-    planted = {overlay.name for overlay in dataset.planted}
-    task = next((name for name in dataset.labels if name not in planted), None)
-    digits = stacked.stacked_digits(
-        dataset.labels[task] if task else np.empty(0, np.int64),
-        classes=len(dataset.classes[task]) if task else 0,
-        size=dataset.images.shape[1:3],
-        source=dict(stack.options).get("source"),
-        seed=seed,
-        held_out=held_out,
-        masked="masked" in dict(stack.options),
-    )
-    settings = (str(spec), dataset.images.shape, limit, image_size, seed, held_out)
-    return _stack(
-        replace(dataset, spec=str(spec), stacked=digits),
-        key=lambda: cache_key(settings, dataset.paths, examples.origin + _digit_files(spec)),
-        budget=memory_budget if examples.origin else sys.maxsize,
-    )
+        return replace(dataset, plain=opened(replace(spec, plants=()), []).images)
+    return dataset
 
 
-def _stack(dataset: Dataset, *, key: Callable[[], str], budget: int | None) -> Dataset:
-    """Put the stacked channel behind the images' own."""
-    digits = dataset.stacked
-    assert digits is not None
+def _features(spec: Spec, examples: Examples) -> list[Feature]:
+    """Return what is to be planted.
 
-    def fill(out: NDArray[np.uint8]) -> Record:
-        for first in range(0, len(out), _CHUNK):
-            index = np.arange(first, min(first + _CHUNK, len(out)))
-            out[index, ..., :-1] = dataset.images[index]
-            out[index, ..., -1] = digits.draw(index)
-        return {}
-
-    *rest, channels = dataset.images.shape
-    images, _, where = kept((*rest, channels + 1), fill, key=key, budget=budget)
-    return replace(dataset, images=images, notes=(*dataset.notes[:-1], where))
+    Raises:
+        ValueError: the data has a task of that name, or features that do not go together.
+    """
+    for plant in spec.plants:
+        if plant.name in examples.labels:
+            raise ValueError(
+                f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
+            )
+    features = [plant.feature() for plant in spec.plants]
+    stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
+    if stacked and any(isinstance(f, Drawn) and f.fresh for f in features):
+        raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
+    return features
 
 
 def _open(
     spec: Spec,
+    features: list[Feature],
     *,
     examples: Examples,
+    canvas: Canvas,
     limit: int | None,
-    image_size: int | None,
-    seed: int,
-    held_out: bool,
     memory_budget: int | None,
     progress: Progress | None,
 ) -> Dataset:
-    """Select, decode and draw over the images."""
+    """Select and decode the images, draw over them, stack a channel behind theirs."""
     rows = _split_rows(examples.names, spec)
-    shape = _shape(examples, image_size)
-    planted = _overlays(spec, examples, shape, seed, held_out)
+    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, Drawn)]
+    channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits)), None)
+    *size, channels = canvas.shape
+    shape = (*size, channels + (channel is not None))
 
-    def fill(out: NDArray[np.uint8]) -> Record:
+    def build(out: NDArray[np.uint8]) -> Record:
         read = _copy if examples.files is None else _decode
-        record = read(examples, rows, limit, out, progress)
-        for first in range(0, len(record["rows"]), _CHUNK):
-            index = np.arange(first, min(first + _CHUNK, len(record["rows"])))
-            for overlay in planted:
-                overlay.paint(out[first : first + len(index)], index)
+        record = read(examples, rows, limit, out[..., :channels], progress)
+        _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
         return record
 
     def key() -> str:
-        settings = (str(spec), shape, limit, seed, held_out)
+        settings = (str(spec), shape, limit, canvas.seed, canvas.held_out)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
 
-    count = len(_choose(examples, rows, limit))
-    whole = (count, *shape)
+    whole = (len(_choose(examples, rows, limit)), *shape)
     if examples.origin:
-        images, record, where = kept(whole, fill, key=key, budget=memory_budget)
-    elif examples.pixels is not None and examples.pixels.shape == whole and not planted:
-        images, where = examples.pixels, "used where it is: nothing was copied"
+        images, record, place = load_or_build(whole, build, key=key, budget=memory_budget)
+    elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
+        images, place = examples.pixels, "used where it is: nothing was copied"
         record = {"rows": rows.tolist(), "skipped": [], "resized": 0}
     else:  # made in memory, so it fits there; and it has no identity to be cached under
-        images, record, where = kept(whole, fill, key=key, budget=sys.maxsize)
-    return _dataset(spec, examples, images, record, planted, where)
+        images, record, place = load_or_build(whole, build, key=key, budget=sys.maxsize)
+    dataset = _dataset(spec, examples, images, record, overlays, place)
+    return replace(dataset, stacked=_of_rows(channel, record))
+
+
+def _of_rows(channel: DigitChannel | None, record: Record) -> DigitChannel | None:
+    """Return the channel of the examples that were read, in their order."""
+    if channel is None:
+        return None
+    return replace(channel, class_ids=channel.class_ids[np.array(record["rows"], dtype=np.int64)])
+
+
+def _plant(
+    images: NDArray[np.uint8], overlays: list[Overlay], channel: DigitChannel | None
+) -> None:
+    """Draw over `images` [n, H, W, C] in place; a stacked channel is their last."""
+    for first in range(0, len(images), _CHUNK):
+        index = np.arange(first, min(first + _CHUNK, len(images)))
+        part = images[first : first + len(index)]
+        if channel is None:
+            _paint(part, overlays, index)
+            continue
+        below = np.ascontiguousarray(part[..., :-1])
+        _paint(below, overlays, index)
+        part[..., :-1] = below
+        part[..., -1] = channel.draw(index)
+
+
+def _paint(images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np.int64]) -> None:
+    for overlay in overlays:
+        overlay.paint(images, index)
 
 
 def _read(data: object, image_size: int | None) -> tuple[Spec, Examples]:
@@ -205,7 +224,7 @@ def _read_cifar(spec: Spec) -> Examples:
 
 
 def _split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
-    """Return the rows of the split: of a built-in source all, of a path by a hash of the name."""
+    """Return the rows of the split: all of a built-in source; a path's by a hash of each name."""
     if spec.split is None or spec.base in BUILT_IN:
         return np.arange(len(names))
     hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
@@ -224,20 +243,6 @@ def _shape(examples: Examples, image_size: int | None) -> tuple[int, int, int]:
     assert examples.pixels is not None
     height, width, channels = examples.pixels.shape[1:]
     return (height, width, channels) if image_size is None else (image_size, image_size, channels)
-
-
-def _overlays(
-    spec: Spec, examples: Examples, shape: tuple[int, int, int], seed: int, held_out: bool
-) -> list[overlays.Overlay]:
-    for plant in spec.plants:
-        if plant.name in examples.labels:
-            raise ValueError(
-                f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
-            )
-    return [
-        overlays.make_overlay(plant.name, shape, dict(plant.options), seed=seed, held_out=held_out)
-        for plant in spec.plants
-    ]
 
 
 def _digit_files(spec: Spec) -> tuple[Path, ...]:
@@ -305,9 +310,9 @@ def _decode(
         if not bad or limit is None:
             break
     good = np.setdiff1d(np.arange(len(chosen)), list(bad))
-    for to, row in enumerate(good):
-        if to != row:
-            out[to] = out[row]
+    for position, row in enumerate(good):
+        if position != row:
+            out[position] = out[row]
     skipped = [(failed[row].path, failed[row].reason) for row in sorted(failed)]
     return {"rows": chosen[good].tolist(), "skipped": skipped, "resized": resized}
 
@@ -326,8 +331,8 @@ def _dataset(
     examples: Examples,
     images: NDArray[np.uint8],
     record: Record,
-    planted: list[overlays.Overlay],
-    where: str,
+    planted: list[Overlay],
+    place: str,
 ) -> Dataset:
     rows = np.array(record["rows"], dtype=np.int64)
     skipped = tuple(Skipped(path, reason) for path, reason in record["skipped"])
@@ -356,6 +361,6 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=[examples.names[row] for row in record["rows"]],
         skipped=skipped,
-        notes=(*notes, where),
+        notes=(*notes, place),
         planted=tuple(planted),
     )

@@ -1,4 +1,4 @@
-"""Parses `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`, the way a user names a data set.
+"""The way a user names a data set: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
 BASE is `photos` (built in), `cifar10` or `cifar100` (through torchvision, never downloaded here),
 an image folder, or a `.npz` file. The built-in ones without a split mean `train`; a path without
@@ -15,12 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from widefield.data.overlays import check_plant
+from widefield.data.plants import Feature, read_plant
 
 BUILT_IN = ("photos", "cifar10", "cifar100")
 _NEIGHBOURS = 1_000
 
 Split = Literal["train", "test"]
+"""Which part of a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class Plant:
     def __str__(self) -> str:
         options = [f":{key}={value}" if value else f":{key}" for key, value in self.options]
         return "".join([f"+{self.name}", *options])
+
+    def feature(self) -> Feature:
+        """Return the plant with these options."""
+        return read_plant(self.name, dict(self.options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,9 @@ def parse(text: str) -> Spec:
     """
     cuts = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
     for cut in cuts:
-        found = _parse_base(text[:cut])
-        if found is not None:
-            return Spec(*found, _parse_plants(text[cut:]))
+        base_and_split = _parse_base(text[:cut])
+        if base_and_split is not None:
+            return Spec(*base_and_split, _parse_plants(text[cut:]))
     base = text.split("+")[0]
     raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
 
@@ -97,7 +102,7 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
         for setting in settings:
             key, _, value = setting.partition("=")
             options[key] = value
-        check_plant(name, options)
+        read_plant(name, options)  # refuses what cannot be, before anything is opened
         plants.append(Plant(name, tuple(sorted(options.items()))))
     names = [plant.name for plant in plants]
     for name in names:
@@ -161,5 +166,6 @@ def did_you_mean(base: str) -> str:
             siblings = [entry.name for entry in islice(entries, _NEIGHBOURS)]
     except (OSError, ValueError):
         siblings = []
-    near = get_close_matches(base, [*BUILT_IN, *(str(parent / name) for name in siblings)], n=1)
-    return f"; did you mean '{near[0]}'?" if near else f"; built in: {', '.join(BUILT_IN)}"
+    known = [*BUILT_IN, *(str(parent / name) for name in siblings)]
+    nearest = get_close_matches(base, known, n=1)
+    return f"; did you mean '{nearest[0]}'?" if nearest else f"; built in: {', '.join(BUILT_IN)}"

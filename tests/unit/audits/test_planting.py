@@ -12,7 +12,7 @@ from widefield.audits.planting import GRADES, MIDDLE, audit_plant
 from widefield.audits.read import Pair
 from widefield.audits.verdict import Reading
 from widefield.data import Dataset
-from widefield.data.overlays import PLANTS, check_plant
+from widefield.data.plants import Digits, Shapes, read_plant
 from widefield.workflows.frozen import Frozen
 
 
@@ -81,21 +81,21 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
 
 
 def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
-    assert GRADES.keys() == PLANTS.keys()
+    assert GRADES.keys() == {"digits", "shapes", "letters"}
     for name, grades in GRADES.items():
-        for options in grades:
-            check_plant(name, options)
-        sizes = [float(options.get("size", 1)) for options in grades]
+        for plant in grades:
+            texts = {key: str(value) for key, value in vars(plant).items()}
+            texts = {key: text for key, text in texts.items() if text not in ("False", "None")}
+            assert read_plant(name, texts) == plant
+        sizes = [plant.size for plant in grades]
         assert sizes == sorted(sizes)
-        usual = "0.7" if name == "shapes" else "1"
-        opacity = [float(options.get("alpha", usual)) for options in grades]
+        opacity = [plant.alpha for plant in grades]
         assert opacity == sorted(opacity)
-        usual = "fixed" if name == "digits" else "random"
-        fixed = [options.get("colour", usual) == "fixed" for options in grades]
+        fixed = [plant.colour == "fixed" for plant in grades]
         assert fixed == sorted(fixed)
         moves = [
-            options.get("jitter", "0") != "0" if name == "digits" else options.get("place") is None
-            for options in grades
+            plant.jitter > 0 if isinstance(plant, Digits) else plant.place == "free"
+            for plant in grades
         ]
         assert moves == sorted(moves, reverse=True)
 
@@ -103,11 +103,11 @@ def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
 def test_planting_leaves_the_images_alone() -> None:
     pair = Pair(train=noise(20, 0), test=noise(20, 1))
     before = pair.train.images.copy()
-    planted = pair.planted("shapes", {}, seed=0)
+    planted = pair.planted(Shapes(), seed=0)
     np.testing.assert_array_equal(pair.train.images, before)
     changed = (planted.train.images != before).any(axis=3)
     masks = planted.train.masks(np.arange(20))[..., 0]
     assert changed.any(axis=(1, 2)).all()
     assert not (changed & ~masks).any()
-    again = pair.planted("shapes", {}, seed=0).train
+    again = pair.planted(Shapes(), seed=0).train
     np.testing.assert_array_equal(planted.train.images, again.images)

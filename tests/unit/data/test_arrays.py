@@ -165,7 +165,10 @@ BAD = {
     "below": ({"x": np.full((2, 4, 4), -0.5)}, "float from -0.5"),
     "no x": ({"y": np.arange(3)}, "no images: expected key 'x'.*found 'y'"),
     "pack without labels": ({"images": X}, "pack without key 'classes', 'labels'"),
-    "audio": ({"audio": np.zeros(9, np.int16), "labels": np.zeros(1, int)}, "audio.*not support"),
+    "audio": (
+        {"audio": np.zeros(9, np.int16), "labels": np.zeros(1, int)},
+        "audio; only images are supported",
+    ),
 }
 
 

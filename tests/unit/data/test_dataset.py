@@ -3,7 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from widefield.data import Dataset
+from widefield.data import Dataset, open_dataset
+from widefield.data.plants import Canvas, Digits, Shapes, plant
 
 
 def make(images):
@@ -58,3 +59,30 @@ def test_a_constant_channel_can_be_divided_by():
     mean, std = make(np.full((4, 2, 2, 1), 51, dtype=np.uint8)).channel_mean_std()
     assert mean == pytest.approx((0.2,))
     assert std == pytest.approx((1 / 255,))
+
+
+def test_a_slice_shares_the_pixels_and_positions_copy_them():
+    dataset = open_dataset("photos", limit=16)
+    first = dataset.subset(slice(5))
+    assert np.shares_memory(first.images, dataset.images)
+    assert (first.paths, first.skipped) == (dataset.paths[:5], ())
+    chosen = dataset.subset(np.array([9, 2]))
+    assert not np.shares_memory(chosen.images, dataset.images)
+    assert chosen.paths == [dataset.paths[9], dataset.paths[2]]
+    assert chosen.labels["class"].tolist() == dataset.labels["class"][[9, 2]].tolist()
+    assert chosen.classes == dataset.classes
+
+
+def test_an_overlay_is_drawn_over_a_copy_of_any_part():
+    dataset = open_dataset("photos+digits", limit=32).subset(np.arange(31, 11, -1))
+    before = dataset.images.copy()
+    overlay = Shapes().draw(Canvas(shape=(32, 32, 3), seed=4, held_out=False))
+    drawn = dataset.with_overlay(overlay)
+    assert (dataset.images == before).all()
+    expected = plant(before, Shapes(), seed=4)
+    assert (drawn.images == expected.images).all()
+    assert drawn.labels["shapes"].tolist() == expected.labels.tolist()
+    assert drawn.spec.endswith("+digits+shapes")
+    both = drawn.masks(np.arange(20))[..., 0]
+    assert (both == (dataset.masks(np.arange(20))[..., 0] | expected.mask)).all()
+    assert Digits.name in drawn.labels

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from widefield.data import Loader, open_dataset, ordered
-from widefield.data.overlays import plant
+from widefield.data import Loader, open_dataset
+from widefield.data.plants import PLANTS, Canvas, plant
 
 CPU = torch.device("cpu")
 NAMES = ("digits", "shapes", "letters")
@@ -50,10 +50,9 @@ def test_it_draws_what_the_deterministic_form_draws(name):
     images = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
     dataset = open_dataset({"x": images})
     assert dataset.plain is None
-    fresh = plant(images, name, seed=3, index=np.arange(30) + 5 * 2**32)
-    from widefield.data.overlays import make_overlay
-
-    overlay = make_overlay(name, (32, 32, 3), {"fresh": ""}, seed=3, held_out=False)
+    fresh = plant(images, PLANTS[name](), seed=3, index=np.arange(30) + 5 * 2**32)
+    canvas = Canvas(shape=(32, 32, 3), seed=3, held_out=False)
+    overlay = PLANTS[name](fresh=True).draw(canvas)
     drawn = images.copy()
     mask = overlay.paint(drawn, np.arange(30), read=5)
     assert (drawn == fresh.images).all()
@@ -84,10 +83,6 @@ def test_images_and_labels_of_the_dataset_are_those_of_read_0():
     assert {task: ids.tolist() for task, ids in dataset.labels.items()} == {
         task: ids.tolist() for task, ids in fixed.labels.items()
     }
-    (batch,) = ordered(dataset, COUNT, CPU)
-    assert (batch.x.permute(0, 2, 3, 1).numpy() * 255).round().astype(np.uint8).tolist() == (
-        dataset.images.tolist()
-    )
 
 
 def test_what_is_not_fresh_stays(tmp_path):
@@ -108,3 +103,33 @@ def test_the_switch_takes_no_value():
     with pytest.raises(ValueError, match=r"'\+shapes:fresh' takes no value, got 'yes'"):
         open_dataset("photos+shapes:fresh=yes")
     assert open_dataset("photos+shapes:fresh", limit=16).spec == "photos:train+shapes:fresh"
+
+
+def test_a_subset_keeps_what_is_drawn_on_each():
+    dataset = open_dataset("photos+letters:fresh+digits", limit=COUNT, seed=3)
+    rows = np.array([31, 4, 4, 17, 8, 9])
+    part = dataset.subset(rows)
+    assert (part.images == dataset.images[rows]).all()
+    assert (part.masks(np.arange(6), 7) == dataset.masks(rows, 7)).all()
+    again = part.subset(np.array([5, 0]))
+    assert (again.masks(np.arange(2), 2) == dataset.masks(rows[[5, 0]], 2)).all()
+    (batch,) = Loader(part, batch_size=6, device=CPU, masks=True).epoch(1)
+    index = batch.index.numpy()
+    whole = {overlay.name: overlay.labels(rows[index], 2) for overlay in dataset.planted}
+    assert {name: batch.labels[name].tolist() for name in whole} == {
+        name: ids.tolist() for name, ids in whole.items()
+    }
+    assert (batch.mask.permute(0, 2, 3, 1).numpy() == dataset.masks(rows[index], 2)).all()
+
+
+def test_the_first_read_stays():
+    dataset = open_dataset("photos+shapes:fresh", limit=COUNT, seed=3)
+    still = dataset.first_read()
+    assert still.plain is None
+    for epoch in range(2):
+        for batch in Loader(still, batch_size=20, device=CPU, masks=True).epoch(epoch):
+            index = batch.index.numpy()
+            x = (batch.x.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).numpy()
+            assert (x == dataset.images[index]).all()
+            assert (batch.labels["shapes"].numpy() == dataset.labels["shapes"][index]).all()
+            assert (batch.mask.permute(0, 2, 3, 1).numpy() == dataset.masks(index)).all()

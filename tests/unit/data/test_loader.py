@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from widefield.data import Dataset, Loader, loader, open_dataset, ordered
+from widefield.data import Dataset, Loader, loader, open_dataset
 
 CPU = torch.device("cpu")
 
@@ -104,25 +104,16 @@ def test_order_announces_the_batches_of_an_epoch(dataset):
 
 def test_writing_into_a_batch_does_not_reach_the_data(dataset):
     before = np.array(dataset.images)
-    for batch in [*Loader(dataset, batch_size=10, device=CPU).epoch(0), *ordered(dataset, 10, CPU)]:
+    for batch in Loader(dataset, batch_size=10, device=CPU).epoch(0):
         batch.x.zero_()
         batch.index.zero_()
     assert (dataset.images == before).all()
     assert next(Loader(dataset, batch_size=10, device=CPU).epoch(0)).x.any()
 
 
-@pytest.mark.parametrize("batch_size", [1, 20, 50, 64])
-def test_ordered_covers_all_in_order_with_the_tail(dataset, batch_size):
-    batches = list(ordered(dataset, batch_size, CPU))
-    assert torch.cat([batch.index for batch in batches]).tolist() == list(range(50))
-    x = torch.cat([batch.x for batch in batches])
-    assert torch.equal(x, torch.from_numpy(dataset.images / np.float32(255)).permute(0, 3, 1, 2))
-    assert [len(batch.x) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
-
-
-def test_grey_images(tmp_path):
+def test_grey_images():
     images = np.random.default_rng(0).integers(0, 256, (9, 5, 5, 1), dtype=np.uint8)
-    batch = next(ordered(open_dataset(images), 9, CPU))
+    (batch,) = Loader(open_dataset(images), batch_size=9, device=CPU).epoch(0)
     assert batch.x.shape == (9, 1, 5, 5)
     assert batch.x.is_contiguous(memory_format=torch.channels_last)
 
@@ -133,8 +124,6 @@ def test_batch_size_out_of_range(batch_size):
         ValueError, match=f"batch_size is {batch_size} .* 50 examples; choose 1 to 50"
     ):
         Loader(make(), batch_size=batch_size, device=CPU)
-    with pytest.raises(ValueError, match="batch_size is 0"):
-        next(ordered(make(), 0, CPU))
 
 
 def test_the_thread_ends_with_the_epoch_and_when_the_consumer_stops(tmp_path):
@@ -156,7 +145,7 @@ def test_the_thread_ends_with_the_epoch_and_when_the_consumer_stops(tmp_path):
     assert threads() == []
 
     def consume():
-        for _ in ordered(mapped, 2, CPU):
+        for _ in batches.epoch(3):
             raise RuntimeError("the consumer failed")
 
     with pytest.raises(RuntimeError, match="the consumer failed"):
@@ -212,7 +201,6 @@ def test_wait_seconds_count_the_time_inside_the_loader_only(monkeypatch):
 def test_pixels_go_to_the_device_when_they_take_a_third_of_what_is_free(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 10**9))
     cuda = torch.device("cuda")
-    assert loader._fits(300, cuda, "auto")
-    assert not loader._fits(301, cuda, "auto")
-    assert not loader._fits(1, cuda, "host")
-    assert not loader._fits(1, CPU, "auto")
+    assert loader._fits(300, cuda)
+    assert not loader._fits(301, cuda)
+    assert not loader._fits(1, CPU)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
-from widefield.data.overlays import plant
+from widefield.data.plants import Digits, Letters, Shapes, plant
 from widefield.data.sources import _choose
 
 
@@ -26,8 +26,8 @@ def test_spec_composes_source_and_plants():
     assert dataset.spec == "photos:test+shapes+letters:alpha=0.5"
     assert list(dataset.labels) == ["class", "shapes", "letters"]
     assert dataset.paths == plain.paths
-    first = plant(plain.images, "shapes", seed=3, held_out=True)
-    second = plant(first.images, "letters", seed=3, held_out=True, alpha=0.5)
+    first = plant(plain.images, Shapes(), seed=3, held_out=True)
+    second = plant(first.images, Letters(alpha=0.5), seed=3, held_out=True)
     assert (dataset.images == second.images).all()
     assert (dataset.labels["shapes"] == first.labels).all()
     assert (dataset.labels["letters"] == second.labels).all()
@@ -41,14 +41,14 @@ def test_an_overlay_belongs_to_the_final_index(tmp_path):
         part = open_dataset(f"{path}+digits", limit=limit)
         assert (part.labels["digits"] == whole.labels["digits"][:limit]).all()
         plain = open_dataset(path, limit=limit)
-        assert (part.images == plant(plain.images, "digits").images).all()
+        assert (part.images == plant(plain.images, Digits()).images).all()
     split = open_dataset(f"{path}:train+digits")
     assert (split.labels["digits"] == whole.labels["digits"][: len(split)]).all()
 
 
 def test_held_out_is_for_test_splits_and_on_request(tmp_path):
     path, x = npz(tmp_path)
-    train, held_out = plant(x, "digits").labels, plant(x, "digits", held_out=True).labels
+    train, held_out = plant(x, Digits()).labels, plant(x, Digits(), held_out=True).labels
     assert (open_dataset(f"{path}+digits").labels["digits"] == train).all()
     assert (open_dataset(f"{path}+digits", held_out=True).labels["digits"] == held_out).all()
     test = open_dataset(f"{path}:test+digits").labels["digits"]
@@ -178,7 +178,7 @@ def test_a_path_object_is_only_a_path(tmp_path, monkeypatch):
 def test_planting_leaves_arrays_of_the_caller_alone(tmp_path):
     x = np.zeros((4, 16, 16, 3), np.uint8)
     dataset = open_dataset({"x": x})
-    plant(dataset.images, "digits")
+    plant(dataset.images, Digits())
     assert not x.any()
 
 

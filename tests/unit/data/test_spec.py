@@ -1,4 +1,6 @@
 import string
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,21 @@ def test_the_held_out_split_of_a_training_split(tmp_path: Path) -> None:
         held_out_split(str(tmp_path))
     with pytest.raises(ValueError, match="leaves nothing to score on"):
         held_out_split("photos:test")
+
+
+def test_a_mistyped_name_is_answered_without_the_heavy_imports():
+    code = """
+import sys
+from widefield.data import absolute
+from widefield.data.spec import parse
+for text in ("fotos", "photos+digit", "photos+digits:alpha=2"):
+    try:
+        parse(text)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError(text)
+heavy = {"torch", "torchvision", "timm", "lightning", "sklearn", "skimage", "scipy"}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -114,3 +114,11 @@ def test_data_without_classes_are_refused(tmp_path):
         open_dataset(f"{tmp_path}/bare.npz+{SPEC}")
     with pytest.raises(ValueError, match="have no classes"):
         open_dataset(f"{tmp_path}/bare.npz+{SPEC}+shapes")
+
+
+def test_a_subset_keeps_the_digit_of_each(pack):
+    dataset = open_dataset(f"{pack}+{SPEC}")
+    part = dataset.subset(np.array([40, 3, 11])).subset(slice(1, 3))
+    assert part.stacked is not None
+    assert (part.stacked.draw(np.arange(2)) == dataset.images[[3, 11], ..., 3]).all()
+    assert (part.masks(np.arange(2)) == dataset.masks(np.array([3, 11]))).all()

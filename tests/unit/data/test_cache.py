@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from widefield.data import keep, open_dataset
+from widefield.data import cache as cache_module
+from widefield.data import open_dataset
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_an_entry_appears_only_when_it_is_whole(cache):
         out[:] = 7
         return {"fact": 1}
 
-    pixels, record, _ = keep.kept((3, 2), fill, key=lambda: "entry", budget=0)
+    pixels, record, _ = cache_module.load_or_build((3, 2), fill, key=lambda: "entry", budget=0)
     assert (np.asarray(pixels) == 7).all()
     assert record == {"fact": 1}
     assert [path.name for path in cache.iterdir()] == ["entry"]
@@ -121,7 +122,7 @@ def test_an_entry_appears_only_when_it_is_whole(cache):
 def test_two_runs_at_once_end_with_one_entry(cache):
     def slow(out):
         # Another process makes the same entry while this one is still filling.
-        keep.kept((3, 2), quick, key=lambda: "entry", budget=0)
+        cache_module.load_or_build((3, 2), quick, key=lambda: "entry", budget=0)
         out[:] = 7
         return {}
 
@@ -129,14 +130,14 @@ def test_two_runs_at_once_end_with_one_entry(cache):
         out[:] = 7
         return {}
 
-    pixels, _, _ = keep.kept((3, 2), slow, key=lambda: "entry", budget=0)
+    pixels, _, _ = cache_module.load_or_build((3, 2), slow, key=lambda: "entry", budget=0)
     assert (np.asarray(pixels) == 7).all()
     assert [path.name for path in cache.iterdir()] == ["entry"]
     assert json.loads((cache / "entry" / "record.json").read_text()) == {}
 
 
 def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):
-    monkeypatch.setattr(keep.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
     with pytest.raises(ValueError, match=r"decoded images need 0\.0 MB .* XDG_CACHE_HOME"):
         open_dataset(folder, memory_budget=0)
     assert list(cache.iterdir()) == []

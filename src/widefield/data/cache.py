@@ -1,4 +1,4 @@
-"""Where decoded pixels are kept: in memory where they fit, else in a cache file on disk.
+"""Decoded pixels: in memory where they fit, else in a cache file on disk, decoded once.
 
 A cache entry is a folder named by a hash of everything that decides its content. It is
 written under another name and renamed when complete, so an entry that can be seen is whole.
@@ -25,34 +25,34 @@ Record = dict[str, Any]
 """What is known once the pixels are: plain JSON values."""
 
 
-def kept(
+def load_or_build(
     shape: tuple[int, ...],
-    fill: Callable[[NDArray[np.uint8]], Record],
+    build: Callable[[NDArray[np.uint8]], Record],
     *,
     key: Callable[[], str],
     budget: int | None = None,
 ) -> tuple[NDArray[np.uint8], Record, str]:
     """Return pixels of `shape`, the record that came with them, and where they are, in words.
 
-    `fill` writes the pixels into an array and returns the record. Above `budget` bytes (default:
+    `build` writes the pixels into an array and returns the record. Above `budget` bytes (default:
     half of the available memory) that array is a file in the cache, returned as a read-only
-    memory map; a second call with the same key finds it and fills nothing.
+    memory map; a second call with the same key finds it and builds nothing.
     """
     size = int(np.prod(shape))
     if size <= (free_host_memory() // 2 if budget is None else budget):
         pixels = np.empty(shape, dtype=np.uint8)
-        record = fill(pixels)
+        record = build(pixels)
         return pixels, record, f"kept in memory: {_bytes(size)}"
     entry = cache_folder() / key()
     if not entry.is_dir():
-        _write_entry(entry, shape, fill)
+        _write_entry(entry, shape, build)
     record = json.loads((entry / "record.json").read_text())
     mapped = np.load(entry / "pixels.npy", mmap_mode="r", allow_pickle=False)
     return mapped, record, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
 
 
 def _write_entry(
-    entry: Path, shape: tuple[int, ...], fill: Callable[[NDArray[np.uint8]], Record]
+    entry: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
 ) -> None:
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def _write_entry(
             "set XDG_CACHE_HOME to a folder that can be written"
         ) from None
     try:
-        _fill_entry(unfinished, shape, fill)
+        _fill_entry(unfinished, shape, build)
         try:
             unfinished.rename(entry)
         except OSError:
@@ -74,7 +74,7 @@ def _write_entry(
 
 
 def _fill_entry(
-    folder: Path, shape: tuple[int, ...], fill: Callable[[NDArray[np.uint8]], Record]
+    folder: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
 ) -> None:
     size = int(np.prod(shape))
     free = shutil.disk_usage(folder).free
@@ -86,7 +86,7 @@ def _fill_entry(
     pixels = np.lib.format.open_memmap(
         folder / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape
     )
-    record = fill(pixels)
+    record = build(pixels)
     pixels.flush()
     (folder / "record.json").write_text(json.dumps(record))
 

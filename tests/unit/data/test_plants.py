@@ -1,5 +1,6 @@
 import hashlib
 import inspect
+import os
 import subprocess
 import sys
 
@@ -11,9 +12,18 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from widefield.data import open_dataset
-from widefield.data.overlays import LETTERS, SHAPES, digit_pool, make_overlay, plant
+from widefield.data.plants import Canvas, plant, read_plant
+from widefield.data.plants.digits import digit_pool
+from widefield.data.plants.letters import LETTERS
+from widefield.data.plants.shapes import SHAPES
 
 NAMES = ("digits", "shapes", "letters")
+CANVAS = Canvas(shape=(32, 32, 3), seed=0, held_out=False)
+
+
+def feature(name, **options):
+    """A plant with options as a user types them."""
+    return read_plant(name, {key: str(value) for key, value in options.items()})
 
 
 def noise(n=40, side=32, channels=3, seed=0):
@@ -21,7 +31,7 @@ def noise(n=40, side=32, channels=3, seed=0):
 
 
 def prepared(name, side=32, held_out=False, channels=3):
-    return make_overlay(name, (side, side, channels), {}, seed=0, held_out=held_out)
+    return feature(name).draw(Canvas(shape=(side, side, channels), seed=0, held_out=held_out))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +40,7 @@ def prepared(name, side=32, held_out=False, channels=3):
 def test_only_the_mask_changes_and_the_input_does_not(name, channels, side):
     images = noise(side=side, channels=channels)
     before = images.copy()
-    planted = plant(images, name)
+    planted = plant(images, feature(name))
     assert (images == before).all()
     assert planted.images.shape == images.shape
     assert planted.mask.shape == images.shape[:3]
@@ -43,7 +53,7 @@ def test_only_the_mask_changes_and_the_input_does_not(name, channels, side):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_images_that_are_not_square(name):
-    planted = plant(np.zeros((50, 40, 64, 3), np.uint8), name)
+    planted = plant(np.zeros((50, 40, 64, 3), np.uint8), feature(name))
     rows, columns = planted.mask.any(axis=(0, 2)), planted.mask.any(axis=(0, 1))
     if name == "shapes":
         assert np.flatnonzero(rows)[[0, -1]].tolist() == [13, 26]
@@ -59,14 +69,17 @@ def test_images_that_are_not_square(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_overlay_depends_on_seed_index_and_pool_only(name):
     images = noise()
-    whole = plant(images, name, seed=5)
+    whole = plant(images, feature(name), seed=5)
     some = np.array([31, 2, 17, 2])
-    part = plant(images[some], name, seed=5, index=some)
+    part = plant(images[some], feature(name), seed=5, index=some)
     assert (part.images == whole.images[some]).all()
     assert (part.labels == whole.labels[some]).all()
     assert (part.mask == whole.mask[some]).all()
-    assert (plant(255 - images, name, seed=5).mask == whole.mask).all()
-    for other in (plant(images, name, seed=6), plant(images, name, seed=5, held_out=True)):
+    assert (plant(255 - images, feature(name), seed=5).mask == whole.mask).all()
+    for other in (
+        plant(images, feature(name), seed=6),
+        plant(images, feature(name), seed=5, held_out=True),
+    ):
         assert (other.labels != whole.labels).any()
 
 
@@ -74,7 +87,7 @@ def digest(index):
     images = np.full((len(index), 32, 32, 3), 99, np.uint8)
     content = hashlib.sha256()
     for name in NAMES:
-        planted = plant(images, name, seed=4, index=index)
+        planted = plant(images, feature(name), seed=4, index=index)
         content.update(planted.images.tobytes() + planted.labels.tobytes())
     return content.hexdigest()
 
@@ -84,14 +97,15 @@ def test_another_process_draws_the_same():
     code = f"""
 import hashlib
 import numpy as np
-from widefield.data.overlays import plant
+from widefield.data.plants import plant, read_plant
 NAMES = {NAMES}
+{inspect.getsource(feature)}
 {inspect.getsource(digest)}
 print(digest([9, 3, 0, 7, 1]), end="")
 """
     run = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
         capture_output=True,
         text=True,
         check=True,
@@ -104,7 +118,7 @@ def test_classes_are_equally_likely_and_independent_of_other_plants(name):
     index = np.arange(20_000)
     labels = prepared(name).labels(index)
     overlay = prepared(name)
-    expected = 20_000 * np.bincount(overlay.stamp_class) / len(overlay.stamp_class)
+    expected = 20_000 * np.bincount(overlay.sprite_class) / len(overlay.sprite_class)
     assert (np.abs(np.bincount(labels) - expected) < 5 * np.sqrt(expected)).all()
     for other in set(NAMES) - {name}:
         table = np.zeros((len(overlay.classes), len(prepared(other).classes)))
@@ -119,7 +133,7 @@ def test_digits_are_pasted_two_by_two_and_equal_a_pool_image():
         [np.asarray(Image.fromarray(g).resize((10, 10), Image.Resampling.BICUBIC)) for g in grey]
     )
     background = np.full((60, 32, 32, 3), 90, np.uint8)
-    planted = plant(background, "digits")
+    planted = plant(background, feature("digits"))
     assert planted.classes == tuple("0123456789")
     for image, label, mask in zip(planted.images, planted.labels, planted.mask, strict=True):
         corners = [image[y : y + 10, x : x + 10] for y in (4, 16) for x in (4, 16)]
@@ -139,10 +153,13 @@ def test_held_out_digits_are_other_images_and_easy_for_who_knows_the_rest():
     assert 0.15 < len(held_out) / 1797 < 0.25
     assert not {grey[i].tobytes() for i in train} & {grey[i].tobytes() for i in held_out}
     stamps = {pool: prepared("digits", held_out=pool) for pool in (False, True)}
-    assert len(stamps[False].ink) == len(train)
-    flat = {pool: overlay.ink.reshape(len(overlay.ink), -1) for pool, overlay in stamps.items()}
-    judge = KNeighborsClassifier(1).fit(flat[False], stamps[False].stamp_class)
-    assert judge.score(flat[True], stamps[True].stamp_class) > 0.95
+    assert len(stamps[False].intensity) == len(train)
+    flat = {
+        pool: overlay.intensity.reshape(len(overlay.intensity), -1)
+        for pool, overlay in stamps.items()
+    }
+    judge = KNeighborsClassifier(1).fit(flat[False], stamps[False].sprite_class)
+    assert judge.score(flat[True], stamps[True].sprite_class) > 0.95
 
 
 def test_copies_of_one_digit_image_share_a_pool():
@@ -155,7 +172,9 @@ def test_copies_of_one_digit_image_share_a_pool():
 
 
 def test_shapes_cover_the_stated_area_with_the_stated_alpha():
-    black, white = (plant(np.full((90, 32, 32, 3), v, np.uint8), "shapes") for v in (0, 255))
+    black, white = (
+        plant(np.full((90, 32, 32, 3), v, np.uint8), feature("shapes")) for v in (0, 255)
+    )
     assert black.classes == SHAPES
     rows, columns = black.mask.any(axis=(0, 2)), black.mask.any(axis=(0, 1))
     assert np.flatnonzero(rows)[[0, -1]].tolist() == [10, 20]
@@ -176,14 +195,14 @@ def test_shapes_cover_the_stated_area_with_the_stated_alpha():
 def test_alpha_option_replaces_the_default():
     for name in NAMES:
         black, white = (
-            plant(np.full((20, 32, 32, 3), v, np.uint8), name, alpha=0.4) for v in (0, 255)
+            plant(np.full((20, 32, 32, 3), v, np.uint8), feature(name, alpha=0.4)) for v in (0, 255)
         )
         through = white.images.astype(int) - black.images
         assert abs(through[black.mask].min() - 0.6 * 255) <= 1
 
 
 def test_letters_stand_at_four_jittered_places():
-    planted = plant(np.full((300, 32, 32, 3), 128, np.uint8), "letters")
+    planted = plant(np.full((300, 32, 32, 3), 128, np.uint8), feature("letters"))
     assert planted.classes == LETTERS
     firsts = []
     for mask, label in zip(planted.mask, planted.labels, strict=True):
@@ -199,17 +218,20 @@ def test_letters_stand_at_four_jittered_places():
 
 def test_the_mask_holds_where_neighbouring_letters_touch():
     images = np.full((3000, 32, 32, 3), 128, np.uint8)
-    planted = plant(images, "letters")
+    planted = plant(images, feature("letters"))
     assert (planted.images[~planted.mask] == 128).all()
 
 
 def test_held_out_letters_look_different_and_mean_the_same():
     train, held_out = prepared("letters"), prepared("letters", held_out=True)
-    likeness = np.array([[alike(a, b) for b in train.cover] for a in held_out.cover])
+    likeness = np.array([[alike(a, b) for b in train.alpha_mask] for a in held_out.alpha_mask])
     assert np.diag(likeness).max() < 0.99
     assert likeness.argmax(axis=1).tolist() == list(range(26))
-    assert held_out.cover.sum() > 1.2 * train.cover.sum()  # bolder
-    assert (alike(train.cover[3], train.cover[3]), len(train.cover)) == (pytest.approx(1), 26)
+    assert held_out.alpha_mask.sum() > 1.2 * train.alpha_mask.sum()  # bolder
+    assert (alike(train.alpha_mask[3], train.alpha_mask[3]), len(train.alpha_mask)) == (
+        pytest.approx(1),
+        26,
+    )
 
 
 def alike(a, b):
@@ -220,8 +242,8 @@ def alike(a, b):
 
 
 def test_grey_images_get_the_luminance_of_the_colour():
-    grey = plant(np.zeros((30, 32, 32, 1), np.uint8), "shapes")
-    colour = plant(np.zeros((30, 32, 32, 3), np.uint8), "shapes")
+    grey = plant(np.zeros((30, 32, 32, 1), np.uint8), feature("shapes"))
+    colour = plant(np.zeros((30, 32, 32, 3), np.uint8), feature("shapes"))
     luminance = colour.images @ np.array([0.299, 0.587, 0.114])
     assert np.abs(grey.images[..., 0] - luminance).max() < 1.5
     assert (grey.labels == colour.labels).all()
@@ -229,8 +251,8 @@ def test_grey_images_get_the_luminance_of_the_colour():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_positions_scale_with_the_image(name):
-    small = plant(np.zeros((200, 32, 32, 3), np.uint8), name)
-    large = plant(np.zeros((200, 96, 96, 3), np.uint8), name)
+    small = plant(np.zeros((200, 32, 32, 3), np.uint8), feature(name))
+    large = plant(np.zeros((200, 96, 96, 3), np.uint8), feature(name))
     assert (small.labels == large.labels).all()
     share = large.mask.mean(axis=(1, 2)) / small.mask.mean(axis=(1, 2))
     assert share.min() > 0.5
@@ -244,7 +266,9 @@ def test_digits_from_a_pack(tmp_path):
     np.savez(
         tmp_path / "d.npz", images=images, labels=np.arange(50) % 2, classes=np.array(["p", "q"])
     )
-    planted = plant(np.full((40, 32, 32, 3), 7, np.uint8), "digits", source=tmp_path / "d.npz")
+    planted = plant(
+        np.full((40, 32, 32, 3), 7, np.uint8), feature("digits", source=tmp_path / "d.npz")
+    )
     assert planted.classes == ("p", "q")
     right_edge = planted.images[:, 4, 13, 0].astype(int) - 100
     assert (right_edge % 2 == planted.labels).all()
@@ -255,10 +279,10 @@ def test_digits_from_a_pack(tmp_path):
 def test_digits_source_errors(tmp_path):
     images = noise(2)
     with pytest.raises(ValueError, match=r"no digits at 'nowhere\.npz'"):
-        plant(images, "digits", source="nowhere.npz")
+        plant(images, feature("digits", source="nowhere.npz"))
     np.savez(tmp_path / "rgb.npz", images=images, labels=np.arange(2), classes=np.array(["a", "b"]))
     with pytest.raises(ValueError, match=r"rgb.npz' holds no grey digits"):
-        plant(images, "digits", source=tmp_path / "rgb.npz")
+        plant(images, feature("digits", source=tmp_path / "rgb.npz"))
 
 
 @pytest.mark.parametrize(
@@ -269,19 +293,23 @@ def test_digits_source_errors(tmp_path):
         ({"name": "digits", "alpha": 1.5}, "expected 0 < alpha <= 1"),
         ({"name": "digits", "alpha": float("nan")}, "expected 0 < alpha <= 1"),
         ({"name": "shapes", "source": "x.npz"}, "no option 'source'; known: alpha"),
-        ({"name": "shapes", "index": [1]}, r"index has shape \(1,\); expected one for each of 2"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_options(arguments, message):
     with pytest.raises(ValueError, match=message):
-        plant(noise(2), **arguments)
+        feature(**arguments)
+
+
+def test_an_index_for_other_images_is_refused():
+    with pytest.raises(ValueError, match=r"index has shape \(1,\); expected one for each of 2"):
+        plant(noise(2), feature("shapes"), index=[1])
 
 
 def test_images_that_cannot_be_planted_on():
     with pytest.raises(ValueError, match="1 or 3 channels; these images have 4"):
-        plant(noise(2, channels=4), "digits")
+        plant(noise(2, channels=4), feature("digits"))
     with pytest.raises(ValueError, match="at least 16 pixels a side; these are 15x15"):
-        plant(noise(2, side=15), "shapes")
+        plant(noise(2, side=15), feature("shapes"))
 
 
 def test_golden_labels():
@@ -308,8 +336,7 @@ def four_copies(mask: np.ndarray, shift: tuple[int, int]) -> bool:
 @pytest.mark.parametrize("jitter", [0, 2, 4])
 def test_jittered_digits_move_together_and_stay_inside(jitter: int) -> None:
     black = np.zeros((300, 32, 32, 3), np.uint8)
-    options = {"jitter": str(jitter)}
-    overlay = make_overlay("digits", (32, 32, 3), options, seed=0, held_out=False)
+    overlay = feature("digits", jitter=jitter).draw(CANVAS)
     moves = range(-jitter, jitter + 1)
     found = set()
     for mask in overlay.paint(black, np.arange(300)):
@@ -326,7 +353,7 @@ def test_bad_jitter_is_refused(jitter: str) -> None:
 
 
 def graded(name, **options):
-    overlay = make_overlay(name, (32, 32, 3), options, seed=0, held_out=False)
+    overlay = feature(name, **options).draw(CANVAS)
     images = np.zeros((60, 32, 32, 3), np.uint8)
     return images, overlay.paint(images, np.arange(60))
 
@@ -363,4 +390,4 @@ def test_a_fixed_place_is_the_same_in_every_image(name):
 )
 def test_grades_out_of_range_are_refused(option, value):
     with pytest.raises(ValueError, match=rf"{option} of '\+shapes' is '{value}'; expected"):
-        make_overlay("shapes", (32, 32, 3), {option: value}, seed=0, held_out=False)
+        feature("shapes", **{option: value})

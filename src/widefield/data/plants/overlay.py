@@ -1,0 +1,185 @@
+"""What is drawn over images: sprites, one a place, each drawn by example, colour and offset.
+
+Everything drawn is a pure function of (seed, index, held_out). What is `fresh` is drawn anew each
+time an example is read, as published: a function of (seed, index, read, held_out). The two views of
+one read share their overlay.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from widefield.core import rng
+
+_CHUNK = 512
+_SMALLEST_SIDE = 16
+_LUMA = np.array([0.299, 0.587, 0.114])
+_READ = 2**32  # more than there are examples
+
+OVERSAMPLING = 8
+"""Sprites are drawn this many times larger, then shrunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canvas:
+    """The images that a feature is planted on, as far as it may know them."""
+
+    shape: tuple[int, int, int]
+    """Height, width and channels of each."""
+    seed: int
+    held_out: bool
+    """Whether the features come from held-out sources."""
+    class_ids: NDArray[np.int64] | None = None
+    """Class of each image in the first task, int64 [n]; None where there is no task."""
+    class_count: int = 0
+    """How many classes that task has."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.shape[:2]
+
+    def check(self) -> None:
+        """Refuse images that nothing can be drawn over.
+
+        Raises:
+            ValueError: they have other channels than 1 or 3, or are too small.
+        """
+        height, width, channels = self.shape
+        if channels not in (1, 3):
+            raise ValueError(f"planted features need 1 or 3 channels; these images have {channels}")
+        if min(height, width) < _SMALLEST_SIDE:
+            raise ValueError(
+                f"planted features need images of at least {_SMALLEST_SIDE} pixels a side; "
+                f"these are {height}x{width}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlay:
+    """One planted feature, ready to be drawn on images of one size."""
+
+    name: str
+    classes: tuple[str, ...]
+    alpha_mask: NDArray[np.float32]
+    """How far each sprite covers what is below it, in [0, 1], [sprites, h, w]."""
+    intensity: NDArray[np.float32]
+    """Brightness of each sprite's pixels, in [0, 1], [sprites, h, w]."""
+    sprite_class: NDArray[np.int64]
+    """Class id of each sprite, [sprites]."""
+    places: NDArray[np.int64]
+    """Smallest top and left of each place that a sprite is drawn at, [places, 2]."""
+    jitter_range: NDArray[np.int64]
+    """How many tops and lefts there are to choose from at each place, [places, 2]."""
+    shared_offset: bool
+    """Whether all places of an example move by the same draw."""
+    coloured: bool
+    alpha: float
+    seed: int
+    held_out: bool
+    fresh: bool
+    """Whether every read of an example is drawn by itself."""
+    drawn_as: NDArray[np.int64] | None = None
+    """Index that each example is drawn under, int64 [n]; None: its own."""
+
+    def subset(self, index: NDArray[np.int64]) -> "Overlay":
+        """Return the overlay of the examples `index` alone, numbered anew from 0."""
+        return replace(self, drawn_as=index if self.drawn_as is None else self.drawn_as[index])
+
+    def at_fixed_places(self) -> "Overlay":
+        """Return it in the middle of each place's range instead of anywhere in it."""
+        middle = self.places + (self.jitter_range - 1) // 2
+        return replace(self, places=middle, jitter_range=np.ones_like(self.jitter_range))
+
+    def labels(self, index: ArrayLike, read: int = 0) -> NDArray[np.int64]:
+        """Return the class id planted in each example of `index`, int64 [n], at its read `read`."""
+        return self.sprite_class[self._sprites(self._counter(index, read))]
+
+    def mask(self, index: ArrayLike, size: tuple[int, int], read: int = 0) -> NDArray[np.bool_]:
+        """Return the pixels that it covers, at least in part, of images of `size` [n, H, W]."""
+        counter = self._counter(index, read)
+        mask = np.zeros((len(counter), *size), dtype=np.bool_)
+        covered = self.alpha_mask[self._sprites(counter)] > 0
+        for place in range(len(self.places)):
+            mask.reshape(-1)[self._pixels(counter, place, mask.shape)] |= covered
+        return mask
+
+    def paint(
+        self, images: NDArray[np.uint8], index: ArrayLike, read: int = 0
+    ) -> NDArray[np.bool_]:
+        """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
+
+        pixel <- pixel + alpha * alpha_mask * (intensity * colour - pixel)
+        """
+        assert images.flags.c_contiguous
+        counter = self._counter(index, read)
+        mask = np.zeros(images.shape[:3], dtype=np.bool_)
+        for first in range(0, len(images), _CHUNK):  # a chunk and its floats fit in the CPU cache
+            part = slice(first, first + _CHUNK)
+            self._paint_chunk(images[part], mask[part], counter[part])
+        return mask
+
+    def _paint_chunk(
+        self, images: NDArray[np.uint8], mask: NDArray[np.bool_], counter: NDArray[np.int64]
+    ) -> None:
+        sprite = self._sprites(counter)
+        alpha_mask = self.alpha_mask[sprite]
+        covered = alpha_mask > 0
+        colour = self._colours(counter, images.shape[-1])
+        target = self.intensity[sprite][..., None] * colour[:, None, None, :]
+        weight = np.float32(self.alpha) * alpha_mask[..., None]
+        for place in range(len(self.places)):
+            pixel = self._pixels(counter, place, images.shape)
+            below = images.reshape(-1, images.shape[-1])[pixel].astype(np.float32)
+            below += weight * (target - below)
+            images.reshape(-1, images.shape[-1])[pixel] = np.rint(below, out=below)
+            mask.reshape(-1)[pixel] |= covered
+
+    def _counter(self, index: ArrayLike, read: int) -> NDArray[np.int64]:
+        """Return where the random numbers of the examples `index` stand at this read."""
+        index = np.asarray(index, dtype=np.int64)
+        index = index if self.drawn_as is None else self.drawn_as[index]
+        return index + (_READ * read if self.fresh else 0)
+
+    def _draw(
+        self, what: str, counter: NDArray[np.int64], high: int | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        pool = "held out" if self.held_out else "train"
+        return rng.integers(self.seed, f"{self.name}/{pool}/{what}", counter, high)
+
+    def _sprites(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
+        # The name of the stream is part of every data set that was ever planted.
+        return self._draw("stamp", counter, len(self.sprite_class))
+
+    def _colours(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
+        if not self.coloured:
+            return np.full((len(counter), channels), 255, dtype=np.float32)
+        rgb = np.stack([self._draw(f"colour {c}", counter, 256) for c in "rgb"], axis=1)
+        return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
+
+    def _pixels(
+        self, counter: NDArray[np.int64], place: int, shape: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Return where a sprite lands, as positions in the flattened [n, H, W], [n, h, w]."""
+        stream = 0 if self.shared_offset else place
+        (low_top, low_left), (tops, lefts) = self.places[place], self.jitter_range[place]
+        top = low_top + self._draw(f"top {stream}", counter, tops)
+        left = low_left + self._draw(f"left {stream}", counter, lefts)
+        count, height, width = shape[:3]
+        corner = (np.arange(count) * height + top) * width + left
+        down, right = (np.arange(length) for length in self.alpha_mask.shape[1:])
+        pixels: NDArray[np.int64] = corner[:, None, None] + down[:, None] * width + right
+        return pixels
+
+
+def shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:
+    """Return the share of each pixel that a large drawing covers, [side, side]."""
+    small = canvas.resize((side, side), Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float32) / np.float32(255)
+
+
+def scaled(at_32: float, length: int) -> int:
+    """Return a length that is stated for 32 pixels, in an image of `length` pixels."""
+    return round(at_32 * length / 32)

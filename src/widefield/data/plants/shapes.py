@@ -1,0 +1,79 @@
+"""`+shapes`: a square, a triangle or a circle somewhere in the middle of the image.
+
+It has a random colour, is 9 pixels high at 32 pixels, and lies inside the centre third (11
+pixels), with alpha 180/255.
+
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 5.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from widefield.data.plants.options import Alpha, Size
+from widefield.data.plants.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+
+SHAPES = ("square", "triangle", "circle")
+_SIDE = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """Options of `+shapes`."""
+
+    name: ClassVar[str] = "shapes"
+
+    alpha: Alpha = 180 / 255
+    colour: Literal["fixed", "random"] = "random"
+    fresh: bool = False
+    place: Literal["free", "fixed"] = "free"
+    size: Size = 1.0
+
+    @classmethod
+    def grades(cls) -> "tuple[Shapes, ...]":
+        """Return five, from hard to easy to see."""
+        return (
+            cls(size=0.8, alpha=0.5),
+            cls(),
+            cls(alpha=1.0),
+            cls(size=1.2, alpha=1.0),
+            cls(size=1.2, alpha=1.0, colour="fixed", place="fixed"),
+        )
+
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each shape."""
+        canvas.check()
+        side = scaled(self.size * _SIDE, min(canvas.size))
+        third = [-(-length // 3) for length in canvas.size]
+        overlay = Overlay(
+            name=self.name,
+            classes=SHAPES,
+            alpha_mask=np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES]),
+            intensity=np.ones((len(SHAPES), side, side), dtype=np.float32),
+            sprite_class=np.arange(len(SHAPES)),
+            places=np.array([[length // 3 for length in canvas.size]]),
+            jitter_range=np.array([[max(length - side + 1, 1) for length in third]]),
+            shared_offset=False,
+            coloured=self.colour == "random",
+            alpha=self.alpha,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+        return overlay.at_fixed_places() if self.place == "fixed" else overlay
+
+
+def _silhouette(shape: str, side: int) -> Image.Image:
+    """Return a shape that fills a square of `side`, oversampled."""
+    big = side * OVERSAMPLING
+    image = Image.new("L", (big, big))
+    draw = ImageDraw.Draw(image)
+    if shape == "square":
+        draw.rectangle((0, 0, big, big), fill=255)
+    elif shape == "triangle":
+        draw.polygon([(0, big), (big / 2, 0), (big, big)], fill=255)
+    else:
+        draw.ellipse((0, 0, big - 1, big - 1), fill=255)
+    return image
