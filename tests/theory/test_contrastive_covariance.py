@@ -6,34 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widefield.labs import contrastive_covariance as lab
+from widefield.labs.pair_weights import gaussian_weights
 
 
 def draw(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@given(seed=st.integers(0, 99), pairs=st.integers(2, 6), features=st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
-def test_eq_3_is_the_double_sum_over_pairs_for_any_alpha(seed, pairs, features):
-    g, g2 = draw(seed, 2, 2, pairs, features)
-    alpha = draw(seed + 1, 2, pairs, pairs).abs()
-    for one, two, weight, c in zip(
-        g, g2, alpha, lab.contrastive_covariance(g, g2, alpha), strict=True
-    ):
-        total = torch.zeros_like(c)
-        for i in range(pairs):
-            own = torch.outer(one[i] - two[i], one[i] - two[i])
-            for j in range(pairs):
-                apart = one[i] - one[j]
-                total += weight[i, j] * (torch.outer(apart, apart) - own)
-        torch.testing.assert_close(c, total / (2 * pairs**2))
-
-
 @given(seed=st.integers(0, 99), tau=st.floats(0.1, 5), eps=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=20, deadline=None)
-def test_infonce_is_eq_1(seed, tau, eps):
+def test_the_loss_and_its_weights_are_those_of_eq_1(seed, tau, eps):
     f, f2 = draw(seed, 2, 5, 2)
-    loss, alpha = lab.infonce(f, f2, torch.tensor(tau).double(), torch.tensor(eps).double())
+    loss = 5 * lab.infonce(f, f2, temperature=tau, eps=eps)
+    alpha = lab.infonce_weights(f, f2, temperature=tau, eps=eps)
     total = 0.0
     for i in range(5):
         own = math.exp(-float((f[i] - f2[i]).square().sum()) / (2 * tau))
@@ -48,26 +33,16 @@ def test_infonce_is_eq_1(seed, tau, eps):
 def test_the_gradient_needs_alpha_held_fixed():
     f, f2 = draw(0, 2, 6, 3)
     f = f.requires_grad_()
-    tau, eps = torch.tensor(0.7).double(), torch.tensor(0.0).double()
-    loss, alpha = lab.infonce(f, f2, tau, eps)
+    loss = 6 * lab.infonce(f, f2, temperature=0.7, eps=0.0)
+    alpha = lab.infonce_weights(f, f2, temperature=0.7, eps=0.0)
     assert not alpha.requires_grad
     (of_loss,) = torch.autograd.grad(loss, f, retain_graph=True)
     (fixed,) = torch.autograd.grad(lab.energy(f, f2, alpha), f, retain_graph=True)
     torch.testing.assert_close(of_loss, -36 * fixed)
-    distances = lab.squared_distances(f) / (2 * tau)
+    distances = lab.squared_distances(f) / (2 * 0.7)
     attached = torch.softmax(-distances.masked_fill(torch.eye(6).bool(), math.inf), dim=-1)
     (through,) = torch.autograd.grad(lab.energy(f, f2, attached), f)
     assert (of_loss + 36 * through).abs().max() > 0.1
-
-
-@given(y=st.tuples(st.floats(0, 2), st.floats(0, 2)), tau=st.floats(0.1, 5))
-@settings(max_examples=40, deadline=None)
-def test_kernel_features_sum_to_the_gaussian_kernel(y, tau):
-    points = torch.tensor(y, dtype=torch.float64)
-    phi = lab.kernel_features(points, tau, lab.kernel_terms(2.0, tau))
-    expected = torch.exp(-lab.squared_distances(points.unsqueeze(-1)) / (2 * tau))
-    torch.testing.assert_close(phi.T @ phi, expected, atol=1e-12, rtol=0)
-    assert (phi >= 0).all()
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
@@ -85,7 +60,7 @@ def test_conditional_moments_by_hand(noise):
 def test_the_sum_of_variances_is_the_double_integral(temperature, noise):
     x0, weight = lab.nodes_on_support()
     mean, _ = lab.conditional(x0, noise)
-    kernel = lab.gaussian_weights(x0.unsqueeze(-1), temperature) * torch.outer(weight, weight)
+    kernel = gaussian_weights(x0.unsqueeze(-1), temperature) * torch.outer(weight, weight)
     apart = mean.unsqueeze(1) - mean.unsqueeze(0)
     expected = torch.einsum("ij,ija,ijb->ab", kernel, apart, apart) / 2
     torch.testing.assert_close(lab.limit(temperature, noise)[0], expected)
@@ -104,3 +79,8 @@ def test_the_error_law_of_a_variance_by_hand():
     # k = (x - y)^2/2, E[k | x] = ((x - 1)^2 + 1/3)/2, x and y uniform on [0, 2]
     assert zeta_1[0, 0].item() == pytest.approx((1 / 5 - 1 / 9) / 4, rel=0.01)
     assert zeta_2[0, 0].item() == pytest.approx((2 / 5 + 6 / 9 - 4 / 9) / 4, rel=0.01)
+
+
+def test_the_librarys_importance_completed_by_its_diagonal_is_the_kernel():
+    points = draw(0, 3, 6, 1)
+    torch.testing.assert_close(lab.gaussian_importance(points, 0.4), gaussian_weights(points, 0.4))

@@ -19,7 +19,7 @@ def test_losses_against_their_definitions(seed, rank):
     g = torch.Generator().manual_seed(seed + 1)
     w = torch.randn(sets, rank, dimension, generator=g, dtype=torch.float64)
     head = torch.randn(sets, examples, rank, generator=g, dtype=torch.float64)
-    data = lab.moments(x)
+    data = lab.DataSets.from_views(x)
     for r in range(sets):
         points = x[r].reshape(-1, dimension)
         label = torch.arange(examples).repeat_interleave(count)
@@ -34,7 +34,7 @@ def test_losses_against_their_definitions(seed, rank):
 
 @pytest.mark.parametrize("extra", [0, 3])  # constant coordinates make M singular
 def test_leading_part_against_the_eigenvectors_of_the_product(extra):
-    data = lab.moments(torch.nn.functional.pad(views(0), (0, extra)))
+    data = lab.DataSets.from_views(torch.nn.functional.pad(views(0), (0, extra)))
     part, lam = lab.leading_part(data, 2)
     for m, m_pos, found, values in zip(data.m, data.m_pos, part, lam, strict=True):
         product = torch.linalg.pinv(m, hermitian=True) @ m_pos
@@ -49,7 +49,7 @@ def test_leading_part_against_the_eigenvectors_of_the_product(extra):
 
 
 def test_matching_head_is_the_best_isometry():
-    data = lab.moments(views(3))
+    data = lab.DataSets.from_views(views(3))
     g = torch.Generator().manual_seed(0)
     w = torch.randn(2, 2, 5, generator=g, dtype=torch.float64)
     head = lab.matching_head(data, w)
@@ -63,7 +63,7 @@ def test_matching_head_is_the_best_isometry():
 
 
 def test_alternation_never_raises_the_loss_and_ends_where_the_gradient_is_zero():
-    data = lab.moments(views(5))
+    data = lab.DataSets.from_views(views(5))
     g = torch.Generator().manual_seed(0)
     start = torch.randn(2, 2, 5, generator=g, dtype=torch.float64)
     raw = torch.randn(2, 4, 2, generator=g, dtype=torch.float64)

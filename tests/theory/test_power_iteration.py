@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from widefield.labs import power_iteration as lab
-from widefield.labs.local_optima import gated_covariance, summation
+from widefield.labs.one_layer import smooth_covariance
 
 
 def draw(seed, *shape):
@@ -19,37 +19,13 @@ def symmetric(seed, *shape):
     return (a + a.mT) / 2
 
 
-def test_smooth_covariance_matches_samples():
-    atoms, p, noise = draw(0, 5, 3), torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15]).double(), 0.7
-    w = normalize(draw(1, 3), dim=0)
-    g = torch.Generator().manual_seed(2)
-    rows = torch.multinomial(p, 400_000, replacement=True, generator=g)
-    x = atoms[rows] + noise * torch.randn(400_000, 3, generator=g, dtype=torch.float64)
-    gated = (x * (x @ w > 0).unsqueeze(-1)).view(100, -1, 3)
-    replicates = torch.stack([torch.cov(batch.T) for batch in gated])
-    expected = lab.smooth_covariance(w, atoms, p, torch.tensor(noise).double())
-    error = replicates.std(0) / 10
-    assert ((replicates.mean(0) - expected).abs() < 5 * error).all()
-
-
-@given(seed=st.integers(0, 99), length=st.floats(0.1, 10))
-@settings(max_examples=15, deadline=None)
-def test_without_noise_it_is_the_discrete_covariance_whatever_the_length_of_w(seed, length):
-    x, p = summation(torch.tensor([0.2, 0.3, 0.4], dtype=torch.float64))
-    w = draw(seed, 3)
-    smooth = lab.smooth_covariance(length * w, x, p, torch.tensor(0.0).double())
-    torch.testing.assert_close(smooth, gated_covariance(w, x, p))
-
-
 @given(seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_roughest_bounds_every_direction(seed):
     atoms, p = draw(seed, 4, 3), torch.full((4,), 0.25, dtype=torch.float64)
     w, noise = normalize(draw(seed + 1, 3), dim=0), torch.tensor(0.5).double()
     steps = 1e-4 * normalize(draw(seed + 2, 20, 3), dim=-1)
-    change = lab.smooth_covariance(w + steps, atoms, p, noise) - lab.smooth_covariance(
-        w, atoms, p, noise
-    )
+    change = smooth_covariance(w + steps, atoms, p, noise) - smooth_covariance(w, atoms, p, noise)
     slopes = torch.linalg.matrix_norm(change, 2) / 1e-4
     bound = lab.roughest(w, atoms, p, noise)
     assert slopes.max() <= 1.001 * bound

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
+from widefield.labs import disc
 from widefield.labs import roughness as lab
 
 densities = st.lists(st.floats(-2, 2), min_size=4, max_size=4).map(
@@ -63,7 +64,7 @@ def test_the_linearised_dynamics_are_those_of_the_hessian():
 
 @pytest.mark.parametrize("radius", [0.1, 1.0, 3.0])
 def test_the_constant_density_by_hand(radius):
-    found = lab.disc(torch.zeros(1, 4, dtype=torch.float64), radius, None)
+    found = disc.disc(torch.zeros(1, 4, dtype=torch.float64), radius, None)
     mean = 2 / (3 * math.pi)
     by_hand = {
         "top": (1 / 8 - mean**2) * radius**2,
@@ -81,14 +82,14 @@ def test_the_constant_density_by_hand(radius):
 @pytest.mark.parametrize("temperature", [0.1, 0.5, 5.0])
 def test_gaussian_alpha_is_the_double_sum_over_pairs(temperature, monkeypatch):
     # Equal on the same nodes, however few.
-    monkeypatch.setattr(lab, "RADIAL", 6)
-    monkeypatch.setattr(lab, "ANGULAR", 8)
+    monkeypatch.setattr(disc, "RADIAL", 6)
+    monkeypatch.setattr(disc, "ANGULAR", 8)
     c = torch.tensor([[0.7, 1.5, -0.4, 0.9]], dtype=torch.float64)
-    found = lab.disc(c, 1.0, temperature)
+    found = disc.disc(c, 1.0, temperature)
     x, mass = (
         torch.cat(both, dim=dim)
         for both, dim in zip(
-            zip(*(lab.half_disc(c, angle, 1.0) for angle in (0.0, math.pi)), strict=True),
+            zip(*(disc.half_disc(c, angle, 1.0) for angle in (0.0, math.pi)), strict=True),
             (0, 1),
             strict=True,
         )
@@ -107,7 +108,7 @@ def test_gaussian_alpha_is_the_double_sum_over_pairs(temperature, monkeypatch):
 @given(c=densities)
 @settings(max_examples=10, deadline=None)
 def test_roughness_scales_like_length_squared_and_the_printed_bound_does_not(c):
-    small, large = (lab.disc(c, radius, None) for radius in (0.5, 2.0))
+    small, large = (disc.disc(c, radius, None) for radius in (0.5, 2.0))
     assert (large["roughness"] / small["roughness"]).item() == pytest.approx(16, rel=1e-4)
     bounds = [radius**4 * one["r"] for radius, one in ((0.5, small), (2.0, large))]
     assert (bounds[1] / bounds[0]).item() == pytest.approx(16)  # C0^2 vol/pi r
@@ -115,6 +116,6 @@ def test_roughness_scales_like_length_squared_and_the_printed_bound_does_not(c):
 
 def test_half_discs_carry_the_whole_mass():
     for angle in (0.0, math.pi, 0.3, -0.3):
-        x, mass = lab.half_disc(torch.zeros(1, 4, dtype=torch.float64), angle, 2.0)
+        x, mass = disc.half_disc(torch.zeros(1, 4, dtype=torch.float64), angle, 2.0)
         assert mass.sum().item() == pytest.approx(2 * math.pi)
         assert (x @ torch.tensor([math.cos(angle), math.sin(angle)]).double() > 0).all()

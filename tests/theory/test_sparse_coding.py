@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import run_lab
+from widefield.labs import LABS
 from widefield.labs import sparse_coding as lab
 
 
@@ -91,15 +91,15 @@ def test_downstream_reads_z_off_features_that_hold_it_and_nothing_off_others():
 
 def test_a_sweep_adds_two_arms_for_each_value_and_keeps_the_base():
     base = {"tau": 1.0, "lam": 0.1, "mask_rate": 0.5, "noise": 1.0}
-    arms = lab.Arms.of(base, "tau")
+    arms = lab.Arms.around(base, "tau")
     assert arms.tau.tolist() == pytest.approx([1.0, 1.0, 0.3, 0.3, 3.0, 3.0])
     assert arms.lam.tolist() == pytest.approx([0.1] * 6)
-    assert lab.Arms.of(base, None).tau.tolist() == [1.0, 1.0]
+    assert lab.Arms.around(base, None).tau.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("sweep", ["noise", "size"])
 def test_a_sweep_records_both_arms_at_every_value(sweep, tmp_path):
-    result = run_lab("sparse-coding", scale="tiny", sweep=sweep, atoms=8, ambient=32)
+    result = LABS["sparse-coding"].run(scale="tiny", sweep=sweep, atoms=8, ambient=32)
     assert len(result.arrays["swept"]) == 3
     for name in lab.MEASURES:
         assert result.arrays[f"sweep_{name}"].shape == (3, 2)

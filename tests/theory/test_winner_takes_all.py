@@ -4,7 +4,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from widefield.labs import winner_takes_all as lab
-from widefield.labs.local_optima import gated_covariance, is_lme, summation
+from widefield.labs.one_layer import gated_covariance, is_lme, summation
 
 
 @given(

@@ -1,11 +1,13 @@
 """`widefield lab`."""
 
 from pathlib import Path
-from typing import Literal
-
-import yaml
+from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.output import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from widefield.labs.lab import Lab
+    from widefield.labs.result import Result
 
 
 def lab(
@@ -15,41 +17,66 @@ def lab(
     scale: Literal["tiny", "default"] = "default",
     seed: int = 0,
     out: Path | None = None,
+    parameters: bool = False,
     json: bool = False,
-    **parameters: str,
+    **settings: str,
 ) -> None:
     """Check a claim of the papers by simulation; without a name, list the labs.
 
     Parameters
     ----------
     name
-        Which lab.
+        Which lab to run.
     scale
-        tiny takes seconds.
+        How much work to do; tiny takes seconds.
     seed
-        Of every random draw.
+        Seed of all random numbers.
     out
         Write the lab's figure to this .svg or .png file.
+    parameters
+        List the lab's own parameters with default and range, and run nothing.
     json
         Print one JSON object.
-    parameters
-        Parameters of the lab, such as --noise 0.2.
+    settings
+        Set a parameter of the lab, such as --noise 0.2; --parameters lists them.
     """
-    from widefield.labs import CLAIMS, run_lab
+    from widefield.labs import claims
+    from widefield.recipe import check_name
 
+    known = claims()
     if name is None:
         if json:
-            print_json(CLAIMS)
+            print_json(known)
         else:
-            print_table("labs", ["name", "claim"], [list(row) for row in CLAIMS.items()])
+            print_table("labs", ["name", "claim"], [list(row) for row in known.items()])
         return
-    values = {key: yaml.safe_load(text) for key, text in parameters.items()}
-    result = run_lab(name, scale=scale, seed=seed, **values)
+    check_name("lab", name, tuple(known))
+    from widefield.labs import LABS
+
+    chosen = LABS[name]
+    if parameters:
+        _print_parameters(chosen, json=json)
+        return
+    result = chosen.run(scale=scale, seed=seed, **chosen.parse(settings))
     if out is not None:
         result.save(out)
     if json:
         print_json(result.to_json())
+    else:
+        _print_result(result)
+
+
+def _print_parameters(lab: "Lab", *, json: bool) -> None:
+    known = lab.parameters.values()
+    if json:
+        print_json({p.name: {"default": p.default, "range": p.range} for p in known})
         return
+    print_line(f"{lab.name}: {lab.claim}\n\n{lab.explanation}\n")
+    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), p.range] for p in known]
+    print_table("", ["parameter", "default", "range"], rows)
+
+
+def _print_result(result: "Result") -> None:
     print_line(f"{result.name}: {result.verdict}")
     rows = [
         [c.claim, f"{c.measured:.4g}", str(c.predicted), "yes" if c.holds else "NO"]

@@ -1,65 +1,64 @@
 """Theory labs: one file per claim, the prediction beside the measurement.
 
-A lab imports the rest of the library and is never imported by it. Each file exposes
-`run(*, scale="default", seed=0, ...) -> Result`; a file is imported when its lab is run.
+A lab imports the rest of the library and is never imported by it. Each lab's file begins with its
+claim and ends with `LAB`. Labs share `one_layer` and `pair_weights`; no lab imports another.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
-from inspect import signature
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from widefield.labs.result import Check, Result
-from widefield.recipe import check_name
+if TYPE_CHECKING:
+    from widefield.labs.lab import Lab
 
-LABS: dict[str, str] = {
-    "noise-helps": "widefield.labs.noise_helps",
-    "downstream-angle": "widefield.labs.downstream_angle",
-    "collision": "widefield.labs.collision",
-    "sparse-coding": "widefield.labs.sparse_coding",
-    "winner-takes-all": "widefield.labs.winner_takes_all",
-    "local-optima": "widefield.labs.local_optima",
-    "power-iteration": "widefield.labs.power_iteration",
-    "roughness": "widefield.labs.roughness",
-    "contrastive-covariance": "widefield.labs.contrastive_covariance",
-    "diet-is-spectral": "widefield.labs.diet_is_spectral",
-    "diet-toy": "widefield.labs.diet_toy",
-    "multistep": "widefield.labs.multistep",
-}
-"""Lab -> the module that runs it."""
+MODULES = (
+    "noise_helps",
+    "downstream_angle",
+    "collision",
+    "sparse_coding",
+    "winner_takes_all",
+    "local_optima",
+    "power_iteration",
+    "roughness",
+    "contrastive_covariance",
+    "diet_is_spectral",
+    "diet_toy",
+    "multistep",
+)
+"""The labs' files; a lab has the name of its file, with hyphens."""
 
-CLAIMS: dict[str, str] = {
-    "noise-helps": "Noise on dominant features speeds the learning of the weak one.",
-    "downstream-angle": "The downstream error of a learned direction is its angle over pi.",
-    "collision": "Repeated augmentation sends images of different classes to one image.",
-    "sparse-coding": "Masked views turn dense noise into singleton features; plain pairs do not.",
-    "winner-takes-all": "Every row of a linear net learns the same feature; ReLU rows share them.",
-    "local-optima": "Each latent feature is its own maximal eigenvector, below a critical rate.",
-    "power-iteration": "Power iteration converges to a point near each latent feature.",
-    "roughness": "A local optimum is stable while its eigengap exceeds the local roughness.",
-    "contrastive-covariance": "InfoNCE ascends the trace of a contrastive covariance.",
-    "diet-is-spectral": "DIET and the spectral contrastive loss share their global minimisers.",
-    "diet-toy": "Plain DIET learns the less noisy feature only; normalised DIET learns both.",
-    "multistep": "One closed form replaces every optimiser step that a row of the head missed.",
-}
-"""Lab -> its claim in one line."""
+LABS: "dict[str, Lab]"
+"""Each lab by name; its first use imports the labs, and with them torch."""
 
 
-def run_lab(name: str, **arguments: Any) -> Result:
-    """Run the lab `name` with the arguments of its own `run`.
+def __getattr__(name: str) -> Any:
+    if name == "LABS":
+        return _labs()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    Raises ValueError for an unknown name or an argument out of range.
+
+@cache
+def _labs() -> "dict[str, Lab]":
+    labs = [import_module(f"{__name__}.{module}").LAB for module in MODULES]
+    return {lab.name: lab for lab in labs}
+
+
+def claims() -> dict[str, str]:
+    """Return each lab's claim by name.
+
+    The claim is the first line of the lab's file; no lab is imported, so that a list is quick.
 
     Example:
-        >>> run_lab("multistep", scale="tiny").verdict
-        'holds'
+        >>> claims()["multistep"]
+        'One closed form replaces every optimiser step that a row of the head missed.'
     """
-    check_name("lab", name, tuple(LABS))
-    run = import_module(LABS[name]).run
-    for argument in arguments:
-        check_name(f"parameter of {name}", argument, tuple(signature(run).parameters))
-    result = run(**arguments)
-    assert isinstance(result, Result)
-    return result
+    files = {module: Path(__file__).with_name(f"{module}.py").read_text() for module in MODULES}
+    return {
+        module.replace("_", "-"): (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+        for module, text in files.items()
+    }
 
 
-__all__ = ["CLAIMS", "LABS", "Check", "Result", "run_lab"]
+__all__ = ["LABS", "claims"]

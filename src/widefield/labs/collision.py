@@ -15,23 +15,16 @@ apart, so a standard deviation shrinks at least by the product of the c, and E l
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_least,
-    at_most,
-    at_scale,
-    close,
-    require,
-)
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,8 +106,8 @@ def repeats_up_to(last: float) -> list[int]:
     return [0, *np.unique(np.geomspace(1, last, 24).round().astype(int)).tolist()]
 
 
-def run_brightness(
-    images: Tensor, labels: Tensor, *, step: int, trials: int, generator: Generator
+def repeat_brightness(
+    images: Tensor, labels: Tensor, step: int, trials: int, generator: Generator
 ) -> Arrays:
     """Curves over `trials`, and the repeat at which all levels are one, over 50 times as many."""
     expected = (TOP // step) * (TOP // step + 1) / 2
@@ -131,8 +124,8 @@ def run_brightness(
     }
 
 
-def run_mask(
-    images: Tensor, labels: Tensor, *, rate: float, trials: int, generator: Generator
+def repeat_masking(
+    images: Tensor, labels: Tensor, rate: float, trials: int, generator: Generator
 ) -> Arrays:
     """Curves over `trials`; the share of equal pairs over 50 times as many, beside (1 - q^t)^h."""
     repeats = repeats_up_to(math.log(1e-4) / math.log(1 - rate))  # then a pixel survives in 1e-4
@@ -151,8 +144,8 @@ def run_mask(
     }
 
 
-def run_contrast(
-    images: Tensor, labels: Tensor, *, strength: float, trials: int, generator: Generator
+def repeat_contrast(
+    images: Tensor, labels: Tensor, strength: float, trials: int, generator: Generator
 ) -> Arrays:
     """Curves over `trials`; how far deviations shrink, over 50 times as many on 50 images."""
     mean, deviation = log_factor_moments(strength)
@@ -275,48 +268,34 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     panels[1].legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    brightness_step: int = 2,
-    mask_rate: float = 0.1,
-    contrast_strength: float = 0.8,
-) -> Result:
-    """Repeat three augmentations on digits until different classes share one image.
+    scale: Scale,
+    generator: Generator,
+    brightness_step: Literal[1, 2, 4, 8, 16] = 2,
+    mask_rate: Annotated[float, Interval(gt=0, lt=1)] = 0.1,
+    contrast_strength: Annotated[float, Interval(gt=0, lt=1)] = 0.8,
+) -> Arrays:
+    """Repeat three augmentations on digits until images of different classes are one image.
 
-    `brightness_step` is in levels of 16; `mask_rate` is the probability that one repeat blanks a
-    pixel. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `brightness_step` is in levels of 16. `mask_rate` is the probability that one repeat blanks a
+    pixel. `contrast_strength` s is that of the factors, c ~ U(1 - s, 1 + s).
     """
-    parameters = locals().copy()
-    require(
-        1 <= brightness_step <= TOP and TOP % brightness_step == 0,
-        "brightness_step",
-        brightness_step,
-        "a divisor of 16",
-    )
-    require(0 < mask_rate < 1, "mask_rate", mask_rate, "a probability in (0, 1)")
-    require(0 < contrast_strength < 1, "contrast_strength", contrast_strength, "in (0, 1)")
-    generator = Generator().manual_seed(seed)
     images, labels = digits(at_scale(scale, tiny=400, default=1797), generator)
     trials = at_scale(scale, tiny=12, default=16)
-    arrays = run_brightness(
-        images, labels, step=brightness_step, trials=trials, generator=generator
-    )
-    arrays |= run_mask(images, labels, rate=mask_rate, trials=trials, generator=generator)
-    arrays |= run_contrast(
-        images, labels, strength=contrast_strength, trials=trials, generator=generator
-    )
-    arrays["largest_class"] = (torch.bincount(labels).max() / len(labels)).numpy()
-    return Result(
-        name="collision",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    return {
+        **repeat_brightness(images, labels, brightness_step, trials, generator),
+        **repeat_masking(images, labels, mask_rate, trials, generator),
+        **repeat_contrast(images, labels, contrast_strength, trials, generator),
+        "largest_class": (torch.bincount(labels).max() / len(labels)).numpy(),
+    }
+
+
+LAB = Lab(
+    name="collision",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -1,4 +1,4 @@
-"""InfoNCE ascends the trace of a contrastive covariance, which is a sum of variances.
+"""InfoNCE ascends the trace of a contrastive covariance.
 
 Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
 eq. 1 to 3, Lemma 1 and Lemma 2. N pairs of views x[i], x'[i] of examples x0[i], features f and f':
@@ -26,14 +26,25 @@ mean misses the limit by -(limit + E Var[g | x0])/N, the terms i = j being the c
 Shapes: R replicates, N pairs, D features, P nets, E values of eps, L terms of the kernel, Q nodes.
 """
 
+import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Interval
 from torch import Generator, Tensor
 
-from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.pair_weights import (
+    contrastive_covariance,
+    kernel_features,
+    kernel_terms,
+    squared_distances,
+)
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
+from widefield.methods.alpha_cl import alpha_cl, pair_importance
+from widefield.methods.infonce import infonce
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,91 +56,79 @@ WIDTHS = (6, 16, 4)  # of the two-layer nets whose gradients are compared
 PAIR_DRAWS = 20_000  # for zeta_1 and zeta_2
 
 
-def contrastive_covariance(g: Tensor, g2: Tensor, alpha: Tensor) -> Tensor:
-    """C_alpha[g] (eq. 3), [..., D, D], of two views' features [..., N, D] and alpha [..., N, N].
+def infonce_weights(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
+    """Return the weights alpha [N, N] of InfoNCE, without gradient; alpha_ii = 0.
 
-    Example:
-        >>> g = torch.tensor([[0.0], [2.0]])
-        >>> contrastive_covariance(g, g, torch.ones(2, 2)).item()  # the variance of 0 and 2
-        1.0
+    alpha_ij = exp(-d_ij^2/tau)/(eps exp(-d_i^2/tau) + Z_i) is the library's importance, whose rows
+    sum to 1, times the share of the negatives Z_i in the denominator.
     """
-    rows, both = alpha.sum(-1), alpha.sum(-1) + alpha.sum(-2)
-    between = (g * both.unsqueeze(-1)).mT @ g - g.mT @ (alpha + alpha.mT) @ g
-    within = ((g - g2) * rows.unsqueeze(-1)).mT @ (g - g2)
-    return (between - within) / (2 * g.shape[-2] ** 2)
-
-
-def squared_distances(x: Tensor) -> Tensor:
-    """|x[i] - x[j]|^2 of [..., N, D], [..., N, N]."""
-    norms = x.square().sum(-1)
-    return norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * x @ x.mT
-
-
-def gaussian_weights(x0: Tensor, temperature: float) -> Tensor:
-    """alpha_ij = exp(-|x0[i] - x0[j]|^2/(2 tau)) of examples [..., N, d] (Lemma 1)."""
-    return torch.exp(-squared_distances(x0) / (2 * temperature))
-
-
-def infonce(f: Tensor, f2: Tensor, temperature: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
-    """InfoNCE (eq. 1), [...], of both views' features [..., N, D], and its weights alpha.
-
-    `temperature` and `eps` are [...]. alpha_ij = exp(-d_ij^2/tau)/(eps exp(-d_i^2/tau) + Z_i) for
-    j != i and 0 for j = i; its rows sum to 1 where eps is 0.
-    """
-    tau = temperature.unsqueeze(-1)
-    own = (f - f2).square().sum(-1) / 2
-    diagonal = torch.eye(f.shape[-2], dtype=torch.bool)
-    others = (-squared_distances(f) / (2 * tau.unsqueeze(-1))).masked_fill(diagonal, -math.inf)
-    log_own = torch.log(eps.unsqueeze(-1)) - own / tau
-    log_all = torch.logaddexp(log_own, torch.logsumexp(others, dim=-1))
-    loss = (own + tau * log_all).sum(-1)
-    return loss, torch.exp(others - log_all.unsqueeze(-1)).detach()
+    alpha = pair_importance(f, f, kind="infonce", temperature=temperature)
+    f, f2 = f.detach(), f2.detach()
+    positive = math.log(eps) if eps > 0 else -math.inf
+    positive = positive - (f - f2).square().sum(-1) / 2 / temperature
+    others = -squared_distances(f) / (2 * temperature)
+    itself = torch.eye(len(f), dtype=torch.bool)
+    negatives = torch.logsumexp(others.masked_fill(itself, -math.inf), dim=-1)
+    return alpha * torch.sigmoid(negatives - positive).unsqueeze(-1)
 
 
 def energy(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
-    """tr C_alpha[f], [...]: what alpha-CL ascends with alpha held fixed (eq. 2)."""
+    """Return tr C_alpha[f], [...]: what alpha-CL ascends with alpha held fixed (eq. 2)."""
     trace = contrastive_covariance(f, f2, alpha).diagonal(dim1=-2, dim2=-1)
     return trace.sum(-1)
 
 
-def gradients(*, nets: int, pairs: int, generator: Generator) -> Arrays:
-    """Parameter gradients of InfoNCE and of the energy, of random two-layer tanh nets.
+def random_nets(
+    *, nets: int, pairs: int, generator: Generator
+) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+    """Return the weights of random two-layer tanh nets and both views' outputs [..., N, D].
 
-    `nets` of them for each temperature and eps, each with its own views of its own examples.
-    `gradient_error` is |grad L + N^2 grad E|/|grad L|, `gradient_ratio` the c of the best fit
-    grad L = -c N^2 grad E; both [nets, temperatures, eps].
+    The leading dimensions are `nets`, the temperatures and the eps: every setting has its own nets,
+    its own examples and its own views.
     """
-    tau, eps = torch.meshgrid(
-        torch.tensor(TEMPERATURES, dtype=torch.float64),
-        torch.tensor(EPSILONS, dtype=torch.float64),
-        indexing="ij",
-    )
-    lead = (nets, *tau.shape)
+    lead = (nets, len(TEMPERATURES), len(EPSILONS))
     inputs, hidden, outputs = WIDTHS
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*lead, *shape, generator=generator, dtype=torch.float64)
 
-    weights = (
-        (normal(inputs, hidden) / math.sqrt(inputs)).requires_grad_(),
-        (normal(hidden, outputs) / math.sqrt(hidden)).requires_grad_(),
-    )
+    first = (normal(inputs, hidden) / math.sqrt(inputs)).requires_grad_()
+    second = (normal(hidden, outputs) / math.sqrt(hidden)).requires_grad_()
     x0 = normal(pairs, inputs)
-    f, f2 = (
-        torch.tanh((x0 + 0.5 * normal(pairs, inputs)) @ weights[0]) @ weights[1] for _ in range(2)
-    )
-    loss, alpha = infonce(f, f2, tau, eps)
+    f, f2 = (torch.tanh((x0 + 0.5 * normal(pairs, inputs)) @ first) @ second for _ in range(2))
+    return (first, second), f, f2
+
+
+def gradients(*, nets: int, pairs: int, generator: Generator) -> Arrays:
+    """Compare the parameter gradients of InfoNCE, of alpha-CL and of the energy on random nets.
+
+    Returns, each [nets, temperatures, eps]: `gradient_error`, |grad L + N^2 grad E|/|grad L|;
+    `gradient_ratio`, the c of the best fit grad L = -c N^2 grad E; and `alpha_cl_error`, the
+    relative error of alpha-CL's gradient, which is -N^2 grad E over the sum of alpha.
+    """
+    weights, f, f2 = random_nets(nets=nets, pairs=pairs, generator=generator)
+    losses, energies, descents = [], [], []
+    settings = itertools.product(range(nets), TEMPERATURES, EPSILONS)
+    for z, z2, (_, tau, eps) in zip(f.flatten(0, 2), f2.flatten(0, 2), settings, strict=True):
+        alpha = infonce_weights(z, z2, temperature=tau, eps=eps)
+        losses.append(pairs * infonce(z, z2, temperature=tau, eps=eps))  # eq. 1 is a sum
+        energies.append(energy(z, z2, alpha))
+        descents.append(alpha.sum() * alpha_cl(z, z2, alpha))
     # Nets are independent, so that the gradient of the sum holds the gradient of each.
     flat = []
-    for scalar in (loss.sum(), energy(f, f2, alpha).sum()):
-        parts = torch.autograd.grad(scalar, weights, retain_graph=True)
+    for values in (losses, energies, descents):
+        parts = torch.autograd.grad(torch.stack(values).sum(), weights, retain_graph=True)
         flat.append(torch.cat([part.flatten(-2) for part in parts], dim=-1))
-    of_loss, of_energy = flat
-    rest = torch.linalg.vector_norm(of_loss + pairs**2 * of_energy, dim=-1)
-    ratio = -(of_loss * of_energy).sum(-1) / of_energy.square().sum(-1) / pairs**2
+    of_loss, of_energy, of_alpha_cl = flat
+    predicted = -(pairs**2) * of_energy
+    size = torch.linalg.vector_norm(of_loss, dim=-1)
+    ratio = (of_loss * predicted).sum(-1) / predicted.square().sum(-1)
     return {
-        "gradient_error": (rest / torch.linalg.vector_norm(of_loss, dim=-1)).numpy(),
+        "gradient_error": (torch.linalg.vector_norm(of_loss - predicted, dim=-1) / size).numpy(),
         "gradient_ratio": ratio.numpy(),
+        "alpha_cl_error": (
+            torch.linalg.vector_norm(of_alpha_cl - predicted, dim=-1) / size
+        ).numpy(),
     }
 
 
@@ -146,28 +145,6 @@ def conditional(x0: Tensor, noise: float) -> tuple[Tensor, Tensor]:
     mean = (weight * g).sum(-2)
     centred = g - mean.unsqueeze(-2)
     return mean, (weight * centred).mT @ centred
-
-
-def kernel_terms(largest: float, temperature: float) -> int:
-    """How many phi_l leave less than rounding out, for arguments in [0, largest]."""
-    most = largest**2 / temperature  # the mean of the Poisson law that phi_l^2 is
-    return int(most + 12 * math.sqrt(most) + 40)
-
-
-def kernel_features(y: Tensor, temperature: float, terms: int) -> Tensor:
-    """phi_l(y) of the Gaussian kernel for l < `terms`, [L, ...], of y >= 0 (Lemma 1, eq. 13).
-
-    phi_l = exp(-y^2/(2 tau)) y^l/sqrt(tau^l l!). Over all l, the products phi_l(y) phi_l(y') sum to
-    exp(-(y - y')^2/(2 tau)).
-
-    Example:
-        >>> phi = kernel_features(torch.tensor([0.0, 1.0]), temperature=0.5, terms=40)
-        >>> round((phi[:, 0] @ phi[:, 1]).item(), 6), round(math.exp(-1), 6)
-        (0.367879, 0.367879)
-    """
-    order = torch.arange(terms, dtype=y.dtype).view(-1, *[1] * y.dim())
-    ratio = torch.where(order == 0, 1.0, y / (temperature * order.clamp_min(1)).sqrt())
-    return torch.exp(-y.square() / (2 * temperature)) * ratio.cumprod(0)
 
 
 def nodes_on_support() -> tuple[Tensor, Tensor]:
@@ -220,6 +197,19 @@ def error_law(
     return projected.var(0), (alpha * pair / 2).var(0)
 
 
+def gaussian_importance(points: Tensor, temperature: float) -> Tensor:
+    """Return the library's Gaussian importance of points [R, N, 1], [R, N, N], with alpha_ii = 1.
+
+    The double sum of (3) has the terms i = j, which a loss of distances can leave out.
+    """
+
+    def one_batch(x: Tensor) -> Tensor:
+        return pair_importance(x, x, kind="gaussian", temperature=temperature)
+
+    itself = torch.eye(points.shape[-2], dtype=points.dtype)
+    return torch.vmap(one_batch)(points) + itself
+
+
 def sampled(
     size: int, *, replicates: int, temperature: float, noise: float, generator: Generator
 ) -> tuple[Tensor, Tensor]:
@@ -232,7 +222,8 @@ def sampled(
     x, x2 = x0 + noise * torch.randn(shape, generator=generator, dtype=torch.float64)
     g, g2 = features(x.squeeze(-1)), features(x2.squeeze(-1))
     of_examples, of_views = (
-        contrastive_covariance(g, g2, gaussian_weights(points, temperature)) for points in (x0, x)
+        contrastive_covariance(g, g2, gaussian_importance(points, temperature))
+        for points in (x0, x)
     )
     return of_examples, of_views
 
@@ -291,6 +282,11 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
         at_most(
             "the same with eps > 0 in InfoNCE and in alpha (worst net)",
             arrays["gradient_error"][..., 1:].max(),
+            1e-10,
+        ),
+        at_most(
+            "the same of alpha-CL's loss times the sum of alpha (worst net)",
+            arrays["alpha_cl_error"].max(),
             1e-10,
         ),
         close(
@@ -386,41 +382,33 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    temperature: float = 0.5,
-    noise: float = 0.3,
-    nets: int = 16,
-    pairs: int = 32,
-) -> Result:
-    """Gradients of InfoNCE and of alpha-CL on random nets; C_alpha over the batch size.
+    scale: Scale,
+    generator: Generator,
+    temperature: Annotated[float, Interval(ge=0.05, le=2)] = 0.5,
+    noise: Annotated[float, Interval(ge=0.2, le=1)] = 0.3,
+    nets: Annotated[int, Ge(1)] = 16,
+    pairs: Annotated[int, Ge(3)] = 32,
+) -> Arrays:
+    """Compare the gradients of InfoNCE and of alpha-CL; follow C_alpha over the batch size.
 
-    `temperature` is that of the Gaussian weights on x0, uniform on [0, 2]; `noise` the standard
-    deviation of a view around its example. Gradients are compared on `nets` nets, each with a batch
-    of `pairs`, at every temperature of 0.1 to 3. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `temperature` is that of the Gaussian weights on x0, which is uniform on [0, 2]. `noise` is the
+    standard deviation of a view around its example. Gradients are compared on `nets` nets, each
+    with a batch of `pairs`, at every temperature from 0.1 to 3.
     """
-    parameters = locals().copy()
-    require(0.05 <= temperature <= 2, "temperature", temperature, "positive, in [0.05, 2]")
-    require(0.2 <= noise <= 1, "noise", noise, "in [0.2, 1]")
-    require(nets >= 1, "nets", nets, "at least 1")
-    require(pairs >= 3, "pairs", pairs, "at least 3, so that negatives can differ")
-    generator = Generator().manual_seed(seed)
     sizes = at_scale(scale, tiny=(16, 32, 64, 128), default=(16, 32, 64, 128, 256))
     budget = at_scale(scale, tiny=2**21, default=2**24)
-    arrays = gradients(nets=nets, pairs=pairs, generator=generator) | convergence(
+    return gradients(nets=nets, pairs=pairs, generator=generator) | convergence(
         sizes, budget=budget, temperature=temperature, noise=noise, generator=generator
     )
-    return Result(
-        name="contrastive-covariance",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="contrastive-covariance",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -16,15 +16,21 @@ M^+ M_pos in its m leading eigenvectors. With eigenvalues lam_i, the least value
 Shapes: R data sets, n examples, d input dimensions, m embedding dimensions.
 """
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, require
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most
+from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.spectral import spectral_contrastive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,26 +41,30 @@ CONVERGED = 1e-4
 
 
 @dataclass(frozen=True)
-class Moments:
-    """What the two losses see of R data sets: M [R, d, d] and B [R, n, d], float64."""
+class DataSets:
+    """R data sets: their views, and the moments that both losses depend on, float64."""
 
+    x: Tensor
+    """Views [R, n, V, d] of n examples."""
     m: Tensor
+    """M = E[x x^T], [R, d, d]."""
     b: Tensor
+    """B = E[e_y x^T], [R, n, d]."""
+
+    @classmethod
+    def from_views(cls, x: Tensor) -> "DataSets":
+        """Take the moments of views x [R, n, V, d]."""
+        _, examples, views, _ = x.shape
+        flat = x.flatten(1, 2)
+        return cls(x, flat.mT @ flat / (examples * views), x.mean(2) / examples)
 
     @property
     def m_pos(self) -> Tensor:
-        """E over pairs of views of x1 x2^T where both are of one example, [R, d, d]."""
+        """M_pos = E[x1 x2^T] over pairs of views of one example times P(one example), [R, d, d]."""
         return self.b.mT @ self.b
 
 
-def moments(x: Tensor) -> Moments:
-    """Moments of views x [R, n, views, d]."""
-    _, examples, views, _ = x.shape
-    flat = x.flatten(1, 2)
-    return Moments(flat.mT @ flat / (examples * views), x.mean(2) / examples)
-
-
-def leading_part(data: Moments, rank: int) -> tuple[Tensor, Tensor]:
+def leading_part(data: DataSets, rank: int) -> tuple[Tensor, Tensor]:
     """[M^+ M_pos]_m [R, d, d] and the eigenvalues of M^+ M_pos [R, d], largest first.
 
     M^+ M_pos is not symmetric but similar to M^{+1/2} M_pos M^{+1/2}, which is.
@@ -71,20 +81,30 @@ def leading_part(data: Moments, rank: int) -> tuple[Tensor, Tensor]:
     return target, lam
 
 
-def diet_loss(data: Moments, w: Tensor, head: Tensor) -> Tensor:
-    """(4) of W [R, m, d] and W_H [R, n, m], [R]."""
-    power = (head.mT @ head @ w @ data.m * w).sum((-2, -1))
-    loss: Tensor = 0.5 * power - (head @ w * data.b).sum((-2, -1)) + 0.5
-    return loss
+def diet_loss(data: DataSets, w: Tensor, head: Tensor) -> Tensor:
+    """Return the library's DIET with squared error of all views, W [R, m, d], W_H [R, n, m]: [R].
+
+    It is (4), the mean over the views.
+    """
+    _, examples, views, _ = data.x.shape
+    example = torch.arange(examples).repeat_interleave(views)
+    z = data.x.flatten(1, 2) @ w.mT
+    return torch.vmap(one_hot_error, in_dims=(0, 0, None))(z, head, example)
 
 
-def spectral_loss(data: Moments, w: Tensor) -> Tensor:
-    """(2) of W [R, m, d], [R]."""
-    gram = w @ data.m @ w.mT
-    return 0.5 * (gram * gram).sum((-2, -1)) - (w @ data.m_pos * w).sum((-2, -1))
+def spectral_loss(data: DataSets, w: Tensor) -> Tensor:
+    """Return the library's spectral loss of W [R, m, d], over all pairs of views, [R].
+
+    The library takes one view of each example twice, and n times the expectations of (2). Its mean
+    over all choices of the two views, divided by n, is (2).
+    """
+    z = (data.x @ w.mT.unsqueeze(1)).transpose(1, 2)  # [R, V, n, m]
+    first_fixed = torch.vmap(spectral_contrastive, in_dims=(None, 0))
+    all_pairs = torch.vmap(torch.vmap(first_fixed, in_dims=(0, None)))
+    return all_pairs(z, z).mean((1, 2)) / data.x.shape[1]
 
 
-def matching_head(data: Moments, w: Tensor) -> Tensor:
+def matching_head(data: DataSets, w: Tensor) -> Tensor:
     """The isometry W_H that suits a given W best: the polar factor of B W^T (proof of 4.3)."""
     u, _, vh = torch.linalg.svd(data.b @ w.mT, full_matrices=False)
     head: Tensor = u @ vh
@@ -92,7 +112,7 @@ def matching_head(data: Moments, w: Tensor) -> Tensor:
 
 
 def minimise_diet(
-    data: Moments, w: Tensor, head: Tensor, rounds: int, *, free: bool = False
+    data: DataSets, w: Tensor, head: Tensor, rounds: int, *, free: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
     """Least W for the head, then least head for W, ten times a round: (head, W of each round).
 
@@ -113,7 +133,7 @@ def minimise_diet(
     return head, seen
 
 
-def minimise_spectral(data: Moments, w: Tensor, rounds: int) -> list[Tensor]:
+def minimise_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
     """L-BFGS on the sum over data sets, ten iterations a round: W of each round."""
     moving = w.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -138,7 +158,7 @@ def minimise_spectral(data: Moments, w: Tensor, rounds: int) -> list[Tensor]:
     return seen
 
 
-def solve(data: Moments, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
+def solve(data: DataSets, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
     """Minimise each loss from random starts; distances to the theorem's W^T W M, and values."""
     target, lam = leading_part(data, rank)
     sets, examples, dimension = data.b.shape
@@ -263,14 +283,10 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     right.legend(fontsize=7)
 
 
-def data_sets(
-    sets: int,
-    shape: tuple[int, int, int],
-    strong: int,
-    noise: float,
-    generator: Generator,
-) -> Moments:
-    """Moments of Gaussian examples with views x + noise N(0, I); shape = (n, views, d).
+def random_data(
+    sets: int, shape: tuple[int, int, int], strong: int, noise: float, generator: Generator
+) -> DataSets:
+    """Draw Gaussian examples with views x + noise N(0, I); shape = (n, V, d).
 
     The first `strong` coordinates deviate by 1 and the others by 0.2, which keeps their eigenvalues
     apart: near a tie both minimisers would need ever more iterations.
@@ -280,65 +296,49 @@ def data_sets(
     deviation[:strong] = 1.0
     x = torch.randn(sets, examples, 1, dimension, generator=generator, dtype=torch.float64)
     jitter = torch.randn(sets, examples, views, dimension, generator=generator, dtype=torch.float64)
-    return moments(deviation * x + noise * jitter)
+    return DataSets.from_views(deviation * x + noise * jitter)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    examples: int = 12,
-    dimension: int = 10,
-    embedding: int = 3,
-    views: int = 6,
-    noise: float = 0.5,
-) -> Result:
+    scale: Scale,
+    generator: Generator,
+    examples: Annotated[int, Ge(2)] = 12,
+    dimension: Annotated[int, Ge(2)] = 10,
+    embedding: Annotated[int, Ge(1)] = 3,
+    views: Annotated[int, Ge(1)] = 6,
+    noise: Annotated[float, Gt(0)] = 0.5,
+) -> Arrays:
     """Minimise both losses on random data sets and compare W^T W M with the theorem's.
 
+    A data set has `views` of each of its `examples` in `dimension` dimensions. `embedding` is m.
     `noise` is the standard deviation of a view around its example, in units of the examples'.
-    Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
     """
-    parameters = locals().copy()
-    require(examples >= 2, "examples", examples, "at least 2")
-    require(dimension >= 2, "dimension", dimension, "at least 2")
-    require(views >= 1, "views", views, "at least 1")
-    require(noise > 0, "noise", noise, "positive")
     limit = min(examples, dimension) - 1
-    require(
-        1 <= embedding <= limit,
-        "embedding",
-        embedding,
-        f"in 1..{limit} (an isometric head needs embedding <= examples, a rank < dimension)",
-    )
-    require(
-        examples * views >= dimension, "views", views, "enough for examples * views >= dimension"
-    )
-    generator = Generator().manual_seed(seed)
+    allowed = f"in 1..{limit} (an isometric head needs embedding <= examples, a rank < dimension)"
+    require(embedding <= limit, "embedding", embedding, allowed)
+    enough = f"at least {math.ceil(dimension / examples)}, for examples * views >= dimension"
+    require(examples * views >= dimension, "views", views, enough)
     sets = at_scale(scale, tiny=4, default=16)
     rounds = at_scale(scale, tiny=25, default=60)
-    generic = data_sets(sets, (examples, views, dimension), embedding, noise, generator)
+    generic = random_data(sets, (examples, views, dimension), embedding, noise, generator)
     # n one-hot examples without noise: M = I/n, M_pos = I/n^2, so that all eigenvalues are 1/n.
     eye = torch.eye(examples, dtype=torch.float64).view(1, examples, 1, examples)
-    tie = moments(eye.expand(sets, -1, -1, -1))
+    tie = DataSets.from_views(eye.expand(sets, -1, -1, -1))
     # The same data in twice the dimensions: M is singular, its eigenvalues are the same.
-    wide = Moments(
-        functional.pad(generic.m, (0, dimension, 0, dimension)),
-        functional.pad(generic.b, (0, dimension)),
-    )
-    arrays = {k: v.numpy() for k, v in solve(generic, embedding, rounds, generator).items()}
-    for name, data in (("tie", tie), ("singular", wide)):
-        solved = solve(data, embedding, rounds, generator)
-        for key in ("diet", "diet_value", "diet_least"):
-            arrays[f"{name}_{key}"] = solved[key].numpy()
-    return Result(
-        name="diet-is-spectral",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    singular = DataSets.from_views(functional.pad(generic.x, (0, dimension)))
+    solved = solve(generic, embedding, rounds, generator)
+    for name, data in (("tie", tie), ("singular", singular)):
+        special = solve(data, embedding, rounds, generator)
+        solved |= {f"{name}_{key}": special[key] for key in ("diet", "diet_value", "diet_least")}
+    return {name: value.numpy() for name, value in solved.items()}
+
+
+LAB = Lab(
+    name="diet-is-spectral",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

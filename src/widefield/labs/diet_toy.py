@@ -27,24 +27,18 @@ Shapes: R trials, 2 variants (0 plain, 1 normalised), n examples, m embedding, d
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_least,
-    at_most,
-    at_scale,
-    between,
-    close,
-    require,
-)
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most, between, close
+from widefield.methods.diet_mse import one_hot_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +70,8 @@ def train_toy(
     optimizer = torch.optim.Adam([w, head], lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     row, label = torch.arange(examples), torch.arange(examples) % classes
-    eye, curve = torch.eye(examples), []
+    batched_error = torch.vmap(torch.vmap(one_hot_error, (0, 0, None)), (0, 0, None))
+    curve = []
     for step in range(steps):
         x = (
             phi
@@ -88,7 +83,7 @@ def train_toy(
         x[:, :, row, classes + label] = 1 + s2 * e2
         plain, normalised = (x @ w.mT).unbind(1)
         z = torch.stack([plain, functional.normalize(normalised, dim=-1)], dim=1)
-        loss = (z @ head.mT - eye).square().mean((-1, -2)).sum()
+        loss = 2 / examples * batched_error(z, head, row).sum()  # a mean over the n^2 entries
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -349,57 +344,49 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    classes: int = 4,
-    dimension: int = 16,
-    embedding: int = 4,
-    examples: int = 32,
-    clean_noise: float = 0.01,
-    noisy_noise: float = 0.1,
-    background: float = 0.001,
-    learning_rate: float = 0.1,
-) -> Result:
-    """The toy of Figure 1 with a trainable head, and Theorem 5.1 with fixed isometric heads.
+    scale: Scale,
+    generator: Generator,
+    classes: Annotated[int, Ge(2)] = 4,
+    dimension: Annotated[int, Ge(4)] = 16,
+    embedding: Annotated[int, Ge(1)] = 4,
+    examples: Annotated[int, Ge(2)] = 32,
+    clean_noise: Annotated[float, Interval(gt=0, lt=0.25)] = 0.01,
+    noisy_noise: Annotated[float, Interval(gt=0, lt=0.25)] = 0.1,
+    background: Annotated[float, Gt(0)] = 0.001,
+    learning_rate: Annotated[float, Gt(0)] = 0.1,
+) -> Arrays:
+    """Train the toy of Figure 1 with a trainable head; test Theorem 5.1 with fixed isometric heads.
 
-    `clean_noise`, `noisy_noise` and `background` are s1, s2 and phi of the toy. Raises ValueError
-    for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `clean_noise`, `noisy_noise` and `background` are s1 < s2 and phi of the toy, which has
+    `examples` of so many `classes` in `dimension` dimensions, at least two for a class.
+    `embedding` is m, at most the number of examples.
     """
-    parameters = locals().copy()
-    require(classes >= 2, "classes", classes, "at least 2")
-    require(2 * classes <= dimension, "dimension", dimension, f"at least {2 * classes} (2 classes)")
-    require(1 <= embedding <= examples, "embedding", embedding, f"in 1..{examples} (m <= n)")
-    require(examples >= classes, "examples", examples, f"at least {classes} (classes)")
-    require(0 < clean_noise < 0.25, "clean_noise", clean_noise, "in (0, 0.25)")
-    require(
-        clean_noise < noisy_noise < 0.25, "noisy_noise", noisy_noise, f"in ({clean_noise}, 0.25)"
-    )
-    require(background > 0, "background", background, "positive")
-    require(learning_rate > 0, "learning_rate", learning_rate, "positive")
-    generator = Generator().manual_seed(seed)
-    arrays = train_toy(
+    require(dimension >= 2 * classes, "dimension", dimension, f"at least 2 * classes={2 * classes}")
+    require(embedding <= examples, "embedding", embedding, f"at most examples={examples}")
+    require(examples >= classes, "examples", examples, f"at least classes={classes}")
+    louder = f"above clean_noise={clean_noise}"
+    require(noisy_noise > clean_noise, "noisy_noise", noisy_noise, louder)
+    toy = train_toy(
         shape=(at_scale(scale, tiny=8, default=16), examples, embedding, dimension, classes),
         deviations=(clean_noise, noisy_noise, background),
         learning_rate=learning_rate,
         steps=at_scale(scale, tiny=1200, default=5000),
         generator=generator,
     )
-    arrays |= theorem(
+    return toy | theorem(
         heads=at_scale(scale, tiny=24, default=64),
         steps=at_scale(scale, tiny=300, default=1000),
         generator=generator,
     )
-    return Result(
-        name="diet-toy",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="diet-toy",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

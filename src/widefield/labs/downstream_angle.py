@@ -10,14 +10,16 @@ The proof uses only that the law of u_k is spherical; the other laws here show w
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.labs.result import Arrays, Check, Result, at_most, at_scale, close, require
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.result import Arrays, Check, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,30 +152,20 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     right.set(title="Other laws: not angle / π")
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    features: int = 8,
-    dimension: int = 10,
-    angles: int = 13,
-    stretch: float = 3.0,
-) -> Result:
-    """Measure the test error at evenly spaced angles in [0, 90] degrees.
+    scale: Scale,
+    generator: Generator,
+    features: Annotated[int, Ge(1)] = 8,
+    dimension: Annotated[int, Ge(2)] = 10,
+    angles: Annotated[int, Ge(2)] = 13,
+    stretch: Annotated[float, Gt(0)] = 3.0,
+) -> Arrays:
+    """Measure the test error at evenly spaced angles from 0 to 90 degrees.
 
-    `stretch` is the factor on one coordinate across mu of the stretched law. Raises ValueError for
-    an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `angles` is their number. `stretch` is the factor on one coordinate across mu of the stretched
+    law. `features` is K, which the fitted classifier reads, `dimension` d.
     """
-    parameters = locals().copy()
-    require(features >= 1, "features", features, "at least 1")
-    require(dimension >= 2, "dimension", dimension, "at least 2")
-    require(angles >= 2, "angles", angles, "at least 2")
-    require(stretch > 0, "stretch", stretch, "positive")
-    generator = Generator().manual_seed(seed)
     train = at_scale(scale, tiny=4000, default=20_000)
     test = at_scale(scale, tiny=20_000, default=200_000)
     angle = torch.linspace(0, math.pi / 2, angles, dtype=torch.float64)
@@ -190,7 +182,7 @@ def run(
         test=test,
         generator=generator,
     )
-    arrays = {
+    return {
         "angle": angle.numpy(),
         "error": torch.stack(errors).numpy(),
         "predicted": torch.stack([predicted_error(law, angle, stretch) for law in LAWS]).numpy(),
@@ -200,11 +192,13 @@ def run(
         "train_points": np.array(train),
         "test_points": np.array(test),
     }
-    return Result(
-        name="downstream-angle",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="downstream-angle",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -22,104 +22,30 @@ Shapes: M features, n atoms, d dimensions, R rows, S replicates, G rates.
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from annotated_types import Interval
 from torch import Generator, Tensor
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_most,
-    at_scale,
-    close,
-    require,
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.one_layer import (
+    CRITICAL_RATE,
+    ascend,
+    categorical,
+    gated_covariance,
+    is_lme,
+    summation,
 )
+from widefield.labs.result import Arrays, Check, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-CRITICAL_RATE = (3 - math.sqrt(5)) / 2
-"""The rate q at which (1 - q)^2 = q."""
 
 NEAR = 0.999  # cosine from which a row counts as being at a feature
 MIXED_RATES = (0.05, 0.15, 0.25, 0.35, 0.37, 0.39, 0.41, 0.5)
 NUDGE = 1e-6  # far inside the ball around u_m in which no atom changes sides
 ESCAPE_STEPS, ESCAPE_STEP_SIZE = 10, 0.1
-
-
-def categorical(probability: Tensor) -> tuple[Tensor, Tensor]:
-    """Atoms [M, M] and probabilities [M] of x = u_m with probability p_m.
-
-    Example:
-        >>> categorical(torch.tensor([0.5, 0.5]))[0].tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-    """
-    return torch.eye(len(probability), dtype=probability.dtype), probability
-
-
-def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
-    """Atoms [..., 2^M, M] and probabilities [..., 2^M] of x = sum_m y_m u_m at rates q [..., M].
-
-    y_m is sqrt((1 - q_m)/q_m) with probability q_m, else -sqrt(q_m/(1 - q_m)): mean 0, variance 1.
-
-    Example:
-        >>> atoms, probability = summation(torch.tensor([0.2]))
-        >>> atoms.flatten().tolist(), probability.tolist()
-        ([-0.5, 2.0], [0.800000011920929, 0.20000000298023224])
-    """
-    features = rate.shape[-1]
-    on = torch.cartesian_prod(*[torch.tensor([False, True])] * features).view(-1, features)
-    q = rate.unsqueeze(-2)
-    atoms = torch.where(on, ((1 - q) / q).sqrt(), -(q / (1 - q)).sqrt())
-    return atoms, torch.where(on, q, 1 - q).prod(-1)
-
-
-def gated_covariance(w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0) -> Tensor:
-    """A(w) [..., d, d] of one row `w` [..., d] over atoms `x` [..., n, d] of weights `p` [..., n].
-
-    h' is 1 above zero and `slope` elsewhere: ReLU at slope 0 (with h'(0) = 0), linear at slope 1.
-
-    Example:
-        >>> x, p = summation(torch.tensor([0.2, 0.2]))
-        >>> [round(v, 6) for v in gated_covariance(torch.tensor([1.0, 0.0]), x, p).diag().tolist()]
-        [0.64, 0.2]
-    """
-    active = (x @ w.unsqueeze(-1)).squeeze(-1) > 0
-    gated = torch.where(active, 1.0, slope).unsqueeze(-1).to(x.dtype) * x
-    weighted = p.unsqueeze(-1) * gated
-    mean = weighted.sum(-2)
-    return weighted.mT @ gated - mean.unsqueeze(-1) * mean.unsqueeze(-2)
-
-
-def push(w: Tensor, x: Tensor, p: Tensor, *, slope: Tensor | float = 0.0) -> Tensor:
-    """A(w) w of many rows `w` [..., R, d], without forming A: E[x~ h] - E[x~] E[h]."""
-    scores = w @ x.mT
-    gate = torch.where(scores > 0, torch.ones_like(scores), slope)
-    h, weighted = gate * scores, gate * p.unsqueeze(-2)
-    mean_h = (p.unsqueeze(-2) * h).sum(-1, keepdim=True)
-    return (weighted * (h - mean_h)) @ x
-
-
-def ascend(
-    w: Tensor,
-    x: Tensor,
-    p: Tensor,
-    *,
-    steps: int,
-    step_size: float,
-    slope: Tensor | float = 0.0,
-) -> Tensor:
-    """Follow (7) from the unit rows `w` [..., R, d]: a step along A(w) w, then back to the sphere.
-
-    A step is `step_size` in units of 1/(w.A(w) w), each row's own time scale; it bends no path.
-    """
-    for _ in range(steps):
-        force = push(w, x, p, slope=slope)
-        speed = step_size / (w * force).sum(-1, keepdim=True).clamp_min(1e-12)
-        w = torch.nn.functional.normalize(w + speed * force, dim=-1)
-    return w
 
 
 def at_category(probability: Tensor) -> Tensor:
@@ -215,13 +141,6 @@ def closed_escape_rates(rates: Tensor) -> Tensor:
     """What (35) says of `escape_rates`: a factor (1 + eta q/(1-q)^2)/(1 + eta) a step."""
     growth = (1 + ESCAPE_STEP_SIZE * rates / (1 - rates) ** 2) / (1 + ESCAPE_STEP_SIZE)
     return growth.log() / ESCAPE_STEP_SIZE
-
-
-def is_lme(a: Tensor, w: Tensor) -> Tensor:
-    """Definition 3: whether `w` [..., d] is the simple top eigenvector of `a` [..., d, d]."""
-    values, vectors = torch.linalg.eigh(a)
-    along = (vectors[..., -1] * w).sum(-1).abs()
-    return torch.logical_and(along > 1 - 1e-9, values[..., -1] - values[..., -2] > 1e-9)
 
 
 def endpoints(
@@ -393,31 +312,20 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    features: int = 6,
-    ratio: float = 0.8,
-    lowest_rate: float = 0.05,
-    highest_rate: float = 0.6,
-) -> Result:
-    """Both models: closed forms against samples, the critical rate, optima from random starts.
+    scale: Scale,
+    generator: Generator,
+    features: Annotated[int, Interval(ge=2, le=7)] = 6,
+    ratio: Annotated[float, Interval(gt=0, le=1)] = 0.8,
+    lowest_rate: Annotated[float, Interval(gt=0, lt=0.35)] = 0.05,
+    highest_rate: Annotated[float, Interval(gt=0.4, le=0.7)] = 0.6,
+) -> Arrays:
+    """Compare closed forms with samples, find the critical rate, follow rows from random starts.
 
-    The categorical probabilities fall by `ratio` from feature to feature; the summation models
-    have equal rates between `lowest_rate` and `highest_rate`. Raises ValueError for an argument
-    out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    There are 2^`features` atoms. The categorical probabilities fall by the factor `ratio` from
+    feature to feature. The summation models have equal rates from `lowest_rate` to `highest_rate`.
     """
-    parameters = locals().copy()
-    require(2 <= features <= 7, "features", features, "in 2..7, for 2^features atoms")
-    require(0 < ratio <= 1, "ratio", ratio, "in (0, 1]")
-    require(0 < lowest_rate < 0.35, "lowest_rate", lowest_rate, "a probability in (0, 0.35)")
-    require(0.4 < highest_rate <= 0.7, "highest_rate", highest_rate, "a probability in (0.4, 0.7]")
-    generator = Generator().manual_seed(seed)
     weights = ratio ** torch.arange(features, dtype=torch.float64)
     probability = weights / weights.sum()
     rates = torch.linspace(lowest_rate, highest_rate, 45, dtype=torch.float64)
@@ -430,7 +338,7 @@ def run(
     sampling = {"size": at_scale(scale, tiny=500, default=5000), "replicates": 64}
     rows = at_scale(scale, tiny=8, default=20) * 2**features
     gap, gap_error = sampled_gaps(rates, features, **sampling, generator=generator)
-    arrays = {
+    return {
         "closed_form_score": closed_form_scores(
             probability, mixed[:features], **sampling, generator=generator
         ).numpy(),
@@ -445,11 +353,13 @@ def run(
         "start_rates": start_rates.numpy(),
         **random_starts(probability, start_rates, rows=rows, steps=300, generator=generator),
     }
-    return Result(
-        name="local-optima",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="local-optima",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -17,22 +17,17 @@ A setting is a column of `Settings`; G settings, or R rows of a head, are worked
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_least,
-    at_most,
-    at_scale,
-    close,
-    require,
-)
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
+from widefield.rows.adamw import LazyAdamW, RowState
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,6 +227,59 @@ def visit_error(law: str, epoch: int, s: Settings, rows: int, generator: Generat
     }
 
 
+def replay(
+    start: Tensor, grads: Tensor, seen: Tensor, rates: Tensor, weight_decay: float
+) -> Tensor:
+    """Return rows [R, m] after T steps of the library's row optimiser, which skips missed ones.
+
+    Step t has the learning rate `rates` [T]; row r is visited if `seen` [T, R], with gradient
+    `grads` [T, R, m].
+    """
+    adamw = LazyAdamW(rates, weight_decay=weight_decay)
+    zero = torch.zeros_like(start)
+    rows = RowState(start, zero, zero, torch.zeros(len(start), dtype=torch.long))
+    for t in range(len(rates)):
+        index = seen[t].nonzero().squeeze(1)
+        fields = (rows.row, rows.m, rows.v, rows.last)
+        visited = adamw.coast(RowState(*(field[index] for field in fields)), until=t)
+        visited = adamw.step(visited, grads[t, index], step=t + 1)
+        new = (visited.row, visited.m, visited.v, visited.last)
+        rows = RowState(*(old.index_copy(0, index, n) for old, n in zip(fields, new, strict=True)))
+    return adamw.coast(rows, until=len(rates)).row
+
+
+def every_step(
+    start: Tensor, grads: Tensor, seen: Tensor, rates: Tensor, weight_decay: float
+) -> Tensor:
+    """Return what `torch.optim.AdamW` makes of all rows, the gradient being zero off the visits."""
+    rows = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.AdamW([rows], weight_decay=weight_decay)
+    for rate, grad, visited in zip(rates.tolist(), grads, seen, strict=True):
+        optimizer.param_groups[0]["lr"] = rate
+        rows.grad = grad * visited.unsqueeze(-1)
+        optimizer.step()
+    return rows.detach()
+
+
+def compare_head(learning_rate: float, weight_decay: float, generator: Generator) -> Arrays:
+    """Run the library's row optimiser over shuffled epochs with a cosine schedule, and every step.
+
+    With bias correction and eps as in training. `head_error` is the largest difference of a weight,
+    relative to the largest weight.
+    """
+    epochs, batches, batch, width = 6, 8, 4, 3
+    examples, steps = batches * batch, epochs * batches
+    shuffled = [torch.randperm(examples, generator=generator) for _ in range(epochs)]
+    seen = torch.zeros(steps, examples, dtype=torch.bool)
+    seen.scatter_(1, torch.cat(shuffled).view(steps, batch), True)
+    grads = torch.randn(steps, examples, width, generator=generator, dtype=torch.float64)
+    start = torch.randn(examples, width, generator=generator, dtype=torch.float64) / 16
+    cosine = torch.cos(math.pi / 2 * torch.arange(steps, dtype=torch.float64) / steps)
+    run = (start, grads, seen, learning_rate * cosine, weight_decay)
+    dense = every_step(*run)
+    return {"head_error": ((replay(*run) - dense).abs().max() / dense.abs().max()).numpy()}
+
+
 def predicted_deviation(epoch: int) -> float:
     """E|gap - T| of the shuffled law: (T^2 - 1)/(3T)."""
     return (epoch**2 - 1) / (3 * epoch)
@@ -278,6 +326,11 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
         at_most(
             "replaying true gaps equals every step taken, under any law of gaps (largest error)",
             arrays["replayed"].max(),
+            ROUNDING,
+        ),
+        at_most(
+            "the library's row optimiser equals every step taken by AdamW (largest relative gap)",
+            arrays["head_error"],
             ROUNDING,
         ),
         at_most(
@@ -340,56 +393,47 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    learning_rate: float = 1e-3,
-    weight_decay: float = 0.05,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-) -> Result:
+    scale: Scale,
+    generator: Generator,
+    learning_rate: Annotated[float, Gt(0)] = 1e-3,
+    weight_decay: Annotated[float, Ge(0)] = 0.05,
+    beta1: Annotated[float, Interval(gt=0, lt=1)] = 0.9,
+    beta2: Annotated[float, Interval(gt=0, le=1)] = 0.999,
+) -> Arrays:
     """Compare the closed forms with single steps, and t = n/b with the true gaps.
 
-    The closed forms are compared at random settings; the four constants are those of the rows whose
-    gaps vary. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    The closed forms are compared at random settings. `learning_rate`, `weight_decay`, `beta1` and
+    `beta2` are the settings of the rows whose gaps vary; beta1 must be below sqrt(beta2), and the
+    decay below 1 / learning_rate. The library's head has betas of its own.
     """
-    parameters = locals().copy()
-    require(learning_rate > 0, "learning_rate", learning_rate, "positive")
-    require(
-        0 <= weight_decay < 1 / learning_rate,
-        "weight_decay",
-        weight_decay,
-        f"in [0, {1 / learning_rate:g}) (1 / learning_rate)",
-    )
-    require(0 < beta2 <= 1, "beta2", beta2, "in (0, 1]")
-    require(
-        0 < beta1 < math.sqrt(beta2),
-        "beta1",
-        beta1,
-        f"in (0, {math.sqrt(beta2):.6g}), below sqrt(beta2)",
-    )
-    generator = Generator().manual_seed(seed)
+    most = f"below 1 / learning_rate={1 / learning_rate:g}"
+    require(weight_decay < 1 / learning_rate, "weight_decay", weight_decay, most)
+    most = f"below sqrt(beta2)={math.sqrt(beta2):.6g}"
+    require(beta1 < math.sqrt(beta2), "beta1", beta1, most)
     constants = (learning_rate, weight_decay, beta1, beta2)
     s = Settings(*(torch.tensor(value, dtype=torch.float64) for value in constants))
     arrays = compare_forms(generator, at_scale(scale, tiny=16, default=64), 100)
     epochs = at_scale(scale, tiny=[2, 8, 32], default=[2, 4, 8, 16, 32, 64, 128])
     rows = at_scale(scale, tiny=1000, default=4000)
-    found = [[visit_error(law, epoch, s, rows, generator) for epoch in epochs] for law in GAP_LAWS]
-    for name in found[0][0]:
-        arrays[name] = np.array([[cell[name] for cell in line] for line in found])
-    arrays["epochs"] = np.array(epochs)
-    # |gap - T|/T has a deviation below 0.25; neighbouring gaps of a row are correlated.
-    arrays["deviation_tolerance"] = np.array(4 * 0.25 * math.sqrt(2 / (20 * rows)))
-    return Result(
-        name="multistep",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    cells = [[visit_error(law, epoch, s, rows, generator) for epoch in epochs] for law in GAP_LAWS]
+    for name in cells[0][0]:
+        arrays[name] = np.array([[cell[name] for cell in line] for line in cells])
+    return {
+        **arrays,
+        "epochs": np.array(epochs),
+        # |gap - T|/T has a deviation below 0.25; neighbouring gaps of a row are correlated.
+        "deviation_tolerance": np.array(4 * 0.25 * math.sqrt(2 / (20 * rows))),
+        **compare_head(learning_rate, weight_decay, generator),
+    }
+
+
+LAB = Lab(
+    name="multistep",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -12,28 +12,24 @@ Shapes: R trials, 2 arms (0 without, 1 with noise), m pairs in a batch, K featur
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_least,
-    at_most,
-    at_scale,
-    close,
-    require,
-)
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
+from widefield.methods.diet import index_cross_entropy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CORRELATION, NOISY_SHARE = 0.9, 0.3  # one step: every alpha_k, and what noise leaves of alpha_k'
 FEATURES, DIMENSION, PAIRS = 3, 5, 8
+GRADIENTS = 16  # that are compared with the library's
 SMALL_STEP = 0.01
 
 
@@ -58,6 +54,25 @@ def gradient(theta: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     du, dv = dz @ fv, dz.mT @ fu  # dL/d(theta_k.u_ik), dL/d(theta_k.v_jk)
     grad = (du.unsqueeze(-1) * u).sum(-3) + (dv.unsqueeze(-1) * v).sum(-3)
     return grad, p.diagonal(dim1=-2, dim2=-1).mean(-1)
+
+
+def gradient_gap(generator: Generator) -> Tensor:
+    """Return the largest relative distance of `gradient` from that of the library's cross-entropy.
+
+    The loss is the cross-entropy of naming v_i among the v_j, and the head's rows are the f(v_j).
+    """
+    shape = (GRADIENTS, PAIRS, FEATURES, DIMENSION)
+    u, v = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+    theta = torch.randn(GRADIENTS, FEATURES, DIMENSION, generator=generator, dtype=u.dtype)
+    theta.requires_grad_()
+    fu, fv = ((points * theta.unsqueeze(1)).sum(-1) for points in (u, v))
+    pair = torch.arange(PAIRS)
+    losses = [
+        index_cross_entropy(h, rows, pair, smoothing=0.0) for h, rows in zip(fu, fv, strict=True)
+    ]
+    (expected,) = torch.autograd.grad(torch.stack(losses).sum(), theta)
+    gap = (gradient(theta.detach(), u, v)[0] - expected).flatten(1).norm(dim=1)
+    return (gap / expected.flatten(1).norm(dim=1)).max()
 
 
 def alignment(theta: Tensor) -> Tensor:
@@ -179,6 +194,11 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
     small = 1  # |theta_k'| = 0.3: norm^2 = 0.09 is the order of the terms left out
     predicted = arrays["norm_predicted"][small]
     return (
+        at_most(
+            "Lemma E.2: gradient against that of the library's cross-entropy (relative gap)",
+            arrays["gradient_gap"],
+            1e-10,
+        ),
         at_least(
             "noise raises the weak feature's final alignment (worst trial, difference)",
             (weak[-1, :, 1] - weak[-1, :, 0]).min(),
@@ -261,43 +281,33 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    weak: float = 0.3,
-    dominant: float = 0.95,
-    noisy: float = 0.3,
-    dominant_features: int = 50,
-    dimension: int = 20,
-    step_size: float = 0.2,
-    iterations: int = 150,
-    noise_from: int = 50,
-) -> Result:
-    """One weak and many dominant features, with and without noise on the dominant ones.
+    scale: Scale,
+    generator: Generator,
+    weak: Annotated[float, Interval(ge=0, le=1)] = 0.3,
+    dominant: Annotated[float, Interval(ge=0, le=1)] = 0.95,
+    noisy: Annotated[float, Interval(ge=0, le=1)] = 0.3,
+    dominant_features: Annotated[int, Ge(1)] = 50,
+    dimension: Annotated[int, Ge(2)] = 20,
+    step_size: Annotated[float, Gt(0)] = 0.2,
+    iterations: Annotated[int, Ge(2)] = 150,
+    noise_from: Annotated[int, Ge(1)] = 50,
+) -> Arrays:
+    """Train on one weak and many dominant features, with and without noise on the dominant ones.
 
-    `weak`, `dominant` and `noisy` are correlations alpha: of the weak feature, of the dominant
-    ones, and of the dominant ones under noise. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `weak`, `dominant` and `noisy` are correlations alpha: of the weak feature, of the
+    `dominant_features`, and of these under noise, which starts at iteration `noise_from` of
+    `iterations`. A feature has `dimension` dimensions.
     """
-    parameters = locals().copy()
-    for name, value in (("weak", weak), ("dominant", dominant), ("noisy", noisy)):
-        require(0 <= value <= 1, name, value, "a correlation in [0, 1]")
-    require(dominant_features >= 1, "dominant_features", dominant_features, "at least 1")
-    require(dimension >= 2, "dimension", dimension, "at least 2")
-    require(step_size > 0, "step_size", step_size, "positive")
-    require(0 < noise_from < iterations, "noise_from", noise_from, f"in 1..{iterations - 1}")
-    generator = Generator().manual_seed(seed)
+    require(noise_from < iterations, "noise_from", noise_from, f"below iterations={iterations}")
     others = at_scale(scale, tiny=[], default=[0.1, 0.1, 0.2, 0.2, 0.5, 0.5])
     main = at_scale(scale, tiny=3, default=4)
     weak_alpha = torch.tensor([weak] * main + others)
     alpha = torch.full((iterations, len(weak_alpha), 2, dominant_features + 1), dominant)
     alpha[noise_from:, :, 1] = noisy
     alpha[..., 0] = weak_alpha.unsqueeze(-1)
-    arrays = trajectories(
+    curves = trajectories(
         alpha,
         pairs=at_scale(scale, tiny=128, default=256),
         dimension=dimension,
@@ -305,14 +315,20 @@ def run(
         noise_from=noise_from,
         generator=generator,
     )
-    arrays["weak_alpha"] = weak_alpha.numpy()
-    arrays["main"] = (torch.arange(len(weak_alpha)) < main).numpy()
-    arrays |= theorem(at_scale(scale, tiny=10_000, default=20_000), generator)
-    return Result(
-        name="noise-helps",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    return {
+        **curves,
+        "weak_alpha": weak_alpha.numpy(),
+        "main": (torch.arange(len(weak_alpha)) < main).numpy(),
+        **theorem(at_scale(scale, tiny=10_000, default=20_000), generator),
+        "gradient_gap": gradient_gap(generator).numpy(),
+    }
+
+
+LAB = Lab(
+    name="noise-helps",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

@@ -29,16 +29,19 @@ P points of a sphere, I iterations, n = 2^M atoms, d dimensions.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from widefield.labs.local_optima import CRITICAL_RATE, summation
-from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.one_layer import CRITICAL_RATE, smooth_covariance, summation
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,33 +62,6 @@ def nearly_orthogonal(
     shape = (2, len(tilts), trials, dimension, features)
     raw, noise = torch.randn(shape, generator=generator, dtype=tilts.dtype)
     return normalize(torch.linalg.qr(raw).Q + tilts[:, None, None, None] * noise, dim=-2)
-
-
-def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
-    """A(w) = Var[x 1(w.x > 0)] of x = atom + noise * N(0, I), [..., d, d].
-
-    `w` [..., d] counts by its direction; `atoms` [..., n, d] of weights `p` [n]; `noise` [...].
-    An atom a has score t = w.a/noise, and with Phi, phi the normal distribution and density
-    E[xi 1] = phi w and E[xi xi^T 1] = Phi I - t phi w w^T.
-
-    Example:
-        >>> one = torch.ones(1, dtype=torch.float64)
-        >>> smooth_covariance(one, torch.zeros(1, 1).double(), one, one[0]).item()  # 1/2 - 1/(2 pi)
-        0.3408450569081046
-    """
-    w = normalize(w, dim=-1)
-    sigma = noise.clamp_min(1e-12).unsqueeze(-1)
-    t = (atoms @ w.unsqueeze(-1)).squeeze(-1) / sigma
-    inside: Tensor = p * torch.special.ndtr(t)
-    edge: Tensor = p * torch.exp(-t.square() / 2) / math.sqrt(2 * math.pi)
-    first = (inside.unsqueeze(-1) * atoms).sum(-2) + sigma * edge.sum(-1, keepdim=True) * w
-    cross = (sigma * (edge.unsqueeze(-1) * atoms).sum(-2)).unsqueeze(-1) * w.unsqueeze(-2)
-    along = (sigma**2 * (t * edge).sum(-1, keepdim=True)).unsqueeze(-1)
-    second = (inside.unsqueeze(-1) * atoms).mT @ atoms + cross + cross.mT
-    isotropic = (sigma**2 * inside.sum(-1, keepdim=True)).unsqueeze(-1)
-    second = second + isotropic * torch.eye(w.shape[-1], dtype=w.dtype)
-    second = second - along * w.unsqueeze(-1) * w.unsqueeze(-2)
-    return second - first.unsqueeze(-1) * first.unsqueeze(-2)
 
 
 def roughest(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
@@ -306,34 +282,23 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    features: int = 5,
-    dimension: int = 6,
-    rate: float = 0.2,
-    tilt: float = 0.02,
-    noise: float = 0.2,
-) -> Result:
-    """Power iteration from every u_m of summation models with nearly orthogonal U.
+    scale: Scale,
+    generator: Generator,
+    features: Annotated[int, Interval(ge=2, le=7)] = 5,
+    dimension: Annotated[int, Ge(2)] = 6,
+    rate: Annotated[float, Interval(gt=0, lt=CRITICAL_RATE)] = 0.2,
+    tilt: Annotated[float, Interval(gt=0, le=0.1)] = 0.02,
+    noise: Annotated[float, Gt(0)] = 0.2,
+) -> Arrays:
+    """Iterate from every u_m of summation models whose U is nearly orthogonal.
 
-    U's columns deviate from orthonormal ones by a quarter of `tilt` up to twice as much per entry;
-    the noise of the data runs from 0 to `noise`. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `features` fire with probability `rate` in `dimension` dimensions, at least as many as features.
+    The columns of U deviate from orthonormal ones by a quarter of `tilt` up to twice as much per
+    entry. The noise of the data runs from 0 to `noise`.
     """
-    parameters = locals().copy()
-    require(2 <= features <= 7, "features", features, "in 2..7, for 2^features atoms")
-    allowed = f"at least features={features}, for nearly orthonormal directions"
-    require(dimension >= features, "dimension", dimension, allowed)
-    allowed = f"a probability in (0, {CRITICAL_RATE:.3f}), below which u_m is an optimum"
-    require(0 < rate < CRITICAL_RATE, "rate", rate, allowed)
-    require(0 < tilt <= 0.1, "tilt", tilt, "in (0, 0.1]")
-    require(noise > 0, "noise", noise, "a positive standard deviation")
-    generator = Generator().manual_seed(seed)
+    require(dimension >= features, "dimension", dimension, f"at least features={features}")
     tilts = tilt * torch.tensor(TILTS, dtype=torch.float64)
     levels = torch.linspace(0, noise, at_scale(scale, tiny=3, default=9), dtype=torch.float64)
     trials = at_scale(scale, tiny=1, default=2)
@@ -350,12 +315,14 @@ def run(
         **iterate(starts, atoms, p, level),
     }
     ends = torch.from_numpy(arrays["points"][-1])
-    arrays["nearest"] = (ends @ u.unsqueeze(2)).argmax(-1).numpy()
-    return Result(
-        name="power-iteration",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    return {**arrays, "nearest": (ends @ u.unsqueeze(2)).argmax(-1).numpy()}
+
+
+LAB = Lab(
+    name="power-iteration",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

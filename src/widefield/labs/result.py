@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, NDArray[Any]]
 """Named arrays of one run: everything that its checks and its figure are computed from."""
-
-Scale = Literal["tiny", "default"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,21 +142,3 @@ def _finite(value: float | tuple[float, float]) -> Any:
     if isinstance(value, tuple):
         return [_finite(end) for end in value]
     return value if math.isfinite(value) else None
-
-
-def require(ok: bool, name: str, value: object, allowed: str) -> None:
-    """Refuse an argument outside its range.
-
-    Example:
-        >>> require(1.5 <= 1, "mask_rate", 1.5, "a probability in [0, 1]")
-        Traceback (most recent call last):
-        ValueError: mask_rate=1.5 is out of range: it must be a probability in [0, 1]
-    """
-    if not ok:
-        raise ValueError(f"{name}={value} is out of range: it must be {allowed}")
-
-
-def at_scale(scale: str, *, tiny: T, default: T) -> T:
-    """Choose an amount of work by the run's scale."""
-    require(scale in ("tiny", "default"), "scale", repr(scale), "'tiny' or 'default'")
-    return tiny if scale == "tiny" else default

@@ -32,17 +32,19 @@ Shapes: S separations, B widths, N nudges, d dimensions, J densities, Q nodes, L
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from widefield.labs.contrastive_covariance import kernel_features, kernel_terms
-from widefield.labs.power_iteration import smooth_covariance
-from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+from widefield.labs.disc import disc
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.one_layer import smooth_covariance
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,11 +55,7 @@ MARGIN = 0.01  # cells within 1 % of a boundary move too slowly to be judged
 FIRST_ORDER = 1e-3  # what the next order in the nudge may add
 RADII = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # C0
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # times the temperature asked for
-RADIAL, ANGULAR = 24, 32  # quadrature nodes
 HARMONICS, ELONGATION = 4, 2.0  # of the random densities, longer along w than across
-
-
-# Mixtures in d dimensions: Theorem 1.
 
 
 def mixture_covariance(w: Tensor, separation: Tensor, widths: Tensor, positive: float) -> Tensor:
@@ -139,94 +137,6 @@ def follow(a: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
         force = (a(v) @ v.unsqueeze(-1)).squeeze(-1)
         v = normalize(v + STEP_SIZE * force / (v * force).sum(-1, keepdim=True), dim=-1)
     return v
-
-
-# Densities on a disc: Theorem 2 and Corollary 2.
-
-
-def log_density(coefficients: Tensor, r: Tensor, theta: Tensor, radius: float) -> Tensor:
-    """sum_k c_k (r/C0)^k cos(k theta), [J, Q]: even across e_1 whatever the c [J, K]."""
-    k = torch.arange(1, coefficients.shape[-1] + 1, dtype=r.dtype).unsqueeze(-1)
-    return coefficients @ ((r / radius) ** k * torch.cos(k * theta))
-
-
-def legendre(nodes: int, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """Gauss-Legendre nodes and weights on [low, high], [`nodes`] both."""
-    t, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
-    return (low + high) / 2 + (high - low) / 2 * t, (high - low) / 2 * weight
-
-
-def half_disc(coefficients: Tensor, angle: float, radius: float) -> tuple[Tensor, Tensor]:
-    """Points [Q, 2] of the half of the disc around the direction `angle`, and their mass [J, Q].
-
-    The mass is not yet normalised. The angles are cut where e_1.x = 0, at which alpha has a kink.
-    """
-    low, high = angle - math.pi / 2, angle + math.pi / 2
-    cut = math.copysign(math.pi / 2, angle)
-    r, r_weight = legendre(RADIAL, 0, radius)
-    parts = [legendre(ANGULAR, *ends) for ends in ((low, cut), (cut, high))]
-    theta, theta_weight = (torch.cat(both) for both in zip(*parts, strict=True))
-    area = torch.outer(r * r_weight, theta_weight).flatten()
-    r, theta = (grid.flatten() for grid in torch.meshgrid(r, theta, indexing="ij"))
-    x = torch.stack([r * torch.cos(theta), r * torch.sin(theta)], dim=-1)
-    return x, torch.exp(log_density(coefficients, r, theta, radius)) * area
-
-
-def kernel(x1: Tensor, radius: float, temperature: float | None) -> Tensor:
-    """phi_l [L, Q] of alpha at w = e_1, of points with first coordinate `x1` [Q].
-
-    Gaussian alpha with tau = temperature * radius^2, or uniform alpha for None.
-    """
-    if temperature is None:
-        return torch.ones_like(x1).unsqueeze(0)
-    terms = kernel_terms(1.0, temperature)
-    return kernel_features((x1 / radius).clamp_min(0), temperature, terms)
-
-
-def plane_moments(coefficients: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Largest density on e_1.x = 0 and int x_2^2 p over it, [J] both, not normalised."""
-    r, weight = legendre(60, 0, radius)
-    p = torch.exp(log_density(coefficients, r, torch.full_like(r, math.pi / 2), radius))
-    return p.amax(-1), 2 * (p * r.square() * weight).sum(-1)
-
-
-def disc(coefficients: Tensor, radius: float, temperature: float | None) -> dict[str, Tensor]:
-    """What Theorems 1 and 2 and Corollary 2 speak of, at w = e_1, for J densities: [J] each."""
-    halves = [half_disc(coefficients, angle, radius) for angle in (0.0, math.pi)]
-    total = sum((mass.sum(-1, keepdim=True) for _, mass in halves), torch.zeros(1))
-    z = sum(mass / total @ kernel(x[:, 0], radius, temperature).mT for x, mass in halves)
-    assert isinstance(z, Tensor)
-
-    def moments(angle: float) -> tuple[Tensor, Tensor]:
-        """A(v) [J, 2, 2] of v at `angle`, and E[phi_l x 1(v.x > 0)] [J, L, 2]."""
-        x, mass = half_disc(coefficients, angle, radius)
-        phi = kernel(x[:, 0], radius, temperature)
-        px = (mass / total).unsqueeze(-1) * x
-        first = phi @ px
-        return ((z @ phi).unsqueeze(-1) * px).mT @ x - first.mT @ first, first
-
-    a, first = moments(0.0)
-    moved, force = [], []
-    for angle in (NUDGE, -NUDGE):
-        v = torch.tensor([math.cos(angle), math.sin(angle)], dtype=a.dtype)
-        across = torch.tensor([-math.sin(angle), math.cos(angle)], dtype=a.dtype)
-        moved.append(moments(angle)[0])
-        force.append((moved[-1] @ v) @ across / angle)
-    # Both sides have the same slope here; their difference is free of the second order.
-    change = (moved[0] - moved[1])[..., 0].square().sum(-1).sqrt() / (4 * math.sin(NUDGE / 2))
-    largest, second_moment = (
-        one / total.squeeze(-1) for one in plane_moments(coefficients, radius)
-    )
-    on_plane = kernel(torch.zeros(1, dtype=a.dtype), radius, temperature).squeeze(-1)
-    return {
-        "top": a[:, 0, 0],
-        "gap": a[:, 0, 0] - a[:, 1, 1],
-        "roughness": change,
-        "roughness_law": first[:, 0, 0] * second_moment,
-        "pull": -torch.stack(force).mean(0),
-        "z0": z[:, 0],
-        "r": (z * on_plane).sum(-1) * largest,
-    }
 
 
 def discs(coefficients: Tensor, temperature: float) -> Arrays:
@@ -400,49 +310,40 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    dimension: int = 4,
-    positive: float = 0.5,
-    spread: float = 1.0,
-    temperature: float = 0.5,
-) -> Result:
-    """Roughness, eigengap and observed stability, of mixtures and of densities on a disc.
+    scale: Scale,
+    generator: Generator,
+    dimension: Annotated[int, Interval(ge=2, le=16)] = 4,
+    positive: Annotated[float, Interval(ge=0.1, le=1)] = 0.5,
+    spread: Annotated[float, Interval(ge=0, le=1.25)] = 1.0,
+    temperature: Annotated[float, Interval(ge=0.1, le=10)] = 0.5,
+) -> Arrays:
+    """Measure roughness, eigengap and stability, of mixtures and of densities on a disc.
 
     The mixtures have `dimension` dimensions and a share `positive` of the data on the positive
-    side. `spread` is the standard deviation of the coefficients of a random log-density, and
-    `temperature` that of Gaussian alpha in units of C0^2, varied from 1/8 to 8 times as much.
-    Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    side. `spread` is the standard deviation of the coefficients of a random log-density.
+    `temperature` is that of Gaussian alpha in units of C0^2; it is varied from 1/8 to 8 times that.
     """
-    parameters = locals().copy()
-    require(2 <= dimension <= 16, "dimension", dimension, "in 2..16")
-    require(0.1 <= positive <= 1, "positive", positive, "a probability in [0.1, 1]")
-    require(0 <= spread <= 1.25, "spread", spread, "in [0, 1.25]")
-    require(0.1 <= temperature <= 10, "temperature", temperature, "positive, in [0.1, 10]")
-    generator = Generator().manual_seed(seed)
     cells = at_scale(scale, tiny=8, default=14)
     count = at_scale(scale, tiny=12, default=48)
     coefficients = spread * torch.randn(count, HARMONICS, generator=generator, dtype=torch.float64)
     coefficients[:, 1] += ELONGATION
     coefficients[0] = 0  # the constant density
-    arrays = mixtures(
+    return mixtures(
         torch.linspace(0, 2.5, cells, dtype=torch.float64),
         torch.linspace(0.1, 2.1, cells, dtype=torch.float64),
         dimension=dimension,
         positive=positive,
         generator=generator,
     ) | discs(coefficients, temperature)
-    return Result(
-        name="roughness",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="roughness",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

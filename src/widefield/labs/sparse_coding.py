@@ -23,22 +23,17 @@ dimensions, m neurons.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.labs.result import (
-    Arrays,
-    Check,
-    Result,
-    at_least,
-    at_most,
-    at_scale,
-    require,
-)
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +67,7 @@ class Arms:
     noise: Tensor
 
     @classmethod
-    def of(cls, base: dict[str, float], sweep: str | None) -> "Arms":
+    def around(cls, base: dict[str, float], sweep: str | None) -> "Arms":
         """The base values, then the base with each value of one swept parameter."""
         values: Sequence[float] = SWEEPS.get(sweep or "", ())
         rows = [base, *({**base, sweep: value} for value in values if sweep)]
@@ -239,7 +234,7 @@ def downstream(f: Tensor, z: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return r2, right.sum((1, 2)) / exists.sum()
 
 
-def measure(w: Tensor, b: Tensor, data: SparseCoding, count: int, generator: Generator) -> Arrays:
+def evaluate(w: Tensor, b: Tensor, data: SparseCoding, count: int, generator: Generator) -> Arrays:
     """What Theorems 3.2 and 3.4 speak of, for each arm [A]; `best_of` is [A, m]."""
     z, xi = data.sample(count, generator)
     signal = z @ data.atoms.T
@@ -362,55 +357,44 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     outcome.legend(fontsize=7, loc="upper center")
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    sweep: str | None = None,
-    tau: float = 1.0,
-    lam: float = 3e-4,
-    mask_rate: float = 0.5,
-    noise: float = 1.0,
-    sparsity: float = 1.0,
-    bias_factor: float = 0.7,
-    initial_norm: float = 0.03,
-    step_size: float = 1.0,
-    atoms: int | None = None,
-    ambient: int | None = None,
-) -> Result:
+    scale: Scale,
+    generator: Generator,
+    sweep: Literal["tau", "lam", "mask_rate", "noise", "size"] | None = None,
+    tau: Annotated[float, Gt(0)] = 1.0,
+    lam: Annotated[float, Ge(0)] = 3e-4,
+    mask_rate: Annotated[float, Interval(gt=0, lt=1)] = 0.5,
+    noise: Annotated[float, Gt(0)] = 1.0,
+    sparsity: Annotated[float, Gt(0)] = 1.0,
+    bias_factor: Annotated[float, Ge(0)] = 0.7,
+    initial_norm: Annotated[float, Gt(0)] = 0.03,
+    step_size: Annotated[float, Gt(0)] = 1.0,
+    atoms: Annotated[int | None, Ge(4)] = None,
+    ambient: Annotated[int | None, Ge(4)] = None,
+) -> Arrays:
     """Learn sparse-coding data with and without RandomMask, and use the features downstream.
 
-    `noise` and `sparsity` are the constants s and c of sigma^2 and Pr(z_j != 0), `mask_rate` is q.
-    `atoms` (d) and `ambient` (d1) default to 64 and 1024, or 24 and 512 at scale tiny; there are
-    4 d neurons. `sweep` names one of tau, lam, mask_rate or noise, and adds arms that vary it
-    around the base values, or size, which adds runs at d/2 and 3d/4 with d1 in proportion; a sweep
-    takes up to three times as long. Raises ValueError for an argument out of range.
+    `noise` and `sparsity` are the constants s and c of sigma^2 and Pr(z_j != 0). `tau`, `lam` and
+    `mask_rate` are the temperature, the weight decay and q. `bias_factor`, `initial_norm` and
+    `step_size` are those of the training. `atoms` (d) and `ambient` (d1, at least d) default to 64
+    and 1024, or to 24 and 512 at scale tiny; there are 4 d neurons.
 
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    `sweep` names tau, lam, mask_rate or noise and adds arms that vary it around the base values,
+    or size, which adds runs at d/2 and 3d/4 with d1 in proportion. A sweep takes up to three times
+    as long.
     """
-    parameters = locals().copy()
     d = at_scale(scale, tiny=24, default=64) if atoms is None else atoms
     d1 = at_scale(scale, tiny=512, default=1024) if ambient is None else ambient
-    known = (*SWEEPS, "size")
-    require(sweep is None or sweep in known, "sweep", repr(sweep), f"None or {', '.join(known)}")
-    for name, value in (("tau", tau), ("noise", noise), ("sparsity", sparsity)):
-        require(value > 0, name, value, "positive")
-    for name, value in (("initial_norm", initial_norm), ("step_size", step_size)):
-        require(value > 0, name, value, "positive")
-    require(lam >= 0, "lam", lam, "non-negative")
-    require(bias_factor >= 0, "bias_factor", bias_factor, "non-negative")
-    require(0 < mask_rate < 1, "mask_rate", mask_rate, "a probability in (0, 1)")
-    require(d >= 4, "atoms", d, "at least 4")
-    require(d1 >= d, "ambient", d1, f"at least {d} (atoms)")
-    active = sparsity * math.log(math.log(d)) / d
-    require(active <= 1, "sparsity", sparsity, f"at most {d / math.log(math.log(d)):g}")
+    require(d1 >= d, "ambient", d1, f"at least atoms={d}")
+    densest = d / math.log(math.log(d))  # at which every z_j is non-zero
+    require(sparsity <= densest, "sparsity", sparsity, f"at most {densest:g} for atoms={d}")
     base = {"tau": tau, "lam": lam, "mask_rate": mask_rate, "noise": noise}
+    arms = Arms.around(base, None if sweep == "size" else sweep)
 
-    def one_size(d: int, d1: int, arms: Arms) -> Arrays:
-        generator = Generator().manual_seed(seed)
-        data = SparseCoding.random(d, d1, sparsity, arms.noise, generator)
+    def one_size(d: int, d1: int) -> Arrays:
+        draws = generator.clone_state()  # the same for all sizes
+        data = SparseCoding.random(d, d1, sparsity, arms.noise, draws)
         w, b, curves = train(
             data,
             arms,
@@ -420,25 +404,28 @@ def run(
             step_size=step_size,
             initial_norm=initial_norm,
             bias_factor=bias_factor,
-            generator=generator,
+            generator=draws,
         )
-        return curves | measure(w, b, data, at_scale(scale, tiny=3000, default=6000), generator)
+        return curves | evaluate(w, b, data, at_scale(scale, tiny=3000, default=6000), draws)
 
-    arms = Arms.of(base, None if sweep == "size" else sweep)
-    arrays = one_size(d, d1, arms)
-    if sweep is not None:
-        smaller = [d // 2, 3 * d // 4] if sweep == "size" else []
-        found = [arrays, *(one_size(size, d1 * size // d, arms) for size in smaller)]
-        values = [d, *smaller] if sweep == "size" else getattr(arms, sweep)[::2]
-        arrays["swept"], arrays["sweep"] = np.asarray(values), np.array(sweep)
-        for name in MEASURES:
-            joined = np.concatenate([one[name] for one in found])
-            arrays[f"sweep_{name}"] = joined.reshape(-1, 2)
-    return Result(
-        name="sparse-coding",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+    arrays = one_size(d, d1)
+    if sweep is None:
+        return arrays
+    smaller = [d // 2, 3 * d // 4] if sweep == "size" else []
+    by_size = [arrays, *(one_size(size, d1 * size // d) for size in smaller)]
+    values = [d, *smaller] if sweep == "size" else getattr(arms, sweep)[::2]
+    joined = {
+        f"sweep_{name}": np.concatenate([run[name] for run in by_size]).reshape(-1, 2)
+        for name in MEASURES
+    }
+    return arrays | joined | {"swept": np.asarray(values), "sweep": np.array(sweep)}
+
+
+LAB = Lab(
+    name="sparse-coding",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

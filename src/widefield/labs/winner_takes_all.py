@@ -24,16 +24,19 @@ Shapes: T data sets, N pairs, d dimensions, M features, R rows, K rows of a net,
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from widefield.labs.contrastive_covariance import contrastive_covariance, gaussian_weights
-from widefield.labs.local_optima import ascend, summation
-from widefield.labs.result import Arrays, Check, Result, at_least, at_most, at_scale, close, require
+from widefield.labs.lab import Lab, Scale, at_scale, first_line
+from widefield.labs.one_layer import ascend, summation
+from widefield.labs.pair_weights import contrastive_covariance, gaussian_weights
+from widefield.labs.parameter import require
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -296,44 +299,31 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     left.legend(fontsize=7)
 
 
-def run(
+def measure(
     *,
-    scale: str = "default",
-    seed: int = 0,
-    features: int = 6,
-    rate: float = 0.1,
-    weakest: float = 0.25,
-    dimension: int = 16,
-    pairs: int = 256,
-    noise: float = 0.3,
-    temperature: float = 2.0,
-) -> Result:
-    """Linear and ReLU nets on sparse features of falling strength.
+    scale: Scale,
+    generator: Generator,
+    features: Annotated[int, Interval(ge=2, le=8)] = 6,
+    rate: Annotated[float, Interval(gt=0, le=0.3)] = 0.1,
+    weakest: Annotated[float, Interval(gt=0, lt=1)] = 0.25,
+    dimension: Annotated[int, Ge(2)] = 16,
+    pairs: Annotated[int, Ge(2)] = 256,
+    noise: Annotated[float, Ge(0)] = 0.3,
+    temperature: Annotated[float, Gt(0)] = 2.0,
+) -> Arrays:
+    """Train linear and ReLU rows on sparse features of falling strength.
 
-    Each feature fires with probability `rate`; their scales fall from 1 to `weakest`. Linear rows
-    also see finite data sets: `pairs` pairs of views with `noise` in `dimension` dimensions, with
-    Gaussian pair weights of `temperature`. Raises ValueError for an argument out of range.
-
-    Example:
-        >>> run(scale="tiny").verdict
-        'holds'
+    Each of the `features` fires with probability `rate`; their scales fall from 1 to `weakest`.
+    Linear rows also see finite data sets: `pairs` pairs of views with `noise` in `dimension`
+    dimensions, at least as many as features, with Gaussian pair weights of `temperature`.
     """
-    parameters = locals().copy()
-    require(2 <= features <= 8, "features", features, "in 2..8, for 2^features atoms")
-    require(0 < rate <= 0.3, "rate", rate, "a probability in (0, 0.3]")
-    require(0 < weakest < 1, "weakest", weakest, "in (0, 1), the strongest feature having scale 1")
-    allowed = f"at least features={features}, for orthonormal directions"
-    require(dimension >= features, "dimension", dimension, allowed)
-    require(pairs >= 2, "pairs", pairs, "at least 2")
-    require(noise >= 0, "noise", noise, "a standard deviation, at least 0")
-    require(temperature > 0, "temperature", temperature, "positive")
-    generator = Generator().manual_seed(seed)
+    require(dimension >= features, "dimension", dimension, f"at least features={features}")
     s = scales(features, weakest)
     slopes = torch.linspace(0, 1, at_scale(scale, tiny=9, default=21), dtype=torch.float64)
     y, p = summation(torch.full_like(s, rate))
     still = starts(math.inf, 64, features, generator=generator, dtype=s.dtype)
     moved = ascend(still, y, p, steps=STEPS, step_size=1.0, slope=1.0)
-    arrays = {
+    return {
         "scales": s.numpy(),
         "rate": np.array(rate),
         "slopes": slopes.numpy(),
@@ -360,11 +350,13 @@ def run(
             generator=generator,
         ),
     }
-    return Result(
-        name="winner-takes-all",
-        parameters=parameters,
-        checks=check(arrays),
-        arrays=arrays,
-        notes=notes(arrays),
-        draw=draw,
-    )
+
+
+LAB = Lab(
+    name="winner-takes-all",
+    claim=first_line(__doc__),
+    measure=measure,
+    check=check,
+    notes=notes,
+    draw=draw,
+)

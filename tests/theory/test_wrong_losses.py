@@ -1,0 +1,162 @@
+"""A lab that calls the library's losses fails when such a loss is wrong."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from widefield.labs import (
+    contrastive_covariance,
+    diet_is_spectral,
+    diet_toy,
+    multistep,
+    noise_helps,
+)
+from widefield.methods.alpha_cl import alpha_cl, pair_importance
+from widefield.methods.diet import index_cross_entropy
+from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.infonce import infonce
+from widefield.methods.spectral import spectral_contrastive
+from widefield.rows.adamw import LazyAdamW
+
+
+def negated(loss):
+    def minus(*args, **kwargs):
+        return -loss(*args, **kwargs)
+
+    return minus
+
+
+def infonce_without_positive(f, f2, *, temperature, eps):
+    return infonce(f, f, temperature=temperature, eps=eps)
+
+
+def infonce_as_mean_of_softmax(f, f2, *, temperature, eps):
+    return infonce(f, f2, temperature=temperature, eps=eps) / temperature
+
+
+def importance_that_moves(f, f0, *, kind, temperature):
+    distances = torch.cdist(f, f).square() / 2
+    itself = torch.eye(len(f), dtype=torch.bool)
+    return torch.softmax((-distances / temperature).masked_fill(itself, -torch.inf), dim=1)
+
+
+def importance_at_twice_the_temperature(f, f0, *, kind, temperature):
+    return pair_importance(f, f0, kind=kind, temperature=2 * temperature)
+
+
+def alpha_cl_without_positive(f, f2, alpha):
+    return alpha_cl(f, f, alpha)
+
+
+def error_without_target(h, rows, target):
+    return (h @ rows.T).square().sum(1).mean() / 2
+
+
+def error_of_the_target_alone(h, rows, target):
+    return ((h * rows[target]).sum(1) - 1).square().mean() / 2
+
+
+def spectral_of_one_view(z1, z2):
+    return spectral_contrastive(z1, z1)
+
+
+def spectral_with_double_negatives(z1, z2):
+    return spectral_contrastive(z1, z2) + 0.5 * (z1 @ z2.T).square().sum() / len(z1)
+
+
+def smoothed_cross_entropy(h, rows, target, *, smoothing):
+    return index_cross_entropy(h, rows, target, smoothing=0.1)
+
+
+def cross_entropy_of_normalised_rows(h, rows, target, *, smoothing):
+    return index_cross_entropy(h, F.normalize(rows, dim=1), target, smoothing=smoothing)
+
+
+def without_decay(*args, weight_decay, **kwargs):
+    return LazyAdamW(*args, weight_decay=0.0, **kwargs)
+
+
+def gradients(generator):
+    return contrastive_covariance.gradients(nets=1, pairs=8, generator=generator)
+
+
+def convergence(generator):
+    options = {"budget": 2**18, "temperature": 0.5, "noise": 0.3}
+    return contrastive_covariance.convergence((16, 64), **options, generator=generator)
+
+
+def both_minimisers(generator):
+    return diet_is_spectral.LAB.measure(scale="tiny", generator=generator, dimension=5)
+
+
+def toy(generator):
+    return diet_toy.train_toy(
+        shape=(4, 32, 4, 16, 4),
+        deviations=(0.01, 0.1, 0.001),
+        learning_rate=0.1,
+        steps=400,
+        generator=generator,
+    )
+
+
+def closed_form_gradient(generator):
+    return {"gradient_gap": noise_helps.gradient_gap(generator).numpy()}
+
+
+def head(generator):
+    return multistep.compare_head(1e-3, 0.05, generator)
+
+
+CASES = [
+    (contrastive_covariance, gradients, "infonce", negated(infonce)),
+    (contrastive_covariance, gradients, "infonce", infonce_without_positive),
+    (contrastive_covariance, gradients, "infonce", infonce_as_mean_of_softmax),
+    (contrastive_covariance, gradients, "alpha_cl", negated(alpha_cl)),
+    (contrastive_covariance, gradients, "alpha_cl", alpha_cl_without_positive),
+    (contrastive_covariance, gradients, "pair_importance", importance_that_moves),
+    (contrastive_covariance, gradients, "pair_importance", importance_at_twice_the_temperature),
+    (contrastive_covariance, convergence, "pair_importance", importance_at_twice_the_temperature),
+    (diet_is_spectral, both_minimisers, "one_hot_error", negated(one_hot_error)),
+    (diet_is_spectral, both_minimisers, "one_hot_error", error_without_target),
+    (diet_is_spectral, both_minimisers, "spectral_contrastive", spectral_of_one_view),
+    (diet_is_spectral, both_minimisers, "spectral_contrastive", spectral_with_double_negatives),
+    (diet_toy, toy, "one_hot_error", negated(one_hot_error)),
+    (diet_toy, toy, "one_hot_error", error_of_the_target_alone),
+    (noise_helps, closed_form_gradient, "index_cross_entropy", negated(index_cross_entropy)),
+    (noise_helps, closed_form_gradient, "index_cross_entropy", smoothed_cross_entropy),
+    (noise_helps, closed_form_gradient, "index_cross_entropy", cross_entropy_of_normalised_rows),
+    (multistep, head, "LazyAdamW", without_decay),
+    (multistep, head, "LazyAdamW", partial(LazyAdamW, eps=1e-3)),
+    (multistep, head, "LazyAdamW", partial(LazyAdamW, bias_correction=False)),
+]
+
+
+@pytest.mark.parametrize(
+    ("lab", "part"),
+    list(dict.fromkeys(case[:2] for case in CASES)),
+    ids=lambda x: x.__name__.split(".")[-1],
+)
+def test_the_right_loss_holds(lab, part, tiny):
+    assert verdict(lab, part, tiny) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("lab", "part", "name", "wrong"),
+    CASES,
+    ids=lambda x: (
+        getattr(x, "__name__", "settings").split(".")[-1] if not isinstance(x, str) else x
+    ),
+)
+def test_a_wrong_loss_fails(lab, part, name, wrong, tiny, monkeypatch):
+    monkeypatch.setattr(lab, name, wrong)
+    assert verdict(lab, part, tiny) == "fails"
+
+
+def verdict(lab, part, tiny):
+    """Measure a part of the lab again, and check it with the rest of what was measured."""
+    rest = tiny(lab.LAB.name, 0).arrays
+    again = part(torch.Generator().manual_seed(0))
+    checks = lab.LAB.check({**rest, **again})
+    return "holds" if all(check.holds for check in checks) else "fails"
