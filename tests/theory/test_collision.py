@@ -13,11 +13,11 @@ from widefield.labs import collision as lab
 
 @given(seed=st.integers(0, 1000), count=st.integers(2, 12), levels=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
-def test_merged_counts_what_a_dictionary_counts(seed, count, levels):
+def test_count_merged_counts_what_a_dictionary_counts(seed, count, levels):
     g = torch.Generator().manual_seed(seed)
     images = torch.randint(levels, (3, count, 2), generator=g)
     labels = torch.arange(count) % 3 if count > 3 else torch.arange(count) % 2
-    found = lab.merged(images, labels, g)
+    found = lab.count_merged(images, labels, g)
     for trial, row in zip(images.tolist(), found.tolist(), strict=True):
         keys = [tuple(image) for image in trial]
         pairs = [(i, j) for i in range(count) for j in range(count) if labels[i] != labels[j]]
@@ -65,9 +65,11 @@ def test_log_factor_moments_against_quadrature(strength):
 def test_contrast_keeps_the_mean_until_it_clips():
     x = torch.tensor([[[0.2, 0.4, 0.6]]])
     torch.testing.assert_close(
-        lab.stretched(x, torch.tensor([1.5])), torch.tensor([[[0.1, 0.4, 0.7]]])
+        lab.change_contrast(x, torch.tensor([1.5])), torch.tensor([[[0.1, 0.4, 0.7]]])
     )
-    assert lab.stretched(x, torch.tensor([9.0])).flatten().tolist() == pytest.approx([0, 0.4, 1])
+    assert lab.change_contrast(x, torch.tensor([9.0])).flatten().tolist() == pytest.approx(
+        [0, 0.4, 1]
+    )
 
 
 def test_differing_pixels_are_of_pairs_of_unequal_class():

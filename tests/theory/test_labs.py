@@ -56,8 +56,8 @@ def test_a_lab_imports_no_other_lab(module):
 BROKEN = {
     "winner-takes-all": [
         ("linear_cosine", lambda a: a * 0.999, "top eigenvector"),
-        ("found", lambda a: a[::-1], "linear rows from random starts"),
-        ("found", lambda a: a[::-1], "ReLU rows from random starts"),
+        ("reached", lambda a: a[::-1], "linear rows from random starts"),
+        ("reached", lambda a: a[::-1], "ReLU rows from random starts"),
         ("threshold", lambda a: a * 1.3, "stable against (*)"),
         ("collected", lambda a: a + 1, "independent rows collect"),
         ("distinct", lambda a: a[::-1], "start close together"),

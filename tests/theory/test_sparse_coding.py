@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from widefield.labs import LABS
 from widefield.labs import sparse_coding as lab
+from widefield.labs.sparse_data import SparseCoding, masked_pair
 
 
 def draw(*shape, seed=0):
@@ -47,7 +48,7 @@ def test_masked_views_are_complementary_and_unbiased():
     x = draw(2, 50, 400).float()
     keep = torch.rand(50, 400, generator=torch.Generator().manual_seed(1))
     q = torch.tensor([0.3, 0.3]).view(-1, 1, 1)
-    first, second = lab.masked_pair(x, keep, q)
+    first, second = masked_pair(x, keep, q)
     assert (first[0] * second[0]).abs().max() == 0
     torch.testing.assert_close(0.3 * first[0] + 0.7 * second[0], x[0])
     assert (first[0] != 0).float().mean() == pytest.approx(0.3, abs=0.02)
@@ -57,7 +58,7 @@ def test_masked_views_are_complementary_and_unbiased():
 
 def test_data_have_the_moments_of_their_definition():
     g = torch.Generator().manual_seed(0)
-    data = lab.SparseCoding.random(16, 40, 2.0, torch.tensor([1.0, 4.0]), g)
+    data = SparseCoding.random(16, 40, 2.0, torch.tensor([1.0, 4.0]), g)
     torch.testing.assert_close(data.atoms.T @ data.atoms, torch.eye(16), atol=1e-5, rtol=0)
     z, xi = data.sample(20_000, g)
     assert set(z.unique().tolist()) == {-1.0, 0.0, 1.0}

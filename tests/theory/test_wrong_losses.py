@@ -1,17 +1,21 @@
 """A lab that calls the library's losses fails when such a loss is wrong."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from widefield import labs
 from widefield.labs import (
+    LABS,
     contrastive_covariance,
     diet_is_spectral,
     diet_toy,
-    multistep,
     noise_helps,
+    row_replay,
 )
 from widefield.methods.alpha_cl import alpha_cl, pair_importance
 from widefield.methods.diet import index_cross_entropy
@@ -106,57 +110,121 @@ def closed_form_gradient(generator):
 
 
 def head(generator):
-    return multistep.compare_head(1e-3, 0.05, generator)
+    return row_replay.compare_head(1e-3, 0.05, generator)
 
 
 CASES = [
     (contrastive_covariance, gradients, "infonce", negated(infonce)),
     (contrastive_covariance, gradients, "infonce", infonce_without_positive),
-    (contrastive_covariance, gradients, "infonce", infonce_as_mean_of_softmax),
+    (
+        contrastive_covariance,
+        gradients,
+        "infonce",
+        infonce_as_mean_of_softmax,
+    ),
     (contrastive_covariance, gradients, "alpha_cl", negated(alpha_cl)),
-    (contrastive_covariance, gradients, "alpha_cl", alpha_cl_without_positive),
-    (contrastive_covariance, gradients, "pair_importance", importance_that_moves),
-    (contrastive_covariance, gradients, "pair_importance", importance_at_twice_the_temperature),
-    (contrastive_covariance, convergence, "pair_importance", importance_at_twice_the_temperature),
+    (
+        contrastive_covariance,
+        gradients,
+        "alpha_cl",
+        alpha_cl_without_positive,
+    ),
+    (
+        contrastive_covariance,
+        gradients,
+        "pair_importance",
+        importance_that_moves,
+    ),
+    (
+        contrastive_covariance,
+        gradients,
+        "pair_importance",
+        importance_at_twice_the_temperature,
+    ),
+    (
+        contrastive_covariance,
+        convergence,
+        "pair_importance",
+        importance_at_twice_the_temperature,
+    ),
     (diet_is_spectral, both_minimisers, "one_hot_error", negated(one_hot_error)),
     (diet_is_spectral, both_minimisers, "one_hot_error", error_without_target),
-    (diet_is_spectral, both_minimisers, "spectral_contrastive", spectral_of_one_view),
-    (diet_is_spectral, both_minimisers, "spectral_contrastive", spectral_with_double_negatives),
+    (
+        diet_is_spectral,
+        both_minimisers,
+        "spectral_contrastive",
+        spectral_of_one_view,
+    ),
+    (
+        diet_is_spectral,
+        both_minimisers,
+        "spectral_contrastive",
+        spectral_with_double_negatives,
+    ),
     (diet_toy, toy, "one_hot_error", negated(one_hot_error)),
     (diet_toy, toy, "one_hot_error", error_of_the_target_alone),
-    (noise_helps, closed_form_gradient, "index_cross_entropy", negated(index_cross_entropy)),
+    (
+        noise_helps,
+        closed_form_gradient,
+        "index_cross_entropy",
+        negated(index_cross_entropy),
+    ),
     (noise_helps, closed_form_gradient, "index_cross_entropy", smoothed_cross_entropy),
-    (noise_helps, closed_form_gradient, "index_cross_entropy", cross_entropy_of_normalised_rows),
-    (multistep, head, "LazyAdamW", without_decay),
-    (multistep, head, "LazyAdamW", partial(LazyAdamW, eps=1e-3)),
-    (multistep, head, "LazyAdamW", partial(LazyAdamW, bias_correction=False)),
+    (
+        noise_helps,
+        closed_form_gradient,
+        "index_cross_entropy",
+        cross_entropy_of_normalised_rows,
+    ),
+    (row_replay, head, "LazyAdamW", without_decay),
+    (row_replay, head, "LazyAdamW", partial(LazyAdamW, eps=1e-3)),
+    (row_replay, head, "LazyAdamW", partial(LazyAdamW, bias_correction=False)),
 ]
 
 
-@pytest.mark.parametrize(
-    ("lab", "part"),
-    list(dict.fromkeys(case[:2] for case in CASES)),
-    ids=lambda x: x.__name__.split(".")[-1],
-)
-def test_the_right_loss_holds(lab, part, tiny):
-    assert verdict(lab, part, tiny) == "holds"
+LAB = {
+    gradients: LABS["contrastive-covariance"],
+    convergence: LABS["contrastive-covariance"],
+    both_minimisers: LABS["diet-is-spectral"],
+    toy: LABS["diet-toy"],
+    closed_form_gradient: LABS["noise-helps"],
+    head: LABS["multistep"],
+}
+"""The lab that each of these measurements is a part of."""
 
 
-@pytest.mark.parametrize(
-    ("lab", "part", "name", "wrong"),
-    CASES,
-    ids=lambda x: (
-        getattr(x, "__name__", "settings").split(".")[-1] if not isinstance(x, str) else x
-    ),
-)
-def test_a_wrong_loss_fails(lab, part, name, wrong, tiny, monkeypatch):
-    monkeypatch.setattr(lab, name, wrong)
-    assert verdict(lab, part, tiny) == "fails"
+def name_of(value):
+    return (
+        value if isinstance(value, str) else getattr(value, "__name__", "settings").split(".")[-1]
+    )
 
 
-def verdict(lab, part, tiny):
-    """Measure a part of the lab again, and check it with the rest of what was measured."""
-    rest = tiny(lab.LAB.name, 0).arrays
+@pytest.mark.parametrize("part", LAB, ids=name_of)
+def test_the_right_loss_holds(part, tiny):
+    assert verdict(part, tiny) == "holds"
+
+
+@pytest.mark.parametrize(("module", "part", "name", "wrong"), CASES, ids=name_of)
+def test_a_wrong_loss_fails(module, part, name, wrong, tiny, monkeypatch):
+    monkeypatch.setattr(module, name, wrong)
+    assert verdict(part, tiny) == "fails"
+
+
+def test_every_call_of_a_loss_of_the_library_is_put_to_the_test():
+    calls = set()
+    for path in Path(labs.__file__).parent.glob("*.py"):
+        for line in re.findall(
+            r"^from widefield\.(?:methods|rows)\.\w+ import (.+)$", path.read_text(), re.MULTILINE
+        ):
+            calls |= {(path.stem, name) for name in line.split(", ")}
+    tested = {(module.__name__.split(".")[-1], name) for module, _, name, _ in CASES}
+    assert calls - {("row_replay", "RowState")} == tested
+
+
+def verdict(part, tiny):
+    """Measure a part of a lab again, and check it with the rest of what the lab measured."""
+    lab = LAB[part]
+    rest = tiny(lab.name, 0).arrays
     again = part(torch.Generator().manual_seed(0))
-    checks = lab.LAB.check({**rest, **again})
+    checks = lab.check({**rest, **again})
     return "holds" if all(check.holds for check in checks) else "fails"

@@ -34,7 +34,7 @@ DEVIATIONS = 4.0  # standard errors of a Monte-Carlo mean that a prediction may 
 
 
 def digits(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """`count` distinct images [n, 64] of levels 0..16 and their classes [n]."""
+    """Draw `count` distinct images [n, 64] of levels 0..16, and their classes [n]."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -43,8 +43,8 @@ def digits(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
     return images[chosen], labels[chosen]
 
 
-def merged(images: Tensor, labels: Tensor, generator: Generator) -> Tensor:
-    """What has become equal among integer `images` [R, n, P] with classes [n], as [R, 3].
+def count_merged(images: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+    """Count what has become equal among integer images [R, n, P] of classes [n]: [R, 3].
 
     Columns: distinct images; share of the pairs of unequal class that are equal; best accuracy of
     a function that takes one value on equal images.
@@ -67,7 +67,7 @@ def merged(images: Tensor, labels: Tensor, generator: Generator) -> Tensor:
 
 
 def brightness_maps(step: int, trials: int, repeats: int, generator: Generator) -> Tensor:
-    """Where each level is after each repeat, int64 [repeats + 1, R, 17]."""
+    """Return where each level is after each repeat, int64 [repeats + 1, R, 17]."""
     level = torch.arange(TOP + 1).expand(trials, -1)
     maps = [level]
     for sign in torch.randint(2, (repeats, trials, 1), generator=generator) * 2 - 1:
@@ -77,14 +77,14 @@ def brightness_maps(step: int, trials: int, repeats: int, generator: Generator) 
 
 
 def differing_pixels(images: Tensor, labels: Tensor, pairs: int, generator: Generator) -> Tensor:
-    """Where the two images of random pairs of unequal class differ, float [at most pairs, P]."""
-    one, other = torch.randint(len(images), (2, pairs), generator=generator)
-    unequal = labels[one] != labels[other]
-    return (images[one[unequal]] != images[other[unequal]]).float()
+    """Return where random pairs of images of unequal class differ, float [at most pairs, P]."""
+    first, second = torch.randint(len(images), (2, pairs), generator=generator)
+    unequal = labels[first] != labels[second]
+    return (images[first[unequal]] != images[second[unequal]]).float()
 
 
 def log_factor_moments(strength: float) -> tuple[float, float]:
-    """Mean and standard deviation of log c for c ~ U(1 - strength, 1 + strength), strength < 1."""
+    """Return mean and deviation of log c for c ~ U(1 - strength, 1 + strength), strength < 1."""
 
     def integrals(c: float) -> tuple[float, float]:
         log = math.log(c)
@@ -95,29 +95,29 @@ def log_factor_moments(strength: float) -> tuple[float, float]:
     return mean, math.sqrt(square - mean**2)
 
 
-def stretched(x: Tensor, factor: Tensor) -> Tensor:
-    """One repeat of contrast on x [R, n, P] in [0, 1] with factors [R]."""
+def change_contrast(x: Tensor, factor: Tensor) -> Tensor:
+    """Change the contrast of x [R, n, P] in [0, 1] once, by factors [R]."""
     mean = x.mean(-1, keepdim=True)
     return (mean + factor.view(-1, 1, 1) * (x - mean)).clamp(0, 1)
 
 
 def repeats_up_to(last: float) -> list[int]:
-    """0 and about 20 whole numbers, evenly spaced on a log scale."""
+    """Return 0 and about 20 whole numbers, evenly spaced on a log scale."""
     return [0, *np.unique(np.geomspace(1, last, 24).round().astype(int)).tolist()]
 
 
 def repeat_brightness(
     images: Tensor, labels: Tensor, step: int, trials: int, generator: Generator
 ) -> Arrays:
-    """Curves over `trials`, and the repeat at which all levels are one, over 50 times as many."""
+    """Follow `trials` trials, and 50 times as many up to the repeat at which all levels are one."""
     expected = (TOP // step) * (TOP // step + 1) / 2
     maps = brightness_maps(step, 50 * trials, math.ceil(12 * expected), generator)
     one_level = maps[..., 0] == maps[..., -1]
     repeats = repeats_up_to(4 * expected)
-    seen = [merged(maps[t, :trials][:, images], labels, generator) for t in repeats]
+    counts = [count_merged(maps[t, :trials][:, images], labels, generator) for t in repeats]
     return {
         "brightness_repeats": np.array(repeats),
-        "brightness": torch.stack(seen).numpy(),
+        "brightness": torch.stack(counts).numpy(),
         "brightness_merged_at": one_level.long().argmax(0).numpy(),
         "brightness_merged": one_level[-1].numpy(),
         "brightness_expected": np.array(expected),
@@ -127,18 +127,21 @@ def repeat_brightness(
 def repeat_masking(
     images: Tensor, labels: Tensor, rate: float, trials: int, generator: Generator
 ) -> Arrays:
-    """Curves over `trials`; the share of equal pairs over 50 times as many, beside (1 - q^t)^h."""
+    """Follow `trials` trials; compare equal pairs with (1 - q^t)^h, over 50 times as many."""
     repeats = repeats_up_to(math.log(1e-4) / math.log(1 - rate))  # then a pixel survives in 1e-4
     survive = (1 - rate) ** torch.tensor(repeats)
     # A pixel is blanked for good at a geometric time, so one uniform draw gives all its history.
     clock = torch.rand(50 * trials, images.shape[1], generator=generator)
-    seen = [merged(images * (clock[:trials, None] < alive), labels, generator) for alive in survive]
+    counts = [
+        count_merged(images * (clock[:trials, None] < alive), labels, generator)
+        for alive in survive
+    ]
     differ = differing_pixels(images, labels, 2000, generator)
     equal = [(differ @ (clock < alive).float().T == 0).double().mean(0) for alive in survive]
     expected = (1 - survive.unsqueeze(1)) ** differ.sum(1)
     return {
         "masking_repeats": np.array(repeats),
-        "masking": torch.stack(seen).numpy(),
+        "masking": torch.stack(counts).numpy(),
         "masking_equal": torch.stack(equal).numpy(),
         "masking_expected": expected.mean(1).numpy(),
     }
@@ -147,7 +150,7 @@ def repeat_masking(
 def repeat_contrast(
     images: Tensor, labels: Tensor, strength: float, trials: int, generator: Generator
 ) -> Arrays:
-    """Curves over `trials`; how far deviations shrink, over 50 times as many on 50 images."""
+    """Follow `trials` trials; measure over 50 times as many how far deviations shrink."""
     mean, deviation = log_factor_moments(strength)
     depth = math.log(1e-3)  # far below one of 255 greys
     # All but 0.1 % of the trials get there within t repeats: t mean + 3 sqrt(t) deviation = depth.
@@ -155,20 +158,20 @@ def repeat_contrast(
     repeats = repeats_up_to(root**2)
     draws = torch.rand(repeats[-1], 50 * trials, generator=generator, dtype=torch.float64)
     factors = 1 + strength * (2 * draws - 1)
-    x, seen = (images / TOP).double().expand(trials, -1, -1), []
+    x, counts = (images / TOP).double().expand(trials, -1, -1), []
     for repeat in range(repeats[-1] + 1):
         if repeat in repeats:
-            seen.append(merged((255 * x).round().long(), labels, generator))
+            counts.append(count_merged((255 * x).round().long(), labels, generator))
         if repeat < repeats[-1]:
-            x = stretched(x, factors[repeat, :trials])
+            x = change_contrast(x, factors[repeat, :trials])
     few = (images[:50] / TOP).double()
     y = few.expand(50 * trials, -1, -1)
     counted = factors[: math.ceil(depth / mean)]
     for factor in counted:
-        y = stretched(y, factor)
+        y = change_contrast(y, factor)
     return {
         "contrast_repeats": np.array(repeats),
-        "contrast": torch.stack(seen).numpy(),
+        "contrast": torch.stack(counts).numpy(),
         "contrast_log_shrinkage": (y.std(-1).mean(-1) / few.std(-1).mean(-1)).log().numpy(),
         "contrast_log_factor": counted.log().sum(0).numpy(),
         "contrast_expected": np.array(mean * len(counted)),
@@ -176,7 +179,7 @@ def repeat_contrast(
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The three closed forms and what follows for any invariant classifier."""
+    """Test the three closed forms, and what follows for any invariant classifier."""
     time, equal = arrays["brightness_merged_at"], arrays["masking_equal"]
     half = int((arrays["masking_expected"] >= 0.5).argmax())
     shrinkage = arrays["contrast_log_shrinkage"]
@@ -229,24 +232,24 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """How far each kind of repeat really goes."""
+    """Say how far each kind of repeat really goes."""
     once = ", ".join(
         f"{name} {arrays[name][1, :, 1].mean():.1%}"
         for name in ("brightness", "masking", "contrast")
     )
-    left, accuracy = arrays["contrast"][-1, :, 0].mean(), arrays["contrast"][-1, :, 2].mean()
+    distinct, accuracy = arrays["contrast"][-1, :, 0].mean(), arrays["contrast"][-1, :, 2].mean()
     return (
         "A collision needs repeats: pairs of unequal class that one application makes equal: "
         f"{once}.",
         "Brightness and masking end in one image for all. Contrast alone ends in flat greys, "
-        f"{left:.0f} distinct ones here, which keep each image apart by its mean: the best "
+        f"{distinct:.0f} distinct ones here, which keep each image apart by its mean: the best "
         f"accuracy of an invariant classifier stays {accuracy:.2f}.",
         "N(N + 1)/2 is for steps up and down that are equally likely; a biased walk is faster.",
     )
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Distinct images, equal pairs of unequal class and the best accuracy, against repeats."""
+    """Draw distinct images, equal pairs of unequal class and the best accuracy over the repeats."""
     panels = figure.subplots(1, 3)
     titles = ("distinct images", "equal pairs of unequal class [share]", "best invariant accuracy")
     for column, (axes, title) in enumerate(zip(panels, titles, strict=True)):

@@ -100,7 +100,7 @@ def random_nets(
 
 
 def gradients(*, nets: int, pairs: int, generator: Generator) -> Arrays:
-    """Compare the parameter gradients of InfoNCE, of alpha-CL and of the energy on random nets.
+    """Compare the parameter gradients of InfoNCE, alpha-CL and the energy on random nets.
 
     Returns, each [nets, temperatures, eps]: `gradient_error`, |grad L + N^2 grad E|/|grad L|;
     `gradient_ratio`, the c of the best fit grad L = -c N^2 grad E; and `alpha_cl_error`, the
@@ -133,12 +133,12 @@ def gradients(*, nets: int, pairs: int, generator: Generator) -> Arrays:
 
 
 def features(x: Tensor) -> Tensor:
-    """The function g(x) = (x, x^2, cos 2x) whose contrastive covariance is measured, [..., 3]."""
+    """Return g(x) = (x, x^2, cos 2x), whose contrastive covariance is measured, [..., 3]."""
     return torch.stack([x, x.square(), torch.cos(2 * x)], dim=-1)
 
 
 def conditional(x0: Tensor, noise: float) -> tuple[Tensor, Tensor]:
-    """E[g(x) | x0] [..., D] and Var[g(x) | x0] [..., D, D] of views x = x0 + noise * N(0, 1)."""
+    """Return E[g(x) | x0] [..., D] and Var[g(x) | x0] [..., D, D] for x = x0 + noise * N(0, 1)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     weight = torch.from_numpy(weights / weights.sum()).unsqueeze(-1)
     g = features(x0.unsqueeze(-1) + noise * torch.from_numpy(nodes))
@@ -148,13 +148,13 @@ def conditional(x0: Tensor, noise: float) -> tuple[Tensor, Tensor]:
 
 
 def nodes_on_support() -> tuple[Tensor, Tensor]:
-    """Nodes of x0 and weights that sum to 1, [Q]."""
+    """Return quadrature nodes of x0 and weights that sum to 1, [Q]."""
     nodes, weights = np.polynomial.legendre.leggauss(60)
     return torch.from_numpy((nodes + 1) * SUPPORT / 2), torch.from_numpy(weights / 2)
 
 
 def limit(temperature: float, noise: float) -> tuple[Tensor, Tensor]:
-    """The right side of (4) for Gaussian weights on x0, and E Var[g | x0]; [D, D] both.
+    """Return the right side of (4) for Gaussian weights on x0, and E Var[g | x0]; [D, D] both.
 
     z_l^2 Var_{p_l}[m] = z_l E[phi_l m m^T] - E[phi_l m] E[phi_l m]^T with m = E[g | x0].
     """
@@ -170,7 +170,7 @@ def limit(temperature: float, noise: float) -> tuple[Tensor, Tensor]:
 def error_law(
     temperature: float, noise: float, *, draws: int, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """zeta_1 and zeta_2 of every entry of C_alpha[g], [D, D] both, over `draws` random pairs.
+    """Return zeta_1 and zeta_2 of every entry of C_alpha[g], [D, D], from `draws` random pairs.
 
     E[k | i] = 1/2 [D (g g^T - (g-g')(g-g')^T/2) - g m^T - m g^T + E_j K m m^T] at x0[i], where
     D = E_j K and m = E_j K E[g | x0[j]].
@@ -186,10 +186,10 @@ def error_law(
     y0, weight = nodes_on_support()
     mean, _ = conditional(y0, noise)
     kernel = torch.exp(-(x0[0].unsqueeze(-1) - y0).square() / (2 * temperature)) * weight
-    own, degree = g[0], kernel.sum(-1)[:, None, None]
-    cross = outer(own, kernel @ mean)
+    g_i, degree = g[0], kernel.sum(-1)[:, None, None]
+    cross = outer(g_i, kernel @ mean)
     seconds = (kernel @ outer(mean, mean).flatten(-2)).view_as(cross)
-    spread = outer(own, own) - outer(own - g2[0], own - g2[0]) / 2
+    spread = outer(g_i, g_i) - outer(g_i - g2[0], g_i - g2[0]) / 2
     projected = (degree * spread - cross - cross.mT + seconds) / 2
     pair = outer(g[0] - g[1], g[0] - g[1]) - (outer(g[0] - g2[0], g[0] - g2[0])) / 2
     pair = pair - outer(g[1] - g2[1], g[1] - g2[1]) / 2
@@ -198,7 +198,7 @@ def error_law(
 
 
 def gaussian_importance(points: Tensor, temperature: float) -> Tensor:
-    """Return the library's Gaussian importance of points [R, N, 1], [R, N, N], with alpha_ii = 1.
+    """Return the library's Gaussian importance of points [R, N, 1], but with alpha_ii = 1.
 
     The double sum of (3) has the terms i = j, which a loss of distances can leave out.
     """
@@ -213,7 +213,7 @@ def gaussian_importance(points: Tensor, temperature: float) -> Tensor:
 def sampled(
     size: int, *, replicates: int, temperature: float, noise: float, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """C_alpha[g] of `replicates` batches of `size` pairs, [R, D, D], for two choices of alpha.
+    """Return C_alpha[g] of `replicates` batches of `size` pairs, [R, D, D], for two alphas.
 
     The first compares the examples x0 and has kernel structure; the second compares the views.
     """
@@ -236,7 +236,7 @@ def convergence(
     noise: float,
     generator: Generator,
 ) -> Arrays:
-    """Sampled C_alpha[g] against (4) over the batch size: means, squared errors, negative shares.
+    """Compare sampled C_alpha[g] with (4) over the batch size.
 
     Each size N gets budget/N^2 batches, 64 to 1000: the sizes differ, so they are taken in turn.
     """
@@ -266,7 +266,7 @@ def convergence(
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of the gradient identity and of Lemma 2, from the arrays of a run."""
+    """Test the identity of the gradients and Lemma 2."""
     sizes, square, error = arrays["sizes"], arrays["square"], arrays["square_error"]
     ratio = np.sqrt(square / arrays["square_law"])
     # Relative error of a root mean square; what the law leaves out is of relative order 1/N.
@@ -326,7 +326,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     sizes, share = arrays["sizes"], arrays["negative_share"]
     return (
         "The identity of the gradients holds for every eps >= 0 of eq. 1, with alpha normalised by "
@@ -343,7 +343,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Error over the batch size; agreement of the gradients."""
+    """Draw the error over the batch size, and how well the gradients agree."""
     left, middle, right = figure.subplots(1, 3)
     sizes, square = arrays["sizes"], arrays["square"]
     root = np.sqrt(square)

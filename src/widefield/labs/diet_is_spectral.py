@@ -60,19 +60,19 @@ class DataSets:
 
     @property
     def m_pos(self) -> Tensor:
-        """M_pos = E[x1 x2^T] over pairs of views of one example times P(one example), [R, d, d]."""
+        """M_pos = E[[y1 = y2] x1 x2^T] over pairs of views, [R, d, d]."""
         return self.b.mT @ self.b
 
 
 def leading_part(data: DataSets, rank: int) -> tuple[Tensor, Tensor]:
-    """[M^+ M_pos]_m [R, d, d] and the eigenvalues of M^+ M_pos [R, d], largest first.
+    """Return [M^+ M_pos]_m [R, d, d] and the eigenvalues of M^+ M_pos [R, d], largest first.
 
     M^+ M_pos is not symmetric but similar to M^{+1/2} M_pos M^{+1/2}, which is.
     """
     values, vectors = torch.linalg.eigh(data.m)
-    kept = values > 1e-10 * values[:, -1:]
-    root = torch.where(kept, values, 0.0).sqrt()
-    inverse = torch.where(kept, 1 / root.clamp_min(1e-150), 0.0)
+    nonzero = values > 1e-10 * values[:, -1:]
+    root = torch.where(nonzero, values, 0.0).sqrt()
+    inverse = torch.where(nonzero, 1 / root.clamp_min(1e-150), 0.0)
     half, inverse_half = ((vectors * s.unsqueeze(1)) @ vectors.mT for s in (root, inverse))
     lam, q = torch.linalg.eigh(inverse_half @ data.m_pos @ inverse_half)
     lam, q = lam.flip(-1), q.flip(-1)
@@ -82,7 +82,7 @@ def leading_part(data: DataSets, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def diet_loss(data: DataSets, w: Tensor, head: Tensor) -> Tensor:
-    """Return the library's DIET with squared error of all views, W [R, m, d], W_H [R, n, m]: [R].
+    """Return the library's DIET with squared error, W [R, m, d] and W_H [R, n, m], over all views.
 
     It is (4), the mean over the views.
     """
@@ -93,7 +93,7 @@ def diet_loss(data: DataSets, w: Tensor, head: Tensor) -> Tensor:
 
 
 def spectral_loss(data: DataSets, w: Tensor) -> Tensor:
-    """Return the library's spectral loss of W [R, m, d], over all pairs of views, [R].
+    """Return the library's spectral loss of W [R, m, d] over all pairs of views, [R].
 
     The library takes one view of each example twice, and n times the expectations of (2). Its mean
     over all choices of the two views, divided by n, is (2).
@@ -105,7 +105,7 @@ def spectral_loss(data: DataSets, w: Tensor) -> Tensor:
 
 
 def matching_head(data: DataSets, w: Tensor) -> Tensor:
-    """The isometry W_H that suits a given W best: the polar factor of B W^T (proof of 4.3)."""
+    """Return the best isometry W_H for a given W: the polar factor of B W^T (proof of 4.3)."""
     u, _, vh = torch.linalg.svd(data.b @ w.mT, full_matrices=False)
     head: Tensor = u @ vh
     return head
@@ -114,13 +114,15 @@ def matching_head(data: DataSets, w: Tensor) -> Tensor:
 def minimise_diet(
     data: DataSets, w: Tensor, head: Tensor, rounds: int, *, free: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
-    """Least W for the head, then least head for W, ten times a round: (head, W of each round).
+    """Alternate the best W for the head and the best head for W, ten times a round.
+
+    Returns the last head and the W of each round.
 
     Of the W that are least for a head, the one nearest to the last W is taken, as gradient descent
     would: outside the span of the data W stays where it started. A `free` head is a least-squares
     fit, otherwise it is an isometry.
     """
-    inverse, seen = torch.linalg.pinv(data.m, hermitian=True), [w]
+    inverse, path = torch.linalg.pinv(data.m, hermitian=True), [w]
     for _ in range(rounds):
         for _ in range(10):
             wanted = torch.linalg.solve(head.mT @ head, head.mT @ data.b)
@@ -129,12 +131,12 @@ def minimise_diet(
                 head = torch.linalg.solve(w @ data.m @ w.mT, w @ data.b.mT).mT
             else:
                 head = matching_head(data, w)
-        seen.append(w)
-    return head, seen
+        path.append(w)
+    return head, path
 
 
 def minimise_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
-    """L-BFGS on the sum over data sets, ten iterations a round: W of each round."""
+    """Run L-BFGS on the sum over data sets, ten iterations a round; return the W of each round."""
     moving = w.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
         [moving],
@@ -151,15 +153,15 @@ def minimise_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
-    seen = [w]
+    path = [w]
     for _ in range(rounds):
         optimizer.step(closure)  # type: ignore[no-untyped-call]
-        seen.append(moving.detach().clone())
-    return seen
+        path.append(moving.detach().clone())
+    return path
 
 
 def solve(data: DataSets, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
-    """Minimise each loss from random starts; distances to the theorem's W^T W M, and values."""
+    """Minimise each loss from random starts; return distances to the theorem's W^T W M."""
     target, lam = leading_part(data, rank)
     sets, examples, dimension = data.b.shape
     start = 0.3 * torch.randn(sets, rank, dimension, generator=generator, dtype=torch.float64)
@@ -191,7 +193,7 @@ def solve(data: DataSets, rank: int, rounds: int, generator: Generator) -> dict[
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """Theorem 4.3 and Lemma 4.2, as relative distances (largest of the data sets)."""
+    """Test Theorem 4.3 and Lemma 4.2, as relative distances (largest of the data sets)."""
     pairs = (("diet", "diet"), ("spectral", "spectral"), ("borrowed", "diet"))
     gap = {
         name: np.abs(arrays[f"{name}_value"] / arrays[f"{least}_least"] - 1).max()
@@ -239,7 +241,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """The conditions that the formula needs beyond the theorem's."""
+    """Name the conditions that the formula needs beyond the theorem's."""
     tie = np.abs(arrays["tie_diet_value"] / arrays["tie_diet_least"] - 1).max()
     return (
         "The head must be an isometry: a free head reaches the same value with W^T W M a relative "
@@ -254,7 +256,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Distance to the predicted W^T W M while minimising; its entries at the end."""
+    """Draw the distance to the predicted W^T W M while minimising, and its entries at the end."""
     left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     shown = (
         ("diet", "DIET, isometric head", "o"),

@@ -58,7 +58,7 @@ def train_toy(
     steps: int,
     generator: Generator,
 ) -> Arrays:
-    """Figure 1: Adam with a trainable head and one view of every example a step (Appendix C.2).
+    """Train the toy of Figure 1 by Adam: a trainable head, one view of every example a step.
 
     `shape` = (R, n, m, d, C), `deviations` = (s1, s2, phi). Both variants of a trial share draws.
     """
@@ -103,23 +103,23 @@ def train_toy(
 
 
 def plain_ratio(s1: float, s2: float, phi: float, classes: int, dimension: int) -> float:
-    """rho of plain DIET (Lemma B.4)."""
+    """Return rho of plain DIET (Lemma B.4)."""
     background = (classes - 1) * phi**2 / dimension
     return (s1**2 + background) / (s2**2 + background)
 
 
 def ratio_bounds(nu1: float, nu2: float) -> tuple[float, float]:
-    """Bounds of rho for normalised DIET that Lemma B.8 implies."""
+    """Return the bounds of rho for normalised DIET that Lemma B.8 implies."""
     return (1 - nu2) / (1 + nu1), (1 + nu2) / (1 - nu1)
 
 
 def printed_bounds(nu1: float, nu2: float) -> tuple[float, float]:
-    """Bounds of rho as Theorem 5.1 prints them."""
+    """Return the bounds of rho as Theorem 5.1 prints them."""
     return (1 - nu1) / (1 + nu2), (1 + nu1) / (1 - nu2)
 
 
 def population(nu1: float, nu2: float, phi: float) -> Tensor:
-    """All views of each class with equal weights, float64 [C, A, 2C]: an exact population.
+    """Return all views of each class, of equal weight, float64 [C, A, 2C]: an exact population.
 
     e = +-nu, and xi points in one of 16 directions in each other class's (u, v) plane: the proof
     uses the symmetry of these laws only. Directions that W never sees (W p = 0) are left out.
@@ -128,15 +128,15 @@ def population(nu1: float, nu2: float, phi: float) -> Tensor:
     xi = phi * math.sqrt(2 / AMBIENT) * torch.stack([angle.cos(), angle.sin()])
     views = torch.zeros(CLASSES, 2, 2, CIRCLE, 2 * CLASSES, dtype=torch.float64)
     sign = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    for own, other in ((0, 1), (1, 0)):
-        views[own, ..., own] = 1 + nu1 * sign.view(2, 1, 1)
-        views[own, ..., CLASSES + own] = 1 + nu2 * sign.view(1, 2, 1)
-        views[own, ..., other], views[own, ..., CLASSES + other] = xi
+    for c, other_class in ((0, 1), (1, 0)):
+        views[c, ..., c] = 1 + nu1 * sign.view(2, 1, 1)
+        views[c, ..., CLASSES + c] = 1 + nu2 * sign.view(1, 2, 1)
+        views[c, ..., other_class], views[c, ..., CLASSES + other_class] = xi
     return views.flatten(1, 3)
 
 
 def stationary_ratio(nu1: float, nu2: float, phi: float) -> float:
-    """b/a of the stationary point for class sums of equal length, by damped iteration."""
+    """Return b/a of the stationary point for class sums of equal length, by damped iteration."""
     x = population(nu1, nu2, phi)[0]
     ratio = torch.ones((), dtype=torch.float64)
     for _ in range(500):
@@ -148,26 +148,26 @@ def stationary_ratio(nu1: float, nu2: float, phi: float) -> float:
 
 
 def square_head(generator: Generator) -> Tensor:
-    """A random orthogonal head, m = n, [n, n]."""
+    """Draw an orthogonal head, m = n, [n, n]."""
     raw = torch.randn(EXAMPLES, EXAMPLES, generator=generator, dtype=torch.float64)
     head: Tensor = torch.linalg.qr(raw).Q
     return head
 
 
 def isometric_heads(count: int, generator: Generator) -> Tensor:
-    """Random isometries with m = C < n, [R, n, m]."""
+    """Draw isometries with m = C < n, [R, n, m]."""
     raw = torch.randn(count, EXAMPLES, CLASSES, generator=generator, dtype=torch.float64)
     heads: Tensor = torch.linalg.qr(raw).Q
     return heads
 
 
 def class_sums(heads: Tensor) -> Tensor:
-    """r_c = sum over the examples of class c of W_H^T e_i, [R, C, m]."""
+    """Return r_c, the sum of W_H^T e_i over the examples of class c, [R, C, m]."""
     return heads.view(len(heads), EXAMPLES // CLASSES, CLASSES, -1).sum(1)
 
 
 def plain_solution(x: Tensor, sums: Tensor) -> Tensor:
-    """Least W [.., m, 2C] of plain DIET with an isometric head on views x [C, A, 2C] (eq. 16)."""
+    """Return plain DIET's best W [.., m, 2C] for isometric heads, views x [C, A, 2C] (eq. 16)."""
     second = torch.einsum("cad,cae->de", x, x) / (x.shape[0] * x.shape[1])
     first = torch.einsum("...cm,cd->...md", sums, x.mean(1)) / EXAMPLES
     w: Tensor = first @ torch.linalg.inv(second)
@@ -175,7 +175,7 @@ def plain_solution(x: Tensor, sums: Tensor) -> Tensor:
 
 
 def descend(x: Tensor, sums: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Normalised DIET's rho [S, R, C] by gradient descent with momentum, half way and at the end.
+    """Return normalised DIET's rho [S, R, C], half way down and at the end of a gradient descent.
 
     `x` [S, C, A, 2C] of S cases, `sums` [R, C, m] of R heads. With W_H^T W_H = I the loss is a
     constant minus the mean of norm(W x).r_c. Its first step from W = 0 is along E[r_c x^T]. The
@@ -200,13 +200,13 @@ def descend(x: Tensor, sums: Tensor, steps: int) -> tuple[Tensor, Tensor]:
 
 
 def feature_ratio(w: Tensor) -> Tensor:
-    """|W v_c|/|W u_c| of W [.., m, 2C], [.., C]."""
+    """Return |W v_c|/|W u_c| of W [.., m, 2C], [.., C]."""
     alignment = w.square().sum(-2).sqrt()
     return alignment[..., CLASSES:] / alignment[..., :CLASSES]
 
 
 def theorem(heads: int, steps: int, generator: Generator) -> Arrays:
-    """Theorem 5.1 over GRID with an orthogonal head, and over random isometries."""
+    """Test Theorem 5.1 over GRID with an orthogonal head, and over random isometries."""
     orthogonal = class_sums(square_head(generator).unsqueeze(0))
     sums = class_sums(isometric_heads(heads, generator))
     x = torch.stack([population(*case) for case in GRID])
@@ -232,13 +232,13 @@ def theorem(heads: int, steps: int, generator: Generator) -> Arrays:
 
 
 def outside(ratio: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """How far ratios [.., C] lie outside bounds [.., 2]; negative within them."""
+    """Return how far ratios [.., C] lie outside bounds [.., 2]; negative within them."""
     excess: np.ndarray = np.maximum(bounds[..., :1] - ratio, ratio - bounds[..., 1:]).max(-1)
     return excess
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """Figure 1 and both halves of Theorem 5.1."""
+    """Test Figure 1 and both halves of Theorem 5.1."""
     last = arrays["toy_alignment"][-1].mean(-1)  # over classes: [R, 2, (u, v)]
     ratio = last[..., 1] / last[..., 0]
     # Four standard errors, and 5 %: the last steps' noise makes the norm of a small W v larger.
@@ -293,7 +293,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """What the theorem needs beyond its statement."""
+    """Say what the theorem needs beyond its statement."""
     worst = outside(arrays["ratio"], arrays["printed"]).argmax()
     nu1, nu2, phi = GRID[worst]
     left = outside(arrays["overlap_ratio"], arrays["overlap_bounds"]) > 0
@@ -314,7 +314,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Figure 1a and 1b; the ratio against nu2; the ratio against the overlap of class sums."""
+    """Draw Figure 1a and 1b, and the ratio over nu2 and over the overlap of class sums."""
     figure.set_size_inches(9, 6)
     (plain, normalised), (bounds, overlap) = figure.subplots(2, 2)
     mean = arrays["toy_alignment"].mean((1, -1))  # [time, 2, (u, v)]

@@ -19,19 +19,19 @@ NUDGE = 1e-4  # rad
 
 
 def log_density(coefficients: Tensor, r: Tensor, theta: Tensor, radius: float) -> Tensor:
-    """sum_k c_k (r/C0)^k cos(k theta), [J, Q]: even across e_1 whatever the c [J, K]."""
+    """Return sum_k c_k (r/C0)^k cos(k theta), [J, Q]: even across e_1 whatever the c [J, K]."""
     k = torch.arange(1, coefficients.shape[-1] + 1, dtype=r.dtype).unsqueeze(-1)
     return coefficients @ ((r / radius) ** k * torch.cos(k * theta))
 
 
 def legendre(nodes: int, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """Gauss-Legendre nodes and weights on [low, high], [`nodes`] both."""
+    """Return Gauss-Legendre nodes and weights on [low, high], [`nodes`] both."""
     t, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     return (low + high) / 2 + (high - low) / 2 * t, (high - low) / 2 * weight
 
 
 def half_disc(coefficients: Tensor, angle: float, radius: float) -> tuple[Tensor, Tensor]:
-    """Points [Q, 2] of the half of the disc around the direction `angle`, and their mass [J, Q].
+    """Return points [Q, 2] of the half of the disc around the direction `angle`, with mass [J, Q].
 
     The mass is not yet normalised. The angles are cut where e_1.x = 0, at which alpha has a kink.
     """
@@ -47,7 +47,7 @@ def half_disc(coefficients: Tensor, angle: float, radius: float) -> tuple[Tensor
 
 
 def kernel(x1: Tensor, radius: float, temperature: float | None) -> Tensor:
-    """phi_l [L, Q] of alpha at w = e_1, of points with first coordinate `x1` [Q].
+    """Return phi_l [L, Q] of alpha at w = e_1, for points with first coordinate `x1` [Q].
 
     Gaussian alpha with tau = temperature * radius^2, or uniform alpha for None.
     """
@@ -58,21 +58,21 @@ def kernel(x1: Tensor, radius: float, temperature: float | None) -> Tensor:
 
 
 def plane_moments(coefficients: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Largest density on e_1.x = 0 and int x_2^2 p over it, [J] both, not normalised."""
+    """Return the largest density on e_1.x = 0 and int x_2^2 p over it, [J], not normalised."""
     r, weight = legendre(60, 0, radius)
     p = torch.exp(log_density(coefficients, r, torch.full_like(r, math.pi / 2), radius))
     return p.amax(-1), 2 * (p * r.square() * weight).sum(-1)
 
 
 def disc(coefficients: Tensor, radius: float, temperature: float | None) -> dict[str, Tensor]:
-    """What Theorems 1 and 2 and Corollary 2 speak of, at w = e_1, for J densities: [J] each."""
+    """Measure what Theorems 1 and 2 and Corollary 2 speak of, at w = e_1, for J densities: [J]."""
     halves = [half_disc(coefficients, angle, radius) for angle in (0.0, math.pi)]
     total = sum((mass.sum(-1, keepdim=True) for _, mass in halves), torch.zeros(1))
     z = sum(mass / total @ kernel(x[:, 0], radius, temperature).mT for x, mass in halves)
     assert isinstance(z, Tensor)
 
     def moments(angle: float) -> tuple[Tensor, Tensor]:
-        """A(v) [J, 2, 2] of v at `angle`, and E[phi_l x 1(v.x > 0)] [J, L, 2]."""
+        """Return A(v) [J, 2, 2] of v at `angle`, and E[phi_l x 1(v.x > 0)] [J, L, 2]."""
         x, mass = half_disc(coefficients, angle, radius)
         phi = kernel(x[:, 0], radius, temperature)
         px = (mass / total).unsqueeze(-1) * x
@@ -89,8 +89,9 @@ def disc(coefficients: Tensor, radius: float, temperature: float | None) -> dict
     # Both sides have the same slope here; their difference is free of the second order.
     change = (moved[0] - moved[1])[..., 0].square().sum(-1).sqrt() / (4 * math.sin(NUDGE / 2))
     largest, second_moment = (
-        one / total.squeeze(-1) for one in plane_moments(coefficients, radius)
+        value / total.squeeze(-1) for value in plane_moments(coefficients, radius)
     )
+    # r of Theorem 2 needs alpha's kernel on the plane e_1.x = 0, where points change sides.
     on_plane = kernel(torch.zeros(1, dtype=a.dtype), radius, temperature).squeeze(-1)
     return {
         "top": a[:, 0, 0],

@@ -30,7 +30,7 @@ DEVIATIONS = 4.0  # standard errors allowed: 5 laws x 13 angles exceed them once
 
 
 def sample(law: str, count: int, dimension: int, stretch: float, generator: Generator) -> Tensor:
-    """Rows [count, dimension] of one law; coordinate 0 lies along mu_k."""
+    """Draw rows [count, dimension] of one law; coordinate 0 lies along mu_k."""
     u = torch.randn(count, dimension, generator=generator, dtype=torch.float64)
     if law == "sphere":
         return functional.normalize(u, dim=1)
@@ -45,7 +45,7 @@ def sample(law: str, count: int, dimension: int, stretch: float, generator: Gene
 
 
 def predicted_error(law: str, angle: Tensor, stretch: float) -> Tensor:
-    """P(sign(theta.u) != sign(u_0)) for theta = (cos angle, sin angle, 0, ..).
+    """Return P(sign(theta.u) != sign(u_0)) for theta = (cos angle, sin angle, 0, ..).
 
     Spherical: angle/pi. Stretched by s across mu: the angle after the data are made isotropic,
     arctan(s tan(angle))/pi. Laplace: |u_0| < t |u_1| with t = tan(angle) has probability
@@ -59,7 +59,7 @@ def predicted_error(law: str, angle: Tensor, stretch: float) -> Tensor:
 
 
 def directions(angle: Tensor, dimension: int) -> Tensor:
-    """Unit vectors [A, dimension] at these angles from the first axis."""
+    """Return unit vectors [A, dimension] at these angles from the first axis."""
     theta = torch.zeros(len(angle), dimension, dtype=angle.dtype)
     theta[:, 0], theta[:, 1] = angle.cos(), angle.sin()
     return theta
@@ -68,7 +68,7 @@ def directions(angle: Tensor, dimension: int) -> Tensor:
 def fitted_error(
     angle: Tensor, *, features: int, dimension: int, train: int, test: int, generator: Generator
 ) -> Tensor:
-    """Test error [A] of a least-squares classifier on all K scores of Gaussian points.
+    """Return the test error [A] of a least-squares classifier on all K scores of Gaussian points.
 
     The other K - 1 scores are standard normal and carry nothing about this label.
     """
@@ -86,7 +86,7 @@ def fitted_error(
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """(E.1) for spherical laws, its replacements for the others, and what a fit attains."""
+    """Test (E.1) for spherical laws, its replacements for the others, and what a fit attains."""
     measured, predicted, angle = (arrays[name] for name in ("error", "predicted", "angle"))
     allowed = DEVIATIONS * np.sqrt(0.25 / arrays["test_points"])
     checks = []
@@ -119,7 +119,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where angle / pi ends."""
+    """Say where angle / pi ends."""
     gap = np.abs(arrays["predicted"] - arrays["angle"] / np.pi).max(axis=1)
     return (
         "The lemma is stated for Gaussian points; it holds for every spherical law, here the "
@@ -132,7 +132,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Error against angle for the spherical laws (left) and the others (right)."""
+    """Draw the error over the angle for the spherical laws (left) and the others (right)."""
     left, right = figure.subplots(1, 2, sharey=True)
     degrees = np.rad2deg(arrays["angle"])
     shown = {**dict.fromkeys(SPHERICAL, left), "stretched": right, "laplace": right}

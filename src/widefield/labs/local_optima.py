@@ -49,19 +49,19 @@ ESCAPE_STEPS, ESCAPE_STEP_SIZE = 10, 0.1
 
 
 def at_category(probability: Tensor) -> Tensor:
-    """A(u_m) of the categorical model for every m, [M, M, M] (eq. 34)."""
+    """Return A(u_m) of the categorical model for every m, [M, M, M] (eq. 34)."""
     return torch.diag_embed(torch.diag_embed(probability * (1 - probability)))
 
 
 def at_summand(rate: Tensor) -> Tensor:
-    """A(u_m) of the summation model for every m, [..., M, M, M] (eq. 35)."""
-    one = torch.eye(rate.shape[-1], dtype=rate.dtype)
+    """Return A(u_m) of the summation model for every m, [..., M, M, M] (eq. 35)."""
+    along = torch.eye(rate.shape[-1], dtype=rate.dtype)
     q = rate.unsqueeze(-1)
-    return torch.diag_embed((1 - q) ** 2 * one + q * (1 - one))
+    return torch.diag_embed((1 - q) ** 2 * along + q * (1 - along))
 
 
 def all_off(rate: Tensor) -> Tensor:
-    """The direction of the atom in which every feature is off, [M].
+    """Return the direction of the atom in which every feature is off, [M].
 
     Where every atom with a feature on has w.x <= 0, only this atom is active, A(w) has rank one
     and w is an LME that stands for no feature. It is so iff sum q_l/(1 - q_l) < 1/(1 - q_m) for
@@ -73,7 +73,7 @@ def all_off(rate: Tensor) -> Tensor:
 def sampled(
     w: Tensor, x: Tensor, p: Tensor, *, size: int, replicates: int, generator: Generator
 ) -> Tensor:
-    """A(w) of `replicates` samples of `size` points: [..., S, d, d] for the rows `w` [..., d].
+    """Return A(w) of `replicates` samples of `size` points: [..., S, d, d] for rows `w` [..., d].
 
     Multiplied by size/(size - 1), which makes a sample's covariance unbiased.
     """
@@ -90,7 +90,7 @@ def sampled(
 def closed_form_scores(
     probability: Tensor, rate: Tensor, *, size: int, replicates: int, generator: Generator
 ) -> Tensor:
-    """Entries of the sampled A(u_m) minus (34) and (35), in standard errors of their mean."""
+    """Return the entries of the sampled A(u_m) minus (34) and (35), in standard errors."""
     scores = []
     for (x, p), closed in (
         (categorical(probability), at_category(probability)),
@@ -115,7 +115,10 @@ def closed_form_scores(
 def sampled_gaps(
     rates: Tensor, features: int, *, size: int, replicates: int, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Eigenvalue of A(u_1) along u_1 minus the mean of the others: mean and error of it, [G]."""
+    """Return the eigengap of A(u_1) along u_1, mean and standard error of replicates, [G].
+
+    It is the eigenvalue along u_1 minus the mean of the others.
+    """
     x, p = summation(rates.unsqueeze(-1).expand(-1, features))
     first = torch.eye(features, dtype=x.dtype)[0].expand(len(rates), -1)
     a = sampled(first, x, p, size=size, replicates=replicates, generator=generator)
@@ -125,7 +128,10 @@ def sampled_gaps(
 
 
 def escape_rates(rates: Tensor, features: int, *, generator: Generator) -> Tensor:
-    """Log growth per unit time of a nudge off u_1 under (7), [G]; rows return where it is < 0."""
+    """Return the log growth per unit time of a nudge off u_1 under (7), [G].
+
+    Rows return to u_1 where it is negative.
+    """
     x, p = summation(rates.unsqueeze(-1).expand(-1, features))
     aside = torch.randn(len(rates), 8, features, generator=generator, dtype=x.dtype)
     aside[..., 0] = 0
@@ -138,7 +144,7 @@ def escape_rates(rates: Tensor, features: int, *, generator: Generator) -> Tenso
 
 
 def closed_escape_rates(rates: Tensor) -> Tensor:
-    """What (35) says of `escape_rates`: a factor (1 + eta q/(1-q)^2)/(1 + eta) a step."""
+    """Return `escape_rates` as (35) predicts: a factor (1 + eta q/(1-q)^2)/(1 + eta) a step."""
     growth = (1 + ESCAPE_STEP_SIZE * rates / (1 - rates) ** 2) / (1 + ESCAPE_STEP_SIZE)
     return growth.log() / ESCAPE_STEP_SIZE
 
@@ -146,7 +152,7 @@ def closed_escape_rates(rates: Tensor) -> Tensor:
 def endpoints(
     x: Tensor, p: Tensor, targets: Tensor, *, rows: int, steps: int, generator: Generator
 ) -> Tensor:
-    """Shares of random starts that end at each of `targets` [..., K, d]: [..., K]."""
+    """Return the shares of random starts that end at each of `targets` [..., K, d]: [..., K]."""
     w = torch.randn(*x.shape[:-2], rows, x.shape[-1], generator=generator, dtype=x.dtype)
     w = ascend(torch.nn.functional.normalize(w, dim=-1), x, p, steps=steps, step_size=1.0)
     return (w @ targets.mT > NEAR).to(x.dtype).mean(-2)
@@ -155,7 +161,7 @@ def endpoints(
 def random_starts(
     probability: Tensor, rates: Tensor, *, rows: int, steps: int, generator: Generator
 ) -> Arrays:
-    """Where random rows end: in the categorical model, and in summation models of equal rates."""
+    """Find where random rows end: categorical model, and summation models of equal rates."""
     features = len(probability)
     axes = torch.eye(features, dtype=rates.dtype)
     x, p = categorical(probability)
@@ -167,7 +173,7 @@ def random_starts(
 
 
 def crossing(x: Tensor, y: Tensor) -> float:
-    """Where y(x) crosses zero for the first time, between grid points; infinite if nowhere."""
+    """Return where y(x) first crosses zero, between grid points; infinite if nowhere."""
     signs = torch.sign(y)
     turned = torch.nonzero(signs[:-1] != signs[1:])
     if not len(turned):
@@ -177,16 +183,17 @@ def crossing(x: Tensor, y: Tensor) -> float:
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of (34), (35) and of the critical rate, from the arrays of a run."""
+    """Test (34), (35) and the critical rate."""
+    return *check_rates(arrays), *check_starts(arrays)
+
+
+def check_rates(arrays: Arrays) -> tuple[Check, ...]:
+    """Test the closed forms and where an LME ceases to be one."""
     rates, gap = (torch.from_numpy(arrays[name]) for name in ("rates", "gap"))
     sampled_at = crossing(rates, gap)
     nearest = int((rates - CRITICAL_RATE).abs().argmin())
     slope = 3 - 2 * CRITICAL_RATE  # of q - (1 - q)^2, where it vanishes
     spacing = float(rates[1] - rates[0])  # a straight line between f's values errs by h^2 f''/8f'
-    features, rows = len(arrays["categorical_share"]), int(arrays["rows"])
-    dead = 1 - arrays["categorical_share"].sum()
-    shares, grid = arrays["summation_share"], arrays["start_rates"]
-    sparse = shares[features * grid <= 0.5 + 1e-9]
     mixed = arrays["mixed_rates"] < CRITICAL_RATE
     return (
         at_most(
@@ -217,6 +224,16 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             0,
             tolerance=0.0,
         ),
+    )
+
+
+def check_starts(arrays: Arrays) -> tuple[Check, ...]:
+    """Test where rows from random starts end."""
+    features, rows = len(arrays["categorical_share"]), int(arrays["rows"])
+    dead = 1 - arrays["categorical_share"].sum()
+    shares, grid = arrays["summation_share"], arrays["start_rates"]
+    sparse = shares[features * grid <= 0.5 + 1e-9]
+    return (
         close(
             "categorical model: features at which random rows end",
             (arrays["categorical_share"] > 0).sum(),
@@ -251,7 +268,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     features = len(arrays["categorical_share"])
     shares, grid = arrays["summation_share"], arrays["start_rates"]
     elsewhere = 1 - shares.sum(-1)
@@ -271,7 +288,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """The eigengap and the escape rate over q; where random rows end."""
+    """Draw the eigengap and the escape rate over q, and where random rows end."""
     left, middle, right = figure.subplots(1, 3)
     rates, features = arrays["rates"], len(arrays["categorical_share"])
     left.errorbar(

@@ -27,7 +27,7 @@ from torch import Generator, Tensor
 from widefield.labs.lab import Lab, Scale, at_scale, first_line
 from widefield.labs.parameter import require
 from widefield.labs.result import Arrays, Check, at_least, at_most, close
-from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.labs.row_replay import compare_head
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,12 +47,12 @@ class Settings:
 
     @property
     def a(self) -> Tensor:
-        """What one step of decay leaves of a row."""
+        """The factor by which one step of decay shrinks a row."""
         return 1 - self.lr * self.decay
 
     @property
     def mu(self) -> Tensor:
-        """What one step leaves of the ratio m/sqrt(v); SGD's momentum where b2 = 1."""
+        """The factor by which one step shrinks m/sqrt(v); SGD's momentum where b2 = 1."""
         return self.b1 / self.b2.sqrt()
 
 
@@ -66,7 +66,7 @@ class Row:
 
 
 def decayed_sum(a: Tensor, mu: Tensor, k: Tensor) -> Tensor:
-    """F = (a^k - mu^k)/(a - mu) = sum_{j<k} a^{k-1-j} mu^j, also where a = mu: k a^{k-1}.
+    """Return F = (a^k - mu^k)/(a - mu) = sum_{j<k} a^{k-1-j} mu^j, and k a^{k-1} where a = mu.
 
     With q = mu/a it is a^{k-1} (q^k - 1)/(q - 1), which expm1 keeps exact near q = 1.
 
@@ -82,26 +82,26 @@ def decayed_sum(a: Tensor, mu: Tensor, k: Tensor) -> Tensor:
 
 
 def skip(row: Row, k: Tensor, s: Settings, *, sgd: bool = False, sign: float = -1.0) -> Row:
-    """`k` steps without gradient by (7) or (8); `sign` = +1 gives them as printed."""
+    """Take `k` steps without gradient by (7) or (8); `sign` = +1 takes them as printed."""
     moved = s.lr * s.mu * decayed_sum(s.a, s.mu, k) * (row.m if sgd else row.m / row.v.sqrt())
     return Row(s.a**k * row.theta + sign * moved, s.b1**k * row.m, s.b2**k * row.v)
 
 
 def step(row: Row, grad: Tensor, s: Settings, *, eps: float = 0.0) -> Row:
-    """One AdamW step without bias correction."""
+    """Take one AdamW step without bias correction."""
     m = s.b1 * row.m + (1 - s.b1) * grad
     v = s.b2 * row.v + (1 - s.b2) * grad**2
     return Row(s.a * row.theta - s.lr * m / (v.sqrt() + eps), m, v)
 
 
 def sgd_step(row: Row, s: Settings) -> Row:
-    """One step of SGD with momentum b1 and decoupled decay (eq. 6), without gradient."""
+    """Take one step of SGD with momentum b1 and decoupled decay (eq. 6), without gradient."""
     m = s.b1 * row.m
     return Row(s.a * row.theta - s.lr * m, m, row.v)
 
 
 def by_adamw(row: Row, k: int, s: Settings) -> Tensor:
-    """`torch.optim.AdamW`'s weights [G] after k steps without gradient, eps = 0.
+    """Return the weights [G] after k steps of `torch.optim.AdamW` without gradient, eps = 0.
 
     One parameter group for each setting. Its bias correction is worn out by starting at step 1e7.
     """
@@ -126,7 +126,7 @@ def by_adamw(row: Row, k: int, s: Settings) -> Tensor:
 
 
 def settings_grid(generator: Generator, count: int) -> tuple[Settings, Row]:
-    """Random settings, the library's default among them, and one with a = mu; random rows."""
+    """Draw settings, the library's default and one with a = mu among them, and rows."""
 
     def uniform(low: float, high: float) -> Tensor:
         return low + (high - low) * torch.rand(count, generator=generator, dtype=torch.float64)
@@ -139,28 +139,28 @@ def settings_grid(generator: Generator, count: int) -> tuple[Settings, Row]:
 
 
 def compare_forms(generator: Generator, count: int, steps: int) -> Arrays:
-    """Rows by closed form, by k steps one after another and by torch, for k = 0..steps."""
+    """Compute rows by closed form, by k single steps and by torch, for k = 0..steps."""
     s, start = settings_grid(generator, count)
     zero = torch.zeros_like(start.theta)
     adam, with_eps, sgd, eps = start, start, start, 1e-3
-    kept: dict[str, list[Tensor]] = {
+    forms: dict[str, list[Tensor]] = {
         name: [] for name in ("steps", "closed", "printed", "sgd", "sgd_closed", "eps_gap")
     }
     for taken in range(steps + 1):
         k = torch.tensor(float(taken), dtype=torch.float64)
         drift = s.a**k * start.theta
         closed_drift = (skip(start, k, s).theta - drift) * start.v.sqrt() / (start.v.sqrt() + eps)
-        kept["steps"].append(adam.theta)
-        kept["closed"].append(skip(start, k, s).theta)
-        kept["printed"].append(skip(start, k, s, sign=1.0).theta)
-        kept["sgd"].append(sgd.theta)
-        kept["sgd_closed"].append(skip(start, k, unit_b2(s), sgd=True).theta)
+        forms["steps"].append(adam.theta)
+        forms["closed"].append(skip(start, k, s).theta)
+        forms["printed"].append(skip(start, k, s, sign=1.0).theta)
+        forms["sgd"].append(sgd.theta)
+        forms["sgd_closed"].append(skip(start, k, unit_b2(s), sgd=True).theta)
         # eps added to sqrt(v_j) instead of sqrt(v_0): relative to the bound eps / sqrt(v_k).
         gap = (with_eps.theta - drift - closed_drift) / closed_drift
-        kept["eps_gap"].append((gap * with_eps.v.sqrt() / eps).abs().nan_to_num(0.0))
+        forms["eps_gap"].append((gap * with_eps.v.sqrt() / eps).abs().nan_to_num(0.0))
         adam, with_eps = step(adam, zero, s), step(with_eps, zero, s, eps=eps)
         sgd = sgd_step(sgd, s)
-    arrays = {name: torch.stack(values).numpy() for name, values in kept.items()}
+    arrays = {name: torch.stack(values).numpy() for name, values in forms.items()}
     arrays["torch"] = by_adamw(start, steps, s).numpy()
     arrays["without_moment"] = (
         s.a ** torch.arange(steps + 1, dtype=torch.float64).unsqueeze(1) * start.theta
@@ -169,12 +169,12 @@ def compare_forms(generator: Generator, count: int, steps: int) -> Arrays:
 
 
 def unit_b2(s: Settings) -> Settings:
-    """The same settings with mu = b1, for SGD."""
+    """Return the same settings with mu = b1, for SGD."""
     return Settings(s.lr, s.decay, s.b1, torch.ones_like(s.b2))
 
 
 def gaps(law: str, epoch: int, visits: int, rows: int, generator: Generator) -> Tensor:
-    """Steps between visits of a row, int64 [visits, R], for T = `epoch` steps an epoch.
+    """Draw the steps between visits of a row, int64 [visits, R], for T = `epoch` steps an epoch.
 
     Shuffled: a row's place in each epoch is uniform, so that a gap is triangular on 1..2T - 1.
     With replacement: a row is drawn at each step with probability 1/T.
@@ -189,7 +189,7 @@ def gaps(law: str, epoch: int, visits: int, rows: int, generator: Generator) -> 
 
 
 def visit_error(law: str, epoch: int, s: Settings, rows: int, generator: Generator) -> Arrays:
-    """Rows after 20 visits: t = T estimated, true gaps replayed, against every step taken.
+    """Compare rows after 20 visits, t = T estimated or true gaps replayed, with every step taken.
 
     Every visit brings a fresh N(0, 1) gradient. Errors are root mean squares over rows, relative to
     how far rows moved; `sqrt_v` is the relative error of sqrt(v) after one gap.
@@ -227,75 +227,22 @@ def visit_error(law: str, epoch: int, s: Settings, rows: int, generator: Generat
     }
 
 
-def replay(
-    start: Tensor, grads: Tensor, seen: Tensor, rates: Tensor, weight_decay: float
-) -> Tensor:
-    """Return rows [R, m] after T steps of the library's row optimiser, which skips missed ones.
-
-    Step t has the learning rate `rates` [T]; row r is visited if `seen` [T, R], with gradient
-    `grads` [T, R, m].
-    """
-    adamw = LazyAdamW(rates, weight_decay=weight_decay)
-    zero = torch.zeros_like(start)
-    rows = RowState(start, zero, zero, torch.zeros(len(start), dtype=torch.long))
-    for t in range(len(rates)):
-        index = seen[t].nonzero().squeeze(1)
-        fields = (rows.row, rows.m, rows.v, rows.last)
-        visited = adamw.coast(RowState(*(field[index] for field in fields)), until=t)
-        visited = adamw.step(visited, grads[t, index], step=t + 1)
-        new = (visited.row, visited.m, visited.v, visited.last)
-        rows = RowState(*(old.index_copy(0, index, n) for old, n in zip(fields, new, strict=True)))
-    return adamw.coast(rows, until=len(rates)).row
-
-
-def every_step(
-    start: Tensor, grads: Tensor, seen: Tensor, rates: Tensor, weight_decay: float
-) -> Tensor:
-    """Return what `torch.optim.AdamW` makes of all rows, the gradient being zero off the visits."""
-    rows = torch.nn.Parameter(start.clone())
-    optimizer = torch.optim.AdamW([rows], weight_decay=weight_decay)
-    for rate, grad, visited in zip(rates.tolist(), grads, seen, strict=True):
-        optimizer.param_groups[0]["lr"] = rate
-        rows.grad = grad * visited.unsqueeze(-1)
-        optimizer.step()
-    return rows.detach()
-
-
-def compare_head(learning_rate: float, weight_decay: float, generator: Generator) -> Arrays:
-    """Run the library's row optimiser over shuffled epochs with a cosine schedule, and every step.
-
-    With bias correction and eps as in training. `head_error` is the largest difference of a weight,
-    relative to the largest weight.
-    """
-    epochs, batches, batch, width = 6, 8, 4, 3
-    examples, steps = batches * batch, epochs * batches
-    shuffled = [torch.randperm(examples, generator=generator) for _ in range(epochs)]
-    seen = torch.zeros(steps, examples, dtype=torch.bool)
-    seen.scatter_(1, torch.cat(shuffled).view(steps, batch), True)
-    grads = torch.randn(steps, examples, width, generator=generator, dtype=torch.float64)
-    start = torch.randn(examples, width, generator=generator, dtype=torch.float64) / 16
-    cosine = torch.cos(math.pi / 2 * torch.arange(steps, dtype=torch.float64) / steps)
-    run = (start, grads, seen, learning_rate * cosine, weight_decay)
-    dense = every_step(*run)
-    return {"head_error": ((replay(*run) - dense).abs().max() / dense.abs().max()).numpy()}
-
-
 def predicted_deviation(epoch: int) -> float:
-    """E|gap - T| of the shuffled law: (T^2 - 1)/(3T)."""
+    """Return E|gap - T| of the shuffled law: (T^2 - 1)/(3T)."""
     return (epoch**2 - 1) / (3 * epoch)
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The closed forms, the sign, and what t = n/b costs."""
+    """Test the closed forms, their sign, the library's row optimiser, and what t = n/b costs."""
+    return *check_forms(arrays), *check_gaps(arrays)
+
+
+def check_forms(arrays: Arrays) -> tuple[Check, ...]:
+    """Test the closed forms against single steps."""
     size = np.abs(arrays["steps"]).max(0)
     moment = arrays["closed"] - arrays["without_moment"]
     later = slice(1, None)  # at k = 0 there is nothing to compare
     printed = (arrays["printed"] - arrays["steps"])[later] / moment[later]
-    shuffled = GAP_LAWS.index("shuffled")
-    epochs = arrays["epochs"]
-    expected = np.array([predicted_deviation(int(epoch)) for epoch in epochs])
-    gap = (arrays["deviation"][shuffled] - expected) / epochs
-    worst = np.abs(gap).argmax()
     return (
         at_most(
             "AdamW: closed form against k steps one by one (largest relative gap)",
@@ -323,6 +270,17 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             arrays["eps_gap"].max(),
             1.0,
         ),
+    )
+
+
+def check_gaps(arrays: Arrays) -> tuple[Check, ...]:
+    """Test rows whose gaps vary: true gaps replayed, and t = n/b."""
+    shuffled = GAP_LAWS.index("shuffled")
+    epochs = arrays["epochs"]
+    expected = np.array([predicted_deviation(int(epoch)) for epoch in epochs])
+    gap = (arrays["deviation"][shuffled] - expected) / epochs
+    worst = np.abs(gap).argmax()
+    return (
         at_most(
             "replaying true gaps equals every step taken, under any law of gaps (largest error)",
             arrays["replayed"].max(),
@@ -353,7 +311,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """What the closed forms leave out."""
+    """Say what the closed forms leave out."""
     shuffled, drawn = (arrays["estimated"][GAP_LAWS.index(law)] for law in GAP_LAWS[1:])
     first, last = int(arrays["epochs"][0]), int(arrays["epochs"][-1])
     root = arrays["sqrt_v"][GAP_LAWS.index("shuffled")][-1]
@@ -369,7 +327,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """A row's path, the error of either sign, and the error of t = n/b."""
+    """Draw a row's path, the error of either sign, and the error of t = n/b."""
     path, error, estimate = figure.subplots(1, 3)
     k = np.arange(len(arrays["steps"]))
     path.plot(k, arrays["steps"][:, 0], "o", ls="none", ms=3, markevery=4, label="k single steps")

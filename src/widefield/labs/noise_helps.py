@@ -34,14 +34,14 @@ SMALL_STEP = 0.01
 
 
 def correlated(u: Tensor, independent: Tensor, alpha: Tensor) -> Tensor:
-    """Views of `u` [..., m, K, d] by (4.1), from an `independent` draw and alpha [..., 1, K]."""
+    """Return views of `u` [..., m, K, d] by (4.1), with `independent` draws, alpha [..., 1, K]."""
     along = alpha * u[..., 0] + (1 - alpha**2).sqrt() * independent[..., 0]
     across = independent[..., 1:].expand(*along.shape, -1)
     return torch.cat([along.unsqueeze(-1), across], dim=-1)
 
 
 def gradient(theta: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradient [..., K, d] of the contrastive loss and P(correct pair) [...].
+    """Return the gradient [..., K, d] of the contrastive loss, and P(correct pair) [...].
 
     z_ij = sum_k (theta_k.u_ik)(theta_k.v_jk), p = softmax_j z, loss = -mean_i log p_ii, so that
     dL/dz = (p - I)/m, and theta_k enters z through both of its scores (Lemma E.2).
@@ -57,7 +57,7 @@ def gradient(theta: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gradient_gap(generator: Generator) -> Tensor:
-    """Return the largest relative distance of `gradient` from that of the library's cross-entropy.
+    """Return the largest relative gap between `gradient` and that of the library's cross-entropy.
 
     The loss is the cross-entropy of naming v_i among the v_j, and the head's rows are the f(v_j).
     """
@@ -76,7 +76,7 @@ def gradient_gap(generator: Generator) -> Tensor:
 
 
 def alignment(theta: Tensor) -> Tensor:
-    """|theta_k.mu_k| / |theta_k| of each feature, [..., K]."""
+    """Return |theta_k.mu_k| / |theta_k| of each feature, [..., K]."""
     cosine: Tensor = theta[..., 0].abs() / torch.linalg.vector_norm(theta, dim=-1)
     return cosine
 
@@ -90,7 +90,7 @@ def trajectories(
     noise_from: int,
     generator: Generator,
 ) -> Arrays:
-    """Gradient descent of both arms on the same draws (Appendix D).
+    """Descend the gradient in both arms on the same draws (Appendix D).
 
     `alpha` [iterations, R, 2, K] holds the correlation at each iteration. Returns the alignment
     of the weak feature 0 and the mean of the dominant ones (iterations + 1 values), and P(correct).
@@ -99,9 +99,9 @@ def trajectories(
     start = torch.randn(trials, 1, features, dimension, generator=generator)
     theta = (0.1 / math.sqrt(dimension) * start).expand(-1, 2, -1, -1)
     aligned, correct = [alignment(theta)], []
-    for now in alpha:
+    for correlation in alpha:
         u = torch.randn(trials, 1, pairs, features, dimension, generator=generator)
-        v = correlated(u, torch.randn(u.shape, generator=generator), now.unsqueeze(-2))
+        v = correlated(u, torch.randn(u.shape, generator=generator), correlation.unsqueeze(-2))
         grad, p = gradient(theta, u, v)
         theta = theta - step_size * grad
         aligned.append(alignment(theta))
@@ -116,7 +116,7 @@ def trajectories(
 
 
 def one_step(cells: Tensor, *, draws: int, generator: Generator) -> Tensor:
-    """Change of feature 0's angle, with minus without noise on feature 1, over the step size.
+    """Return the change of feature 0's angle, with minus without noise on feature 1, over the step.
 
     `cells` [G, 5] = (|theta_k|, cos of theta_k, |theta_k'|, cos of theta_k', step size); the draws
     are shared by cells and arms. Returns [G, draws]; Theorem 4.1 says that its mean is <= 0.
@@ -145,7 +145,7 @@ def one_step(cells: Tensor, *, draws: int, generator: Generator) -> Tensor:
 
 
 def small_norm_slope(cells: Tensor) -> Tensor:
-    """`one_step` in expectation, to lowest order in the step size and in the norms, [G].
+    """Return E of `one_step` to lowest order in the step size and in the norms, [G].
 
     Expanding p_ii = (1 + (1 - 1/m) a + ...)/m with a = sum_k alpha_k (mu_k.theta_k)^2, the angle
     phi moves by -2 step alpha_k cos(phi) sin(phi) (1 - 1/m)(1 - a/m), and noise on k' takes
@@ -169,7 +169,7 @@ CELLS: dict[str, tuple[tuple[float, ...], ...]] = {
 
 
 def theorem(draws: int, generator: Generator) -> Arrays:
-    """Mean and 95 % half-width of `one_step` over every family of cells, beside its slope."""
+    """Return mean and 95 % half-width of `one_step` for every family of cells, and its slope."""
     arrays: Arrays = {"norms": np.array(NORMS), "cosines": np.array(COSINES)}
     arrays["steps"] = np.array(STEPS)
     for name, cells in ((name, torch.tensor(rows).double()) for name, rows in CELLS.items()):
@@ -181,7 +181,7 @@ def theorem(draws: int, generator: Generator) -> Arrays:
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of Figure 6 and of Theorem 4.1, from the arrays of a run."""
+    """Test Figure 6, Lemma E.2 and Theorem 4.1."""
     weak, dominant, correct = (
         arrays[name] for name in ("weak_alignment", "dominant_alignment", "correct")
     )
@@ -235,7 +235,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     mean, half = arrays["norm_mean"][-1], arrays["norm_half_width"][-1]
     aligned, aligned_half = arrays["cosine_mean"][-1], arrays["cosine_half_width"][-1]
     share = mean / arrays["norm_predicted"][-1]
@@ -253,7 +253,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Alignment and P(correct) over training; the one-step effect over norm and step size."""
+    """Draw alignment and P(correct) over training; the one-step effect over norm and step size."""
     figure.set_size_inches(9, 6)
     (top_left, top_right), (low_left, low_right) = figure.subplots(2, 2)
     arms, main = ("without noise", "with noise"), arrays["main"]

@@ -25,7 +25,7 @@ CRITICAL_RATE = (3 - math.sqrt(5)) / 2
 
 
 def categorical(probability: Tensor) -> tuple[Tensor, Tensor]:
-    """Atoms [M, M] and probabilities [M] of x = u_m with probability p_m.
+    """Return atoms [M, M] and probabilities [M] of x = u_m with probability p_m.
 
     Example:
         >>> categorical(torch.tensor([0.5, 0.5]))[0].tolist()
@@ -35,7 +35,7 @@ def categorical(probability: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
-    """Atoms [..., 2^M, M] and probabilities [..., 2^M] of x = sum_m y_m u_m at rates q [..., M].
+    """Return atoms [..., 2^M, M] and probabilities [..., 2^M] of x = sum_m y_m u_m, rates [..., M].
 
     y_m is sqrt((1 - q_m)/q_m) with probability q_m, else -sqrt(q_m/(1 - q_m)): mean 0, variance 1.
 
@@ -52,7 +52,7 @@ def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gated_covariance(w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0) -> Tensor:
-    """A(w) [..., d, d] of one row `w` [..., d] over atoms `x` [..., n, d] of weights `p` [..., n].
+    """Return A(w) [..., d, d] of rows `w` [..., d] over atoms [..., n, d] of weights [..., n].
 
     h' is 1 above zero and `slope` elsewhere: ReLU at slope 0 (with h'(0) = 0), linear at slope 1.
 
@@ -69,7 +69,7 @@ def gated_covariance(w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0) -> 
 
 
 def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
-    """A(w) = Var[x 1(w.x > 0)] of x = atom + noise * N(0, I), [..., d, d].
+    """Return A(w) = Var[x 1(w.x > 0)] of x = atom + noise * N(0, I), [..., d, d].
 
     `w` [..., d] counts by its direction; `atoms` [..., n, d] of weights `p` [n]; `noise` [...].
     An atom a has score t = w.a/noise, and with Phi, phi the normal distribution and density
@@ -96,7 +96,7 @@ def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Ten
 
 
 def ascent_direction(w: Tensor, x: Tensor, p: Tensor, *, slope: Tensor | float = 0.0) -> Tensor:
-    """A(w) w of many rows `w` [..., R, d], without forming A: E[x~ h] - E[x~] E[h]."""
+    """Return A(w) w of many rows `w` [..., R, d], without forming A: E[x~ h] - E[x~] E[h]."""
     scores = w @ x.mT
     gate = torch.where(scores > 0, torch.ones_like(scores), slope)
     h, weighted = gate * scores, gate * p.unsqueeze(-2)
@@ -125,7 +125,7 @@ def ascend(
 
 
 def is_lme(a: Tensor, w: Tensor) -> Tensor:
-    """Definition 3: whether `w` [..., d] is the simple top eigenvector of `a` [..., d, d]."""
+    """Return whether `w` [..., d] is the simple top eigenvector of `a` [..., d, d]."""
     values, vectors = torch.linalg.eigh(a)
     along = (vectors[..., -1] * w).sum(-1).abs()
     return torch.logical_and(along > 1 - 1e-9, values[..., -1] - values[..., -2] > 1e-9)

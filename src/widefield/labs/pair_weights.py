@@ -13,7 +13,9 @@ from torch import Tensor
 
 
 def contrastive_covariance(g: Tensor, g2: Tensor, alpha: Tensor) -> Tensor:
-    """C_alpha[g] (eq. 3), [..., D, D], of two views' features [..., N, D] and alpha [..., N, N].
+    """Return C_alpha[g] (eq. 3), [..., D, D], of both views' features [..., N, D].
+
+    alpha is [..., N, N].
 
     Example:
         >>> g = torch.tensor([[0.0], [2.0]])
@@ -27,24 +29,24 @@ def contrastive_covariance(g: Tensor, g2: Tensor, alpha: Tensor) -> Tensor:
 
 
 def squared_distances(x: Tensor) -> Tensor:
-    """|x[i] - x[j]|^2 of [..., N, D], [..., N, N]."""
+    """Return |x[i] - x[j]|^2 of [..., N, D], [..., N, N]."""
     norms = x.square().sum(-1)
     return norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * x @ x.mT
 
 
 def gaussian_weights(x0: Tensor, temperature: float) -> Tensor:
-    """alpha_ij = exp(-|x0[i] - x0[j]|^2/(2 tau)) of examples [..., N, d] (Lemma 1)."""
+    """Return alpha_ij = exp(-|x0[i] - x0[j]|^2/(2 tau)) of examples [..., N, d] (Lemma 1)."""
     return torch.exp(-squared_distances(x0) / (2 * temperature))
 
 
 def kernel_terms(largest: float, temperature: float) -> int:
-    """How many phi_l leave less than rounding out, for arguments in [0, largest]."""
+    """Return how many phi_l leave less than rounding out, for arguments in [0, largest]."""
     most = largest**2 / temperature  # the mean of the Poisson law that phi_l^2 is
     return int(most + 12 * math.sqrt(most) + 40)
 
 
 def kernel_features(y: Tensor, temperature: float, terms: int) -> Tensor:
-    """phi_l(y) of the Gaussian kernel for l < `terms`, [L, ...], of y >= 0 (Lemma 1, eq. 13).
+    """Return phi_l(y) of the Gaussian kernel for l < `terms`, [L, ...], y >= 0 (eq. 13).
 
     phi_l = exp(-y^2/(2 tau)) y^l/sqrt(tau^l l!). Over all l, the products phi_l(y) phi_l(y') sum to
     exp(-(y - y')^2/(2 tau)).

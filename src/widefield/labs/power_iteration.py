@@ -58,14 +58,14 @@ EDGES = 2  # as many atoms, those nearest to w.x = 0, where A is steepest
 def nearly_orthogonal(
     tilts: Tensor, trials: int, dimension: int, features: int, *, generator: Generator
 ) -> Tensor:
-    """Unit columns [J, T, d, M]: orthonormal ones plus each tilt times standard normal noise."""
+    """Draw unit columns [J, T, d, M]: orthonormal ones plus each tilt times normal noise."""
     shape = (2, len(tilts), trials, dimension, features)
     raw, noise = torch.randn(shape, generator=generator, dtype=tilts.dtype)
     return normalize(torch.linalg.qr(raw).Q + tilts[:, None, None, None] * noise, dim=-2)
 
 
 def roughest(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
-    """A bound on |dA|/|dw| at `w`, [...]: the norm of [dA/dw_1 ... dA/dw_d] side by side."""
+    """Return a bound on |dA|/|dw| at `w`, [...]: the norm of [dA/dw_1 ... dA/dw_d] side by side."""
     shift = DIFFERENCE * torch.eye(w.shape[-1], dtype=w.dtype)
     ahead, behind = (
         smooth_covariance(w.unsqueeze(-2) + by, atoms.unsqueeze(-3), p, noise.unsqueeze(-1))
@@ -77,7 +77,7 @@ def roughest(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
 
 
 def spectrum(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """1 - c, lambda_1 and lambda_2 of A(w); 1 - c = |w - phi_1|^2/2 keeps its last digits."""
+    """Return 1 - c, lambda_1 and lambda_2 of A(w); |w - phi_1|^2/2 keeps the digits of 1 - c."""
     values, vectors = torch.linalg.eigh(a)
     top = vectors[..., -1]
     top = top * torch.sign((top * w).sum(-1, keepdim=True))
@@ -85,7 +85,7 @@ def spectrum(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def eigenvector_bound(gap: Tensor, change: Tensor) -> Tensor:
-    """kappa of Lemma 6 for |dA| <= `change` < `gap`, derived above; inf where change >= gap."""
+    """Return kappa of Lemma 6 for |dA| <= `change` < `gap`; infinite where change >= gap."""
     r = 1 / (gap - change)
     kappa = torch.hypot(math.sqrt(2) * r**2 + r / gap, r**2)
     return torch.where(change < gap, kappa, math.inf)
@@ -94,7 +94,7 @@ def eigenvector_bound(gap: Tensor, change: Tensor) -> Tensor:
 def irregularity(
     miss: Tensor, top: Tensor, second: Tensor, lipschitz: Tensor, largest_step: Tensor
 ) -> Tensor:
-    """omega (95) from 1 - c, the eigenvalues, L and the largest step; without L it is mu."""
+    """Return omega (95) from 1 - c, the eigenvalues, L and the largest step; mu where L = 0."""
     c, gap = 1 - miss, top - second
     mu = (1 + c) / (2 * c**2) * (second / top) ** 2
     curved = eigenvector_bound(gap, lipschitz * largest_step) * lipschitz**2
@@ -103,14 +103,14 @@ def irregularity(
 
 
 def radius(gamma: Tensor, miss: Tensor) -> Tensor:
-    """Radius of B_gamma, from 1 - c_0."""
+    """Return the radius of B_gamma, from 1 - c_0."""
     return (2 * (1 + gamma) * miss).sqrt() / (1 - gamma.sqrt())
 
 
 def find_gamma(
     w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor, *, points: int, generator: Generator
 ) -> Tensor:
-    """The smallest gamma of a grid with omega <= gamma on B_gamma, [...]; infinite if none is.
+    """Return the smallest gamma of a grid with omega <= gamma on B_gamma, [...]; else infinity.
 
     A supremum over a ball is taken over points on its surface and on that of every smaller ball of
     the grid: `points` random ones, and those that come nearest to an atom's plane w.x = 0.
@@ -121,14 +121,14 @@ def find_gamma(
     away = normalize(torch.randn(shape, generator=generator, dtype=w.dtype), dim=-1)
     ball = torch.cat([size[..., None, None] * away, towards_edges(w, atoms, size)], dim=-2)
     ball = normalize(w[..., None, None, :] + ball, dim=-1)
-    own, level = atoms[..., None, None, :, :], noise[..., None, None]
-    lipschitz = roughest(ball, own, p, level).amax(-1).cummax(-1).values
+    all_atoms, level = atoms[..., None, None, :, :], noise[..., None, None]
+    lipschitz = roughest(ball, all_atoms, p, level).amax(-1).cummax(-1).values
     # A path of the sphere between two points of the ball is longer than their distance.
     angle = 2 * torch.asin((size / 2).clamp(1e-9, 1))
     lipschitz = lipschitz * angle / torch.sin(angle.clamp_max(math.pi / 2))
     step = (2 * (1 + GAMMAS) * miss.unsqueeze(-1)).sqrt()
     omega = irregularity(
-        *spectrum(smooth_covariance(ball, own, p, level), ball),
+        *spectrum(smooth_covariance(ball, all_atoms, p, level), ball),
         lipschitz.unsqueeze(-1),
         step.unsqueeze(-1),
     )
@@ -138,7 +138,7 @@ def find_gamma(
 
 
 def towards_edges(w: Tensor, atoms: Tensor, size: Tensor) -> Tensor:
-    """Steps [..., G, EDGES, d] of at most `size` [..., G] from `w` to the nearest atoms' planes."""
+    """Return steps [..., G, EDGES, d] of at most `size` [..., G] to the nearest atoms' planes."""
     unit = normalize(atoms, dim=-1)
     score = (unit @ w.unsqueeze(-1)).squeeze(-1)
     nearest = score.abs().topk(EDGES, largest=False).indices
@@ -149,7 +149,7 @@ def towards_edges(w: Tensor, atoms: Tensor, size: Tensor) -> Tensor:
 
 
 def jump_free(w: Tensor, atoms: Tensor, noise: Tensor, size: Tensor) -> Tensor:
-    """Whether A is continuous on balls of `size` [..., G] around `w`: [..., G].
+    """Return whether A is continuous on balls of `size` [..., G] around `w`: [..., G].
 
     With noise always; without, if no atom changes sides of w.x = 0 within the ball.
     """
@@ -176,18 +176,18 @@ def iterate(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Arrays:
 
 
 def discrepancies(points: NDArray[Any]) -> Any:
-    """|w(t+1) - w(t)| of the points [I, ..., d] of a path, [I - 1, ...]."""
+    """Return |w(t+1) - w(t)| of the points [I, ..., d] of a path, [I - 1, ...]."""
     return np.linalg.norm(np.diff(points, axis=0), axis=-1)
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of Theorem 3 and Figure 1, from the arrays of a run."""
+    """Test Theorem 3 and Figure 1."""
     gamma, miss = arrays["gamma"], arrays["miss"]
     covered = np.isfinite(gamma)
     gamma, miss, points = gamma[covered], miss[:, covered], arrays["points"][:, covered]
     steps, t = discrepancies(points), np.arange(len(miss))[:, None]
     bound = gamma**t * miss[0]
-    seen = (bound > FLOOR) & (t > 0)
+    measurable = (bound > FLOOR) & (t > 0)
     exact = miss[:-1] > FLOOR
     step_bound = np.sqrt(2 * (1 + gamma) * bound[:-1])
     ball = np.sqrt(2 * (1 + gamma) * miss[0]) / (1 - np.sqrt(gamma))
@@ -199,7 +199,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
         at_least("starts to which Theorem 3 applies", covered.sum(), 1),
         at_most(
             "1 - c_t over its bound gamma^t (1 - c_0) (worst start and iteration)",
-            (miss[seen] / bound[seen]).max(initial=0),
+            (miss[measurable] / bound[measurable]).max(initial=0),
             1.0,
         ),
         at_most(
@@ -209,7 +209,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
         ),
         at_most(
             "|w(t+1) - w(t)| over its bound, eq. 127 (worst start and iteration)",
-            (steps[seen[:-1]] / step_bound[seen[:-1]]).max(initial=0),
+            (steps[measurable[:-1]] / step_bound[measurable[:-1]]).max(initial=0),
             1.0,
         ),
         at_most(
@@ -233,7 +233,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     covered = np.isfinite(arrays["gamma"])
     steps = discrepancies(arrays["points"])
     settled = steps[-1] < np.maximum(1e-9, steps[len(steps) // 2] / 2)
@@ -252,7 +252,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Steps of one trial without noise; 1 - c_t with its bound; where the theorem applies."""
+    """Draw one trial's steps without noise, 1 - c_t with its bound, where the theorem applies."""
     left, middle, right = figure.subplots(1, 3)
     tilts, noise = arrays["tilts"], arrays["noise"]
     steps = discrepancies(arrays["points"])

@@ -84,21 +84,21 @@ class Result:
 
     @property
     def verdict(self) -> Literal["holds", "fails"]:
-        """`holds` if every check does."""
+        """The word `holds` if every check does, else `fails`."""
         return "holds" if all(check.holds for check in self.checks) else "fails"
 
     @property
     def measured(self) -> dict[str, float]:
-        """Claim -> measurement."""
+        """The measurement of each claim."""
         return {check.claim: check.measured for check in self.checks}
 
     @property
     def predicted(self) -> dict[str, float | tuple[float, float]]:
-        """Claim -> prediction."""
+        """The prediction of each claim."""
         return {check.claim: check.predicted for check in self.checks}
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the arrays, in JSON's own types: a number JSON cannot hold is None."""
+        """Return all but the arrays in JSON's own types; a number that JSON cannot hold is None."""
         return {
             "name": self.name,
             "verdict": self.verdict,

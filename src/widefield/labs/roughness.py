@@ -59,23 +59,24 @@ HARMONICS, ELONGATION = 4, 2.0  # of the random densities, longer along w than a
 
 
 def mixture_covariance(w: Tensor, separation: Tensor, widths: Tensor, positive: float) -> Tensor:
-    """A(w) [..., d, d] of x = (+-m, 0) + N(0, diag(1, widths^2)), + with probability `positive`.
+    """Return A(w) [..., d, d] of x = (+-m, 0) + N(0, diag(1, widths^2)).
 
-    `w` [..., d], `separation` m [...], `widths` [..., d - 1]. With x = D z and z of unit noise,
+    The sign is + with probability `positive`. `w` [..., d], `separation` m [...], `widths`
+    [..., d - 1]. With x = D z and z of unit noise,
     w.x = (D w).z, so that A(w) = D A_z(D w) D.
     """
-    one = torch.ones_like(widths[..., :1])
-    scale = torch.cat([one, widths], dim=-1)
+    unit = torch.ones_like(widths[..., :1])
+    scale = torch.cat([unit, widths], dim=-1)
     sign = torch.tensor([1.0, -1.0], dtype=w.dtype)
     first = torch.eye(w.shape[-1], dtype=w.dtype)[0]
     atoms = separation[..., None, None] * sign.unsqueeze(-1) * first
     p = torch.tensor([positive, 1 - positive], dtype=w.dtype)
-    a = smooth_covariance(scale * w, atoms, p, one.squeeze(-1))
+    a = smooth_covariance(scale * w, atoms, p, unit.squeeze(-1))
     return scale.unsqueeze(-1) * a * scale.unsqueeze(-2)
 
 
 def mixture_laws(separation: Tensor, positive: float) -> dict[str, Tensor]:
-    """Var h, P(w.x > 0), E h and the density of w.x at 0, each [...], of the mixture at w = e_1."""
+    """Return Var h, P(w.x > 0), E h and the density of w.x at 0 of mixtures at w = e_1, [...]."""
     means = torch.stack([separation, -separation], dim=-1)
     p = torch.tensor([positive, 1 - positive], dtype=separation.dtype)
     density = torch.exp(-means.square() / 2) / math.sqrt(2 * math.pi)
@@ -93,7 +94,7 @@ def mixture_laws(separation: Tensor, positive: float) -> dict[str, Tensor]:
 def mixtures(
     separations: Tensor, levels: Tensor, *, dimension: int, positive: float, generator: Generator
 ) -> Arrays:
-    """Eigengap, roughness and observed stability of w = e_1 on a grid [S, B] of mixtures.
+    """Measure eigengap, roughness and stability of w = e_1 on a grid [S, B] of mixtures.
 
     `levels` are the largest b^2 in units of the LME's own boundary Var h/P(w.x > 0).
     """
@@ -104,20 +105,21 @@ def mixtures(
     m = separations[:, None, None].expand(*largest.shape, 1)
     w = torch.eye(dimension, dtype=levels.dtype)[0]
     axes = torch.eye(dimension, dtype=levels.dtype)[1:]
-    others = torch.randn(8, dimension, generator=generator, dtype=levels.dtype)
-    others[:, 0] = 0
-    u = torch.cat([axes, normalize(others, dim=-1)])
+    across = torch.randn(8, dimension, generator=generator, dtype=levels.dtype)
+    across[:, 0] = 0
+    u = torch.cat([axes, normalize(across, dim=-1)])  # nudges: along each axis, and oblique ones
 
     def a(v: Tensor) -> Tensor:
         return mixture_covariance(
             v, m.expand(v.shape[:-1]), widths.expand(*v.shape[:-1], -1), positive
         )
 
-    at_w = a(w.expand(*largest.shape, 1, -1))
+    a_of_w = a(w.expand(*largest.shape, 1, -1))
     v = normalize(w + NUDGE * u, dim=-1).expand(*largest.shape, -1, -1)
-    change = ((a(v) - at_w) @ w).square().sum(-1).sqrt() / (v - w).square().sum(-1).sqrt()
+    change = ((a(v) - a_of_w) @ w).square().sum(-1).sqrt() / (v - w).square().sum(-1).sqrt()
+    # The nudge before and after the dynamics: it shrinks where w is stable.
     away = [end[..., 1:].square().sum(-1).sqrt() for end in (v, follow(a, v))]
-    eigenvalues = at_w.squeeze(-3).diagonal(dim1=-2, dim2=-1)
+    eigenvalues = a_of_w.squeeze(-3).diagonal(dim1=-2, dim2=-1)
     roughness = laws["h"] * laws["density"]
     return {
         "separations": separations.numpy(),
@@ -132,7 +134,7 @@ def mixtures(
 
 
 def follow(a: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
-    """Where the dynamics take the unit rows `v` [..., d]; time is in units of 1/(v.A(v) v)."""
+    """Return where the dynamics take the unit rows `v` [..., d]; time has the unit 1/(v.A(v) v)."""
     for _ in range(STEPS):
         force = (a(v) @ v.unsqueeze(-1)).squeeze(-1)
         v = normalize(v + STEP_SIZE * force / (v * force).sum(-1, keepdim=True), dim=-1)
@@ -140,7 +142,7 @@ def follow(a: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
 
 
 def discs(coefficients: Tensor, temperature: float) -> Arrays:
-    """`disc` with both alphas over the radius, [2, R, J], and over the temperature, [T + 1, J].
+    """Measure `disc` with both alphas over the radius, [2, R, J], and over tau, [T + 1, J].
 
     The last of the temperatures is infinite: uniform alpha.
     """
@@ -151,29 +153,23 @@ def discs(coefficients: Tensor, temperature: float) -> Arrays:
     over_tau = [disc(coefficients, 1.0, tau) for tau in (*taus, None)]
     arrays = {"temperatures": np.array([*taus, math.inf]), "radii": np.array(RADII)}
     for name in over_tau[0]:
-        by_alpha = [torch.stack([one[name] for one in row]) for row in over_radius]
+        by_alpha = [torch.stack([cell[name] for cell in row]) for row in over_radius]
         arrays[f"radius_{name}"] = torch.stack(by_alpha).numpy()
-        arrays[f"tau_{name}"] = torch.stack([one[name] for one in over_tau]).numpy()
+        arrays[f"tau_{name}"] = torch.stack([cell[name] for cell in over_tau]).numpy()
     return arrays
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of (a), Theorems 1 and 2 and Corollary 2, from the arrays of a run."""
+    """Test (a), Theorems 1 and 2 and Corollary 2."""
+    return *check_mixtures(arrays), *check_discs(arrays)
+
+
+def check_mixtures(arrays: Arrays) -> tuple[Check, ...]:
+    """Test (a) and Theorem 1 on mixtures."""
     gap, rough, stable = arrays["gap"], arrays["roughness"], arrays["stable"]
     # Stable iff lambda_1 > b^2 (P - H density); lambda_1 is P times the LME's own boundary of b^2.
     growth = arrays["levels"] * (1 - arrays["relative_roughness"][:, None])
     clear = abs(growth - 1) > MARGIN
-    radii, tau = (
-        arrays["radii"][:, None],
-        {name: arrays[f"tau_{name}"] for name in ("top", "gap", "roughness", "pull", "z0", "r")},
-    )
-    by_area = arrays["radius_roughness"] / arrays["radius_r"] / radii**4  # C0^2 vol/pi = C0^4
-    beside = [
-        abs(arrays[f"{name}_roughness"] - arrays[f"{name}_roughness_law"]) / arrays[f"{name}_top"]
-        for name in ("radius", "tau")
-    ]
-    gaussian, uniform = slice(None, -1), slice(-1, None)
-    excess = tau["roughness"][gaussian] - tau["z0"][gaussian] * tau["roughness"][uniform]
     return (
         at_most(
             "roughness by its definition minus (a), over lambda_1, mixtures (worst cell)",
@@ -197,9 +193,24 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             (stable & (gap < 0)).sum(),
             1,
         ),
+    )
+
+
+def check_discs(arrays: Arrays) -> tuple[Check, ...]:
+    """Test (a), Theorem 2 and Corollary 2 on densities on a disc."""
+    radii = arrays["radii"][:, None]
+    tau = {name: arrays[f"tau_{name}"] for name in ("top", "gap", "roughness", "pull", "z0", "r")}
+    by_area = arrays["radius_roughness"] / arrays["radius_r"] / radii**4  # C0^2 vol/pi = C0^4
+    errors = [
+        abs(arrays[f"{name}_roughness"] - arrays[f"{name}_roughness_law"]) / arrays[f"{name}_top"]
+        for name in ("radius", "tau")
+    ]
+    gaussian, uniform = slice(None, -1), slice(-1, None)
+    excess = tau["roughness"][gaussian] - tau["z0"][gaussian] * tau["roughness"][uniform]
+    return (
         at_most(
             "roughness by its definition minus (a), over lambda_1, densities on a disc (worst)",
-            max(one.max() for one in beside),
+            max(error.max() for error in errors),
             FIRST_ORDER,
         ),
         at_most(
@@ -237,7 +248,7 @@ def _furthest(ratio: NDArray[Any]) -> float:
 
 
 def shares(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Share of densities, [T + 1]: stable, an LME, and within Theorem 1's condition.
+    """Return the shares of densities, [T + 1]: stable, an LME, within Theorem 1's condition.
 
     The constant density, the first, is left out: its w is exactly marginal.
     """
@@ -250,7 +261,7 @@ def shares(arrays: Arrays) -> dict[str, NDArray[Any]]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     gap, rough, stable = arrays["gap"], arrays["roughness"], arrays["stable"]
     share = shares(arrays)
     (stable_name, lme, theorem), (low, infinite) = share, (0, -1)
@@ -270,7 +281,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Stability of mixtures; the two bounds; roughness and stability with Gaussian alpha."""
+    """Draw the stability of mixtures, the two bounds, and roughness and stability over alpha."""
     figure.set_size_inches(9, 6.4)
     (phase, bound), (ratio, share) = figure.subplots(2, 2)
     m, levels, relative = (arrays[k] for k in ("separations", "levels", "relative_roughness"))

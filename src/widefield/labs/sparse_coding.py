@@ -34,6 +34,7 @@ from torch.nn import functional
 from widefield.labs.lab import Lab, Scale, at_scale, first_line
 from widefield.labs.parameter import require
 from widefield.labs.result import Arrays, Check, at_least, at_most
+from widefield.labs.sparse_data import SparseCoding, masked_pair
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +69,7 @@ class Arms:
 
     @classmethod
     def around(cls, base: dict[str, float], sweep: str | None) -> "Arms":
-        """The base values, then the base with each value of one swept parameter."""
+        """Take the base values, then the base with each value of one swept parameter."""
         values: Sequence[float] = SWEEPS.get(sweep or "", ())
         rows = [base, *({**base, sweep: value} for value in values if sweep)]
         return cls(
@@ -79,39 +80,13 @@ class Arms:
         )
 
     def column(self, name: str) -> Tensor:
-        """One field as [A, 1, 1]."""
+        """Return one field as [A, 1, 1]."""
         values: Tensor = getattr(self, name)
         return values.view(-1, 1, 1)
 
 
-@dataclass(frozen=True)
-class SparseCoding:
-    """Definition 2.1: atoms [d1, d], the probability of a non-zero z_j, sigma^2 of each arm [A]."""
-
-    atoms: Tensor
-    active: float
-    variance: Tensor
-
-    @classmethod
-    def random(
-        cls, d: int, d1: int, sparsity: float, noise: Tensor, generator: Generator
-    ) -> "SparseCoding":
-        """Random orthonormal atoms: their entries are O~(1/sqrt(d1))."""
-        atoms = torch.linalg.qr(torch.randn(d1, d, generator=generator)).Q
-        active = sparsity * math.log(math.log(d)) / d
-        return cls(atoms, active, noise * math.sqrt(math.log(d)) / d)
-
-    def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """z [n, d] and xi [A, n, d1]; arms share the draw."""
-        d1, d = self.atoms.shape
-        u = torch.rand(count, d, generator=generator)
-        z = (u < self.active / 2).float() - (u > 1 - self.active / 2).float()
-        xi = torch.randn(count, d1, generator=generator)
-        return z, self.variance.sqrt().view(-1, 1, 1) * xi
-
-
 def respond(y: Tensor, b: Tensor) -> Tensor:
-    """h = ReLU(y - b) - ReLU(-y - b) for pre-activations y [.., n, m] and biases b [.., m].
+    """Return h = ReLU(y - b) - ReLU(-y - b) for pre-activations y [.., n, m], biases b [.., m].
 
     Example:
         >>> respond(torch.tensor([[-3.0, 0.5, 2.0]]), torch.tensor([1.0, 1.0, 1.0]))
@@ -120,21 +95,8 @@ def respond(y: Tensor, b: Tensor) -> Tensor:
     return functional.relu(y - b.unsqueeze(-2)) - functional.relu(-y - b.unsqueeze(-2))
 
 
-def masked_pair(x: Tensor, keep: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """x+ and x++ [A, B, d1]: D x / q and (I - D) x / (1 - q) in even arms, x and x in odd ones.
-
-    `keep` [B, d1] holds uniform draws; D keeps a coordinate where they are below q [A, 1, 1].
-    """
-    first = (keep < q).float()
-    plain = (torch.arange(len(x)) % 2 == 1).view(-1, 1, 1)
-    return (
-        torch.where(plain, x, x * first / q),
-        torch.where(plain, x, x * (1 - first) / (1 - q)),
-    )
-
-
 def gradient(w: Tensor, b: Tensor, views: tuple[Tensor, Tensor, Tensor], tau: Tensor) -> Tensor:
-    """Gradient [A, m, d1] of the contrastive loss, without weight decay.
+    """Return the gradient [A, m, d1] of the contrastive loss, without weight decay.
 
     `views` = (x+, x++, x-). With p the softmax of the similarities over tau,
     dL/df(x+) = -f(x++) + p_{++} f(x++) + sum p_- f(x-), through the neurons that fire.
@@ -150,12 +112,12 @@ def gradient(w: Tensor, b: Tensor, views: tuple[Tensor, Tensor, Tensor], tau: Te
 
 
 def norms(w: Tensor) -> Tensor:
-    """|w_i| [A, m]."""
+    """Return |w_i| [A, m]."""
     return w.square().sum(-1).sqrt()
 
 
 def best_share(w: Tensor, atoms: Tensor) -> Tensor:
-    """Each neuron's largest |<w_i, M_j>| / |w_i|, [A, m]."""
+    """Return each neuron's largest |<w_i, M_j>| / |w_i|, [A, m]."""
     return (w @ atoms).abs().amax(-1) / norms(w)
 
 
@@ -171,12 +133,12 @@ def train(
     bias_factor: float,
     generator: Generator,
 ) -> tuple[Tensor, Tensor, Arrays]:
-    """w [A, m, d1] and b [A, m] after gradient descent on fresh data, and curves over its steps."""
+    """Descend the gradient on fresh data: w [A, m, d1], b [A, m], and curves over the steps."""
     d1, d = data.atoms.shape
     start = initial_norm / math.sqrt(d1) * torch.randn(1, neurons, d1, generator=generator)
     w = start.repeat(len(arms.tau), 1, 1)
     b = torch.zeros(w.shape[:2])
-    begun = torch.full((len(w),), -1)  # the step at which an arm's stage II begins
+    begun_at = torch.full((len(w),), -1)  # the step at which an arm's stage II begins
     curves: list[Tensor] = []
     for step in range(steps + 1):
         if step % (steps // 50) == 0:
@@ -194,11 +156,11 @@ def train(
         before = norms(w)
         w = w - step_size * (slope + 2 * arms.column("lam") * w)
         growth = norms(w) / before
-        later = begun >= 0
+        later = begun_at >= 0
         growing = later.unsqueeze(1) & (b < BIAS_CAP / math.sqrt(d))
         b = torch.where(growing, b * growth.clamp_min(1.0), b)
         starts = ~later & (norms(w).mean(1) > GROWN * initial_norm)
-        begun = torch.where(starts, step, begun)
+        begun_at = torch.where(starts, step, begun_at)
         first_bias = bias_factor * math.sqrt(2 * math.log(d) / d) * norms(w)
         b = torch.where(starts.unsqueeze(1), first_bias, b)
     inside_curve, outside_curve, best_curve = torch.stack(curves).unbind(1)
@@ -210,13 +172,13 @@ def train(
             "inside": inside_curve.numpy(),
             "outside": outside_curve.numpy(),
             "best_curve": best_curve.numpy(),
-            "stage_two": begun.numpy(),
+            "stage_two": begun_at.numpy(),
         },
     )
 
 
 def downstream(f: Tensor, z: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """R^2 of y = <w*, z> and accuracy of its sign, by ridge regression on features f [A, n, m].
+    """Return R^2 of y = <w*, z> and the accuracy of its sign, by ridge regression on f [A, n, m].
 
     Two thirds of the examples fit, the rest test; means over the columns w* of `targets` [d, k].
     The sign is tested where it exists (y != 0). Definition 3.1.
@@ -227,35 +189,37 @@ def downstream(f: Tensor, z: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     fit, test = scaled[:, :split], scaled[:, split:]
     ridge = 1e-3 * split * torch.eye(f.shape[-1], dtype=torch.float64)
     weights = torch.linalg.solve(fit.mT @ fit + ridge, fit.mT @ y[:split])
-    found, true = test @ weights, y[split:]
-    r2 = 1 - (found - true).square().mean((1, 2)) / true.var()
+    fitted, true = test @ weights, y[split:]
+    r2 = 1 - (fitted - true).square().mean((1, 2)) / true.var()
     exists = true != 0
-    right = (found.sign() == true.sign()) & exists
+    right = (fitted.sign() == true.sign()) & exists
     return r2, right.sum((1, 2)) / exists.sum()
 
 
 def evaluate(w: Tensor, b: Tensor, data: SparseCoding, count: int, generator: Generator) -> Arrays:
-    """What Theorems 3.2 and 3.4 speak of, for each arm [A]; `best_of` is [A, m]."""
+    """Measure what Theorems 3.2 and 3.4 speak of, for each arm [A]; `best_of` is [A, m]."""
     z, xi = data.sample(count, generator)
     signal = z @ data.atoms.T
     f, f_noise, f_signal = (respond(x @ w.mT, b) for x in (signal + xi, xi, signal))
     targets = torch.randn(data.atoms.shape[1], 16, generator=generator).sign()
     r2, sign = downstream(f, z, targets)
     share = (w @ data.atoms).abs() / norms(w).unsqueeze(-1)
-    some = z.any(1)  # where z = 0 there is no signal to be close to
+    has_signal = z.any(1)  # where z = 0 there is no signal to be close to
     return {
         "best_of": share.amax(-1).numpy(),
         "best": share.amax(-1).mean(1).numpy(),
         "covered": (share.amax(1) >= SINGLETON).float().mean(1).numpy(),
         "cos_noise": functional.cosine_similarity(f, f_noise, dim=-1).mean(1).numpy(),
-        "cos_signal": functional.cosine_similarity(f, f_signal, dim=-1)[:, some].mean(1).numpy(),
+        "cos_signal": functional.cosine_similarity(f, f_signal, dim=-1)[:, has_signal]
+        .mean(1)
+        .numpy(),
         "r2": r2.numpy(),
         "sign": sign.numpy(),
     }
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """Theorems 3.2 and 3.4 and the three stages, at the base values (arms 0 and 1)."""
+    """Test Theorems 3.2 and 3.4 and the three stages, at the base values (arms 0 and 1)."""
     with_mask = {name: float(arrays[name][0]) for name in MEASURES}
     without = {name: float(arrays[name][1]) for name in MEASURES}
     gain = {name: with_mask[name] - without[name] for name in MEASURES}
@@ -294,10 +258,10 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """What finite size changes."""
+    """Say what finite size changes."""
     neurons = arrays["best_of"].shape[1]
     single = (arrays["best_of"][:2] >= SINGLETON).sum(1)
-    said = [
+    lines = [
         f"Singletons among {neurons} neurons: {single[0]} with RandomMask, {single[1]} without.",
         "The theorems are asymptotic: cos(f(x), f(xi)) tends to 1 without RandomMask as the noise "
         f"outgrows the signal; at this size it is {arrays['cos_noise'][1]:.2f} without and "
@@ -310,12 +274,12 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         gain = arrays["sweep_r2"][:, 0] - arrays["sweep_r2"][:, 1]
         pairs = sorted(zip(arrays["swept"].tolist(), gain.tolist(), strict=True))
         listed = ", ".join(f"{value:g}: {change:+.2f}" for value, change in pairs)
-        said.append(f"R^2 with RandomMask minus without, over the swept values: {listed}.")
-    return tuple(said)
+        lines.append(f"R^2 with RandomMask minus without, over the swept values: {listed}.")
+    return tuple(lines)
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Stages and outcomes of the base arms; outcomes over the swept parameter if there is one."""
+    """Draw stages and outcomes of the base arms, or outcomes over the swept parameter."""
     labels = ("RandomMask", "no augmentation")
     if "swept" in arrays:
         shown = (("best", "mean largest |<w, M_j>| / |w|"), ("cos_noise", "cos(f(x), f(ξ))"))

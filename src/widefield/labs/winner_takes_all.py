@@ -51,12 +51,12 @@ NUDGE = 1e-3
 
 
 def scales(features: int, weakest: float) -> Tensor:
-    """Standard deviations s_m of the features, from 1 down to `weakest` in even steps, [M]."""
+    """Return the deviations s_m of the features, from 1 down to `weakest` in even steps, [M]."""
     return torch.linspace(1.0, weakest, features, dtype=torch.float64)
 
 
 def threshold(rate: float, slope: Tensor) -> Tensor:
-    """The right side of (*): how strong a feature must be beside the strongest other one.
+    """Return the right side of (*): how strong a feature must be beside the strongest other one.
 
     Example:
         >>> threshold(0.1, torch.tensor([0.0, 1.0])).tolist()
@@ -66,7 +66,7 @@ def threshold(rate: float, slope: Tensor) -> Tensor:
 
 
 def strength(s: Tensor) -> Tensor:
-    """The left side of (*): each feature's scale over the largest of the others', [M]."""
+    """Return the left side of (*): each feature's scale over the largest of the others', [M]."""
     others = s.expand(len(s), -1).masked_fill(torch.eye(len(s), dtype=torch.bool), 0)
     return s / others.amax(-1)
 
@@ -83,7 +83,7 @@ def linear_rows(
     rows: int,
     generator: Generator,
 ) -> Arrays:
-    """Linear rows trained on `sets` finite data sets with noisy views and Gaussian pair weights.
+    """Train linear rows on `sets` finite data sets with noisy views and Gaussian pair weights.
 
     Returns |cos| of every row to the top eigenvector of its set's C_alpha[x], and C's eigenvalues.
     """
@@ -113,7 +113,7 @@ def linear_rows(
 def starts(
     spread: float, rows: int, features: int, *, generator: Generator, dtype: torch.dtype
 ) -> Tensor:
-    """Unit rows [R, M] around one random direction: anchor + spread * N(0, I/M), normalised.
+    """Draw unit rows [R, M] around one direction: anchor + spread * N(0, I/M), normalised.
 
     An infinite spread is the whole sphere.
     """
@@ -123,25 +123,25 @@ def starts(
 
 
 def learned(w: Tensor) -> Tensor:
-    """Which feature each row [..., R, M] has learned, one-hot [..., R, M]; all zero for none."""
+    """Return which feature each row [..., R, M] has learned, one-hot; all zero for none."""
     return (w.abs() > NEAR).to(w.dtype)
 
 
 def distinct(hits: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Mean number of distinct features among K rows, and its standard error, for each K, [W].
+    """Return the mean number of distinct features among K rows, and its error, for each K, [W].
 
     `hits` [R, M] is cut into R/K groups, as rows are independent (eq. 5).
     """
     means, errors = [], []
     for width in widths:
-        found = hits.view(-1, width, hits.shape[-1]).amax(1)
-        means.append(found.sum(-1).mean())
-        errors.append(found.var(0).sum().sqrt() / math.sqrt(len(found)))
+        groups = hits.view(-1, width, hits.shape[-1]).amax(1)
+        means.append(groups.sum(-1).mean())
+        errors.append(groups.var(0).sum().sqrt() / math.sqrt(len(groups)))
     return torch.stack(means), torch.stack(errors)
 
 
 def collected(hits: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """`distinct` as predicted from the shares b_m of the basins alone: sum_m 1 - (1 - b_m)^K.
+    """Predict `distinct` from the shares b_m of the basins alone: sum_m 1 - (1 - b_m)^K.
 
     The shares are estimated from other rows, `hits` [R, M]; the error is that of the estimate.
     """
@@ -154,15 +154,15 @@ def collected(hits: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def width_curves(s: Tensor, rate: float, *, rows: int, generator: Generator) -> Arrays:
-    """Distinct features that ReLU nets learn, over width and spread of the start: [spreads, W]."""
+    """Count the features that ReLU nets learn, over width and spread of the start: [spreads, W]."""
     y, p = summation(torch.full_like(s, rate))
     w = torch.stack(
         [starts(spread, rows, len(s), generator=generator, dtype=s.dtype) for spread in SPREADS]
     )
     hits = learned(ascend(w, s * y, p, steps=STEPS, step_size=1.0))
     half = rows // 2
-    measured = [distinct(one[:half], WIDTHS) for one in hits]
-    predicted = [collected(one[half:], WIDTHS) for one in hits]
+    measured = [distinct(start[:half], WIDTHS) for start in hits]
+    predicted = [collected(start[half:], WIDTHS) for start in hits]
     names = ("distinct", "distinct_error", "collected", "collected_error")
     columns = [*zip(*measured, strict=True), *zip(*predicted, strict=True)]
     return {name: torch.stack(c).numpy() for name, c in zip(names, columns, strict=True)}
@@ -171,29 +171,29 @@ def width_curves(s: Tensor, rate: float, *, rows: int, generator: Generator) -> 
 def slope_sweep(
     s: Tensor, rate: float, slopes: Tensor, *, rows: int, generator: Generator
 ) -> Arrays:
-    """What is stable and what is found, over the slope of LeakyReLU: [L, M] booleans.
+    """Find what is stable and what is learned, over the slope of LeakyReLU: [L, M] booleans.
 
-    `stays`: rows nudged off u_m return. `found`: some row from a random start ends at u_m.
+    `stays`: rows nudged off u_m return. `reached`: some row from a random start ends at u_m.
     """
     y, p = summation(torch.full_like(s, rate))
     features, lead = len(s), (len(slopes), 1, 1)
     axes = torch.eye(features, dtype=s.dtype)
-    near = normalize(
+    nudged = normalize(
         axes + NUDGE * torch.randn(len(slopes), 4, features, features, generator=generator), dim=-1
     )
     random = torch.randn(len(slopes), rows, features, generator=generator, dtype=s.dtype)
-    w = torch.cat([near.flatten(1, 2), normalize(random, dim=-1)], dim=1)
+    w = torch.cat([nudged.flatten(1, 2), normalize(random, dim=-1)], dim=1)
     hits = learned(ascend(w, s * y, p, steps=STEPS, step_size=1.0, slope=slopes.view(lead)))
     back = hits[:, : 4 * features].reshape(len(slopes), 4, features, features)
     back = back.diagonal(dim1=-2, dim2=-1)
     return {
         "stays": (back.mean(1) > 0.5).numpy(),
-        "found": hits[:, 4 * features :].bool().any(1).numpy(),
+        "reached": hits[:, 4 * features :].bool().any(1).numpy(),
     }
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """The predictions of section 3, of (*) and of independent rows, from the arrays of a run."""
+    """Test section 3, (*) and the independence of rows."""
     ratio = arrays["strength"] / arrays["threshold"][:, None]
     clear = (ratio > MARGIN) | (ratio < 1 / MARGIN)
     error = np.hypot(arrays["distinct_error"], arrays["collected_error"])
@@ -206,13 +206,13 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
         ),
         close(
             "features that linear rows from random starts learn",
-            arrays["found"][-1].sum(),
+            arrays["reached"][-1].sum(),
             1,
             tolerance=0.0,
         ),
         close(
             "features that ReLU rows from random starts learn, as many as (*) allows",
-            arrays["found"][0].sum(),
+            arrays["reached"][0].sum(),
             (ratio[0] > 1).sum(),
             tolerance=0.0,
         ),
@@ -244,7 +244,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
 
 
 def notes(arrays: Arrays) -> tuple[str, ...]:
-    """Where the claims end."""
+    """Say where the claims end."""
     ratio = arrays["strength"] / arrays["threshold"][:, None]
     lost = int((ratio[0] <= 1).sum())
     negative = (-arrays["eigenvalues"][:, 0] / arrays["eigenvalues"][:, -1]).max()
@@ -260,7 +260,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Distinct features over the width; features learned over the slope."""
+    """Draw distinct features over the width, and features learned over the slope."""
     left, right = figure.subplots(1, 2)
     labels = ("rows start close together", "rows start apart", "rows start anywhere")
     for row, (label, marker) in enumerate(zip(labels, "o^s", strict=True)):
@@ -275,7 +275,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
             label=f"ReLU, {label}",
         )
         left.plot(WIDTHS, arrays["collected"][row], color=points[0].get_color(), ls="-", lw=1)
-    linear = np.full(len(WIDTHS), arrays["found"][-1].sum())
+    linear = np.full(len(WIDTHS), arrays["reached"][-1].sum())
     left.plot(WIDTHS, linear, color="0.2", ls="--", marker="x", label="linear")
     left.set_xscale("log", base=2)
     left.set(xticks=WIDTHS, xticklabels=[str(width) for width in WIDTHS])
@@ -289,8 +289,8 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     right.plot(fine, boundary, color="0.2", ls="-", label="prediction")
     grid_x, grid_y = np.meshgrid(slopes, strength, indexing="ij")
     for mask, marker, label in (
-        (arrays["found"], "o", "learned by some row"),
-        (~arrays["found"], "x", "learned by none"),
+        (arrays["reached"], "o", "learned by some row"),
+        (~arrays["reached"], "x", "learned by none"),
     ):
         right.plot(grid_x[mask], grid_y[mask], marker, ms=4, ls="none", label=label)
     right.set(xlabel="slope of LeakyReLU (0: ReLU, 1: linear)", ylabel="scale s of the feature")
