@@ -92,7 +92,8 @@ def convergence(generator):
 
 
 def both_minimisers(generator):
-    return diet_is_spectral.LAB.measure(scale="tiny", generator=generator, dimension=5)
+    data = diet_is_spectral.random_data(2, (12, 6, 10), 3, 0.5, generator)
+    return {k: v.numpy() for k, v in diet_is_spectral.solve(data, 3, 25, generator).items()}
 
 
 def toy(generator):

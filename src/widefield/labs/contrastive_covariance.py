@@ -64,11 +64,12 @@ def infonce_weights(f: Tensor, f2: Tensor, *, temperature: float, eps: float) ->
     """
     alpha = pair_importance(f, f, kind="infonce", temperature=temperature)
     f, f2 = f.detach(), f2.detach()
-    positive = math.log(eps) if eps > 0 else -math.inf
-    positive = positive - (f - f2).square().sum(-1) / 2 / temperature
+    log_eps = math.log(eps) if eps > 0 else -math.inf
+    positive = log_eps - (f - f2).square().sum(-1) / 2 / temperature
     others = -squared_distances(f) / (2 * temperature)
     itself = torch.eye(len(f), dtype=torch.bool)
     negatives = torch.logsumexp(others.masked_fill(itself, -math.inf), dim=-1)
+    # Z/(eps exp(-d_i^2/tau) + Z) by its logarithms, which neither overflows nor divides 0 by 0.
     return alpha * torch.sigmoid(negatives - positive).unsqueeze(-1)
 
 

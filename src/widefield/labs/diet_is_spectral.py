@@ -125,6 +125,7 @@ def minimise_diet(
     inverse, path = torch.linalg.pinv(data.m, hermitian=True), [w]
     for _ in range(rounds):
         for _ in range(10):
+            # A correction of w, not a new w: it leaves what lies outside the span of the data.
             wanted = torch.linalg.solve(head.mT @ head, head.mT @ data.b)
             w = w + (wanted - w @ data.m) @ inverse
             if free:

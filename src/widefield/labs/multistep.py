@@ -288,7 +288,7 @@ def check_gaps(arrays: Arrays) -> tuple[Check, ...]:
         ),
         at_most(
             "the library's row optimiser equals every step taken by AdamW (largest relative gap)",
-            arrays["head_error"],
+            float(arrays["head_error"]),
             ROUNDING,
         ),
         at_most(

@@ -81,7 +81,7 @@ def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Ten
         0.3408450569081046
     """
     w = normalize(w, dim=-1)
-    sigma = noise.clamp_min(1e-12).unsqueeze(-1)
+    sigma = noise.clamp_min(1e-12).unsqueeze(-1)  # then Phi is the step function itself
     t = (atoms @ w.unsqueeze(-1)).squeeze(-1) / sigma
     inside: Tensor = p * torch.special.ndtr(t)
     edge: Tensor = p * torch.exp(-t.square() / 2) / math.sqrt(2 * math.pi)
@@ -119,6 +119,7 @@ def ascend(
     """
     for _ in range(steps):
         force = ascent_direction(w, x, p, slope=slope)
+        # A row that no atom activates has no force; the floor keeps it where it is.
         speed = step_size / (w * force).sum(-1, keepdim=True).clamp_min(1e-12)
         w = normalize(w + speed * force, dim=-1)
     return w
@@ -128,4 +129,5 @@ def is_lme(a: Tensor, w: Tensor) -> Tensor:
     """Return whether `w` [..., d] is the simple top eigenvector of `a` [..., d, d]."""
     values, vectors = torch.linalg.eigh(a)
     along = (vectors[..., -1] * w).sum(-1).abs()
+    # A tie has no top eigenvector: eigh returns one of many.
     return torch.logical_and(along > 1 - 1e-9, values[..., -1] - values[..., -2] > 1e-9)

@@ -122,6 +122,7 @@ def find_gamma(
     ball = torch.cat([size[..., None, None] * away, towards_edges(w, atoms, size)], dim=-2)
     ball = normalize(w[..., None, None, :] + ball, dim=-1)
     all_atoms, level = atoms[..., None, None, :, :], noise[..., None, None]
+    # Larger balls hold the smaller ones, so that a supremum is a running maximum over the grid.
     lipschitz = roughest(ball, all_atoms, p, level).amax(-1).cummax(-1).values
     # A path of the sphere between two points of the ball is longer than their distance.
     angle = 2 * torch.asin((size / 2).clamp(1e-9, 1))

@@ -152,17 +152,17 @@ def train(
         x = z @ data.atoms.T + xi
         keep = torch.rand(batch, d1, generator=generator)
         pair = masked_pair(x[:, :batch], keep, arms.column("mask_rate"))
-        slope = gradient(w, b, (*pair, x[:, batch:]), arms.column("tau"))
-        before = norms(w)
-        w = w - step_size * (slope + 2 * arms.column("lam") * w)
+        grad = gradient(w, b, (*pair, x[:, batch:]), arms.column("tau"))
+        before = norms(w)  # the biases of stage II grow as the norms do
+        w = w - step_size * (grad + 2 * arms.column("lam") * w)
         growth = norms(w) / before
-        later = begun_at >= 0
-        growing = later.unsqueeze(1) & (b < BIAS_CAP / math.sqrt(d))
+        in_stage_two = begun_at >= 0
+        growing = in_stage_two.unsqueeze(1) & (b < BIAS_CAP / math.sqrt(d))
         b = torch.where(growing, b * growth.clamp_min(1.0), b)
-        starts = ~later & (norms(w).mean(1) > GROWN * initial_norm)
-        begun_at = torch.where(starts, step, begun_at)
+        enters = ~in_stage_two & (norms(w).mean(1) > GROWN * initial_norm)
+        begun_at = torch.where(enters, step, begun_at)
         first_bias = bias_factor * math.sqrt(2 * math.log(d) / d) * norms(w)
-        b = torch.where(starts.unsqueeze(1), first_bias, b)
+        b = torch.where(enters.unsqueeze(1), first_bias, b)
     inside_curve, outside_curve, best_curve = torch.stack(curves).unbind(1)
     return (
         w,
