@@ -161,34 +161,52 @@ def minimise_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
     return path
 
 
+def random_start(data: DataSets, rank: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Draw W [R, m, d] and a head that is no isometry [R, n, m]."""
+    sets, examples, dimension = data.b.shape
+    w = 0.3 * torch.randn(sets, rank, dimension, generator=generator, dtype=torch.float64)
+    return w, torch.randn(sets, examples, rank, generator=generator, dtype=torch.float64)
+
+
+def distance(data: DataSets, path: list[Tensor], target: Tensor) -> Tensor:
+    """Return |W^T W M - target|/|target| of each W of a path, [rounds, R]."""
+    w = torch.stack(path)
+    gap: Tensor = torch.linalg.matrix_norm(w.mT @ w @ data.m - target)
+    size: Tensor = torch.linalg.matrix_norm(target)
+    return gap / size
+
+
+def solve_diet(
+    data: DataSets, rank: int, rounds: int, start: tuple[Tensor, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Minimise DIET with an isometric head; return the last W, and what the theorem says of it."""
+    target, lam = leading_part(data, rank)
+    head, path = minimise_diet(data, start[0], torch.linalg.qr(start[1]).Q, rounds)
+    return path[-1], {
+        "diet": distance(data, path, target),
+        "diet_value": diet_loss(data, path[-1], head),
+        "diet_least": 0.5 * (1 - lam[:, :rank].sum(1)),
+    }
+
+
 def solve(data: DataSets, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
     """Minimise each loss from random starts; return distances to the theorem's W^T W M."""
     target, lam = leading_part(data, rank)
-    sets, examples, dimension = data.b.shape
-    start = 0.3 * torch.randn(sets, rank, dimension, generator=generator, dtype=torch.float64)
-    raw = torch.randn(sets, examples, rank, generator=generator, dtype=torch.float64)
-
-    def distance(w: list[Tensor]) -> Tensor:
-        gap: Tensor = torch.linalg.matrix_norm(torch.stack(w).mT @ torch.stack(w) @ data.m - target)
-        size: Tensor = torch.linalg.matrix_norm(target)
-        return gap / size
-
-    head, diet = minimise_diet(data, start, torch.linalg.qr(raw).Q, rounds)
-    free_head, free = minimise_diet(data, start, raw, rounds, free=True)
-    spectral = minimise_spectral(data, start, rounds)
+    start = random_start(data, rank, generator)
+    w, diet = solve_diet(data, rank, rounds, start)
+    free_head, free = minimise_diet(data, *start, rounds, free=True)
+    spectral = minimise_spectral(data, start[0], rounds)
     # Lemma 4.2: an isometry and another W with the same product, by W_H = Q R.
     absorbed = torch.linalg.qr(free_head).R @ free[-1]
     return {
-        "diet": distance(diet),
-        "spectral": distance(spectral),
-        "free": distance(free),
-        "absorbed": distance([absorbed]),
-        "diet_value": diet_loss(data, diet[-1], head),
+        **diet,
+        "spectral": distance(data, spectral, target),
+        "free": distance(data, free, target),
+        "absorbed": distance(data, [absorbed], target),
         "spectral_value": spectral_loss(data, spectral[-1]),
         "borrowed_value": diet_loss(data, spectral[-1], matching_head(data, spectral[-1])),
-        "diet_least": 0.5 * (1 - lam[:, :rank].sum(1)),
         "spectral_least": -0.5 * lam[:, :rank].square().sum(1),
-        "entries": torch.stack([w[-1].mT @ w[-1] @ data.m for w in (diet, spectral)]),
+        "entries": torch.stack([end.mT @ end @ data.m for end in (w, spectral[-1])]),
         "target": target,
     }
 
@@ -332,8 +350,8 @@ def measure(
     singular = DataSets.from_views(functional.pad(generic.x, (0, dimension)))
     solved = solve(generic, embedding, rounds, generator)
     for name, data in (("tie", tie), ("singular", singular)):
-        special = solve(data, embedding, rounds, generator)
-        solved |= {f"{name}_{key}": special[key] for key in ("diet", "diet_value", "diet_least")}
+        _, special = solve_diet(data, embedding, rounds, random_start(data, embedding, generator))
+        solved |= {f"{name}_{key}": value for key, value in special.items()}
     return {name: value.numpy() for name, value in solved.items()}
 
 
