@@ -19,18 +19,7 @@ from widefield.audits.planting import (
 )
 from widefield.audits.read import Pair, open_pair
 from widefield.audits.verdict import TaskAudit
-from widefield.diagnose import (
-    alpha_req,
-    dimension_std,
-    effective_rank,
-    feature_std,
-    large_singular_values,
-    linear_cka,
-    participation_ratio,
-    rankme,
-    singular_values,
-    uniformity,
-)
+from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
 from widefield.recipe import check_name
 from widefield.workflows.frozen import EncoderSpec, Frozen, load, open_frozen
@@ -163,22 +152,6 @@ class _Auditor:
         return audit_training(
             self.frozen, self.pair, name, method, cache=self.cache, seed=self.seed, say=self.say
         )
-
-
-def describe(h: Tensor) -> dict[str, float]:
-    """Label-free numbers of features h [n, D], each as `diagnose` defines it."""
-    sigma = singular_values(h)
-    return {
-        "effective_rank": effective_rank(h),
-        "rankme": rankme(h),
-        "participation_ratio": participation_ratio(h),
-        "alpha_req": alpha_req(h) if int((sigma > 0).sum()) > 1 else 0.0,
-        "large_singular_values": float(large_singular_values(h)),
-        "possible_rank": float(min(len(h) - 1, h.shape[1])),
-        "feature_std": feature_std(h),
-        "sleeping_dimensions": float((dimension_std(h) < 0.01).sum()),
-        "uniformity": uniformity(h),
-    }
 
 
 def _notes(frozen: Frozen, pair: Pair, h: Tensor) -> tuple[str, ...]:

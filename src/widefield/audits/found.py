@@ -29,8 +29,8 @@ class Audit:
     """Other encoder -> linear CKA of its features with ours, on the images scored."""
     checkpoints: dict[int, dict[str, TaskAudit]]
     """Epoch -> verdicts of the encoder as of then."""
-    features: dict[str, float]
-    """Diagnostics of the features of the images scored."""
+    features: dict[str, float | None]
+    """Diagnostics of the features of the images scored; None where one is not defined."""
     notes: tuple[str, ...]
     seed: int
     report: Path | None

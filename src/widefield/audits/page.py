@@ -10,6 +10,7 @@ from widefield.audits.planting import GRADES, NEIGHBOURS
 from widefield.audits.read import Pair
 from widefield.audits.verdict import TaskAudit
 from widefield.diagnose import (
+    DIAGNOSTICS,
     activation_maximisation,
     colour_axes,
     firing_rates,
@@ -22,19 +23,6 @@ from widefield.train.hardware import choose_device, machine
 from widefield.workflows.frozen import Frozen
 
 MAP_IMAGES, GRID_IMAGES, PICTURES, FIRING_IMAGES = 300, 6, 8, 64
-MEANINGS = {
-    "effective_rank": "directions that the features use, each weighted by its share of the spread",
-    "rankme": "the same without centring; among runs alike, more has meant better probes",
-    "participation_ratio": "the same from squared shares: large directions count more",
-    "alpha_req": "how fast the spread falls from direction to direction; about 1 is usual for good "
-    "features, more says that few directions dominate",
-    "large_singular_values": "directions that are not small beside the largest",
-    "possible_rank": "directions there could be, with so many images and features",
-    "feature_std": "spread of a normalised feature; near 0 all images look the same to it",
-    "sleeping_dimensions": "features that hardly change from image to image",
-    "uniformity": "how evenly images fill the sphere; lower is more even",
-}
-"""What each diagnostic says, to a reader of the page."""
 _RISE = 0.02
 """Least rise of a learned share over the second half of training that counts as one."""
 _WATCHED = 12
@@ -82,7 +70,7 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
                 for name, share in found.similarity.items()
             },
             **{
-                name.replace("_", " "): f"{value:.3g}: {MEANINGS[name]}"
+                name.replace("_", " "): _measured(name, value)
                 for name, value in found.features.items()
             },
             "seed": str(seed),
@@ -90,6 +78,11 @@ def audit_page(found: Audit, frozen: Frozen, pair: Pair, h: Tensor, *, seed: int
             **machine(choose_device("auto")),
         },
     )
+
+
+def _measured(name: str, value: float | None) -> str:
+    number = "not defined here" if value is None else f"{value:.3g}"
+    return f"{number}: {DIAGNOSTICS[name].meaning}"
 
 
 def summary(found: Audit) -> str:

@@ -1,5 +1,10 @@
 """Features, layers, encoders -> numbers and pictures of what they hold; nothing is trained."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
 from widefield.diagnose.bimodality import Bimodality as Bimodality
 from widefield.diagnose.bimodality import bimodality as bimodality
 from widefield.diagnose.bimodality import bimodality_coefficient as bimodality_coefficient
@@ -13,12 +18,113 @@ from widefield.diagnose.maximise import activation_maximisation as activation_ma
 from widefield.diagnose.maximise import colour_axes as colour_axes
 from widefield.diagnose.neighbours import graph_overlap as graph_overlap
 from widefield.diagnose.neighbours import nearest_neighbours as nearest_neighbours
+from widefield.diagnose.spectrum import Spectrum as Spectrum
 from widefield.diagnose.spectrum import alpha_req as alpha_req
+from widefield.diagnose.spectrum import dead_dimensions as dead_dimensions
 from widefield.diagnose.spectrum import dimension_std as dimension_std
 from widefield.diagnose.spectrum import effective_rank as effective_rank
 from widefield.diagnose.spectrum import feature_std as feature_std
 from widefield.diagnose.spectrum import large_singular_values as large_singular_values
 from widefield.diagnose.spectrum import participation_ratio as participation_ratio
+from widefield.diagnose.spectrum import possible_rank as possible_rank
 from widefield.diagnose.spectrum import rankme as rankme
 from widefield.diagnose.spectrum import singular_values as singular_values
+from widefield.diagnose.spectrum import spectrum_of
 from widefield.diagnose.tsne import tsne_map as tsne_map
+
+__all__ = [
+    "DIAGNOSTICS",
+    "Bimodality",
+    "Diagnostic",
+    "Health",
+    "Spectrum",
+    "activation_maximisation",
+    "alignment",
+    "alpha_req",
+    "bimodality",
+    "bimodality_coefficient",
+    "colour_axes",
+    "dead_dimensions",
+    "describe",
+    "dimension_std",
+    "effective_rank",
+    "feature_std",
+    "firing_rates",
+    "graph_overlap",
+    "health",
+    "large_singular_values",
+    "linear_cka",
+    "nearest_neighbours",
+    "participation_ratio",
+    "possible_rank",
+    "rankme",
+    "singular_values",
+    "tsne_map",
+    "uniformity",
+]
+
+
+class Diagnostic(NamedTuple):
+    """One number of a set of features, without labels."""
+
+    measure: Callable[[Spectrum], float]
+    """Takes the spectrum; the features themselves are `spectrum.features`, float64 [n, D].
+    Raises `ValueError` where the number is not defined."""
+    meaning: str
+    """What the number says, to a reader who does not know its name."""
+
+
+DIAGNOSTICS: dict[str, Diagnostic] = {
+    "effective_rank": Diagnostic(
+        effective_rank,
+        "directions that the features use, each weighted by its share of the spread",
+    ),
+    "rankme": Diagnostic(
+        rankme, "the same without centring; among runs alike, more has meant better probes"
+    ),
+    "participation_ratio": Diagnostic(
+        participation_ratio, "the same from squared shares: large directions count more"
+    ),
+    "alpha_req": Diagnostic(
+        alpha_req,
+        "how fast the spread falls from direction to direction; about 1 is usual for good "
+        "features, more says that few directions dominate",
+    ),
+    "large_singular_values": Diagnostic(
+        large_singular_values, "directions that are at least a tenth as strong as the strongest"
+    ),
+    "possible_rank": Diagnostic(
+        possible_rank, "directions there could be, with so many images and features"
+    ),
+    "feature_std": Diagnostic(
+        feature_std, "spread of a normalised feature; near 0 all images look the same to it"
+    ),
+    "dead_dimensions": Diagnostic(
+        dead_dimensions, "features that hardly change from image to image"
+    ),
+    "uniformity": Diagnostic(
+        uniformity, "how evenly images fill the sphere; lower is more even, 0 is one point"
+    ),
+}
+"""Name -> diagnostic, in the order in which an audit tells them."""
+
+
+def describe(h: Tensor | Spectrum) -> dict[str, float | None]:
+    """Measure every entry of `DIAGNOSTICS` on features h [n, D]; None where it is not defined.
+
+    Raises `ValueError` for anything but finite features [n, D] with n >= 2.
+
+    Example:
+        >>> import torch
+        >>> describe(torch.ones(9, 4))["dead_dimensions"], describe(torch.ones(9, 4))["alpha_req"]
+        (4.0, None)
+    """
+    spectrum = spectrum_of(h)
+    return {name: _measured(entry, spectrum) for name, entry in DIAGNOSTICS.items()}
+
+
+def _measured(entry: Diagnostic, spectrum: Spectrum) -> float | None:
+    try:
+        return float(entry.measure(spectrum))
+    except ValueError:  # not defined for these features
+        return None

@@ -19,11 +19,12 @@ class Bimodality:
 
 
 def bimodality_coefficient(values: Tensor) -> float:
-    """(g^2 + 1) / (k + 3 (n-1)^2 / ((n-2)(n-3))) with sample skewness g and excess kurtosis k.
+    """Return (g^2 + 1) / (k + 3 (n-1)^2 / ((n-2)(n-3))) of values [n].
 
-    Values are [n]. 1/3 for a normal sample, 5/9 for a uniform one, towards 1 for two points; heavy
-    skew raises it too, so look at the histogram. Pfister et al. (2013), "Good things peak in
-    pairs", equation 1. Raises `ValueError` for fewer than 4 values, all equal, or not finite.
+    g is the sample skewness, k the excess kurtosis. The coefficient is 1/3 for a normal sample, 5/9
+    for a uniform one, and near 1 for two points; heavy skew raises it too, so look at the
+    histogram. Pfister et al. (2013), "Good things peak in pairs", equation 1. Raises `ValueError`
+    for fewer than 4 values, all equal, or not finite.
 
     Example:
         >>> round(bimodality_coefficient(torch.tensor([0.0, 1.0]).repeat(500)), 2)
@@ -36,27 +37,27 @@ def bimodality_coefficient(values: Tensor) -> float:
 
 
 def bimodality(values: Tensor, *, resamples: int = 1000, seed: int = 0) -> Bimodality:
-    """The coefficient of `values` [n] and the interval from as many bootstrap samples.
+    """Return the coefficient of `values` [n] and its interval over bootstrap samples.
 
-    Samples of equal values, which have none, are left out. Raises `ValueError` as
+    A sample of equal values has no coefficient and is left out. Raises `ValueError` as
     `bimodality_coefficient` does.
 
     Example:
-        >>> found = bimodality(torch.linspace(0, 1, 1000))
-        >>> found.low < UNIFORM < found.high
+        >>> result = bimodality(torch.linspace(0, 1, 1000))
+        >>> result.low < UNIFORM < result.high
         True
     """
     coefficient, values = bimodality_coefficient(values), _checked(values).cpu()
     generator = torch.Generator().manual_seed(seed)
     drawn = values[torch.randint(len(values), (resamples, len(values)), generator=generator)]
-    found = _coefficients(drawn)
+    coefficients = _coefficients(drawn)
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    low, high = found[found.isfinite()].quantile(ends).tolist()
+    low, high = coefficients[coefficients.isfinite()].quantile(ends).tolist()
     return Bimodality(coefficient=coefficient, low=low, high=high)
 
 
 def _coefficients(samples: Tensor) -> Tensor:
-    """Of each row of [m, n]; NaN for rows of equal values."""
+    """Return the coefficient of each row of [m, n]; NaN for rows of equal values."""
     n = samples.shape[1]
     centred = samples - samples.mean(1, keepdim=True)
     second, third, fourth = (centred.pow(p).mean(1) for p in (2, 3, 4))

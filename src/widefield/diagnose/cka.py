@@ -6,12 +6,12 @@ from widefield.diagnose.spectrum import checked
 
 
 def linear_cka(first: Tensor, second: Tensor) -> float:
-    """|Y'X|^2 / (|X'X| |Y'Y|) of centred features X [n, D], Y [n, E] of the same examples.
+    """Return |Y'X|^2 / (|X'X| |Y'Y|) of centred features X [n, D], Y [n, E] of the same examples.
 
-    In [0, 1]: 1 if they agree up to rotation and scale, 0 if no direction of one follows one of
-    the other. With n near D or E also unrelated features come near 1: use n well above both.
-    Kornblith et al. (2019), "Similarity of neural network representations revisited", section 3.
-    Raises `ValueError` for features that are not finite, of two lengths, or that do not vary.
+    It lies in [0, 1]: 1 if they agree up to rotation and scale, 0 if no direction of one follows
+    one of the other. If n is near D or E, unrelated features come near 1 too: use n well above
+    both. Kornblith et al. (2019), "Similarity of neural network representations revisited", section
+    3. Raises `ValueError` for features that are not finite, of two lengths, or that do not vary.
 
     Example:
         >>> import torch
@@ -25,12 +25,13 @@ def linear_cka(first: Tensor, second: Tensor) -> float:
             f"features have {len(x)} and {len(y)} rows: give the same examples to both"
         )
     x, y = x - x.mean(0), y - y.mean(0)
-    # |Y'X|^2 is also <XX', YY'>: whichever matrices are smaller.
+    # |Y'X|^2 is also <XX', YY'>: take whichever matrices are smaller.
     if len(x) < max(x.shape[1], y.shape[1]):
         x, y = x @ x.T, y @ y.T
-        cross, own = (x * y).sum(), x.norm() * y.norm()
+        cross, norms = (x * y).sum(), x.norm() * y.norm()
     else:
-        cross, own = (y.T @ x).square().sum(), (x.T @ x).norm() * (y.T @ y).norm()
-    if own == 0:
+        cross = (y.T @ x).square().sum()
+        norms = (x.T @ x).norm() * (y.T @ y).norm()
+    if norms == 0:
         raise ValueError("features do not vary: all rows of one side are equal")
-    return float(cross / own)
+    return float(cross / norms)

@@ -14,11 +14,12 @@ ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Har
 
 
 def firing_rates(encoder: nn.Module, x: Tensor, *, batch_size: int = 128) -> dict[str, Tensor]:
-    """Share of the images x [n, C, H, W] on which each neuron fires, layer -> float [neurons].
+    """Return how often each neuron fires on images x [n, C, H, W], layer -> float [neurons].
 
-    A layer is an activation module of `encoder`, by name in the order of the pass; a module that
-    a pass uses twice is two layers, `relu` and `relu (2)`. A neuron is one number of its output,
-    so a unit of a convolution counts once at each place. The encoder is left as it was.
+    A rate is the share of images on which the neuron is above zero. A layer is an activation
+    module of `encoder`, by name in the order of the pass; a module that a pass uses twice is two
+    layers, `relu` and `relu (2)`. A neuron is one number of the output of its layer, so a channel
+    of a convolution has one neuron at each place. The encoder is left as it was.
 
     Wen and Li (2021), Figure 4: the mean over a layer says how sparse it is.
     Raises `ValueError` for an encoder without such layers.
@@ -38,15 +39,15 @@ def firing_rates(encoder: nn.Module, x: Tensor, *, batch_size: int = 128) -> dic
                 count = (out > 0).flatten(1).sum(0).float()
                 fired[name] = fired[name] + count if name in fired else count
     if not fired:
-        raise ValueError("the encoder has no activation layers that are modules: none to watch")
+        raise ValueError("the encoder has no activation layers that are modules: nothing to watch")
     return {name: count.clone() / len(x) for name, count in fired.items()}
 
 
 @contextmanager
 def watching(encoder: nn.Module, names: Collection[str]) -> Iterator[dict[str, Tensor]]:
-    """Outputs of the modules of `names` in a forward pass, by name; evaluation mode meanwhile.
+    """Collect the outputs of the modules `names` in a forward pass; evaluation mode meanwhile.
 
-    Clear the dict between passes.
+    Clear the dictionary, name -> output, between passes.
     """
     outputs: dict[str, Tensor] = {}
     with ExitStack() as stack:

@@ -21,10 +21,10 @@ _FLAT = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How spread out a set of features is."""
+    """How spread out a set of features is, and whether they collapsed."""
 
     effective_rank: float
-    """Directions in use, weighted by how much: 1 to `possible_rank`, 0 where all rows agree."""
+    """Directions in use, weighted by how much: 1 to `possible_rank`; 0 if all rows agree."""
     possible_rank: int
     """The most that these features could have, min(n - 1, D)."""
     large_singular_values: int
@@ -36,7 +36,7 @@ class Health:
     """What to try; empty when healthy."""
 
     def line(self) -> str:
-        """The numbers in one plain line."""
+        """Return the numbers in one plain line."""
         return (
             f"{self.verdict}: effective rank {self.effective_rank:.0f} of {self.possible_rank}, "
             f"{self.large_singular_values} large singular values, "
@@ -44,10 +44,10 @@ class Health:
         )
 
 
-def health(h: Tensor) -> Health:
-    """Judge features h [n, D]; a few hundred examples are enough, 64 will do.
+def health(h: Tensor | spectrum.Spectrum) -> Health:
+    """Judge whether features h [n, D] collapsed; a few hundred examples are enough, 64 will do.
 
-    Two things are asked:
+    Two questions decide:
 
     - Do all images get the same features? A `feature_std` below 0.01 is complete collapse: a few
       times what rounding to bfloat16 gives on its own. Below 0.05 is on the way there.
@@ -58,7 +58,7 @@ def health(h: Tensor) -> Health:
     Untrained encoders pass, though their features are correlated and one direction dominates:
     over fresh ResNets and vision transformers, four seeds each, on 64 to 512 natural images, the
     smallest feature_std was 0.07, the smallest share outside two directions 3 %, the smallest
-    effective rank 11. Where n or D leave room for few directions, fewer are asked for.
+    effective rank 11. If n or D leave room for few directions, fewer are enough.
     Raises `ValueError` as `singular_values` does.
 
     Example:
@@ -66,10 +66,10 @@ def health(h: Tensor) -> Health:
         >>> health(torch.randn(500, 16, generator=torch.Generator().manual_seed(0))).line()
         'healthy: effective rank 16 of 16, 16 large singular values, feature std 1.00'
     """
-    sigma, spread = spectrum.singular_values(h), spectrum.feature_std(h)
-    rank = spectrum.entropy_rank(sigma)
-    possible = min(len(h) - 1, h.shape[1])
-    outside = _share_outside(sigma, strongest=min(2, possible - 1))
+    h = spectrum.spectrum_of(h)
+    spread, rank = spectrum.feature_std(h), spectrum.effective_rank(h)
+    possible = spectrum.possible_rank(h)
+    outside = _share_outside(h.centred, strongest=min(2, possible - 1))
     advice = ""
     verdict: Verdict = "healthy"
     if spread < 0.05:
@@ -79,7 +79,7 @@ def health(h: Tensor) -> Health:
     return Health(
         effective_rank=rank,
         possible_rank=possible,
-        large_singular_values=spectrum.count_large(sigma, 0.1),
+        large_singular_values=spectrum.large_singular_values(h),
         feature_std=spread,
         verdict=verdict,
         advice=advice,
@@ -87,7 +87,7 @@ def health(h: Tensor) -> Health:
 
 
 def _share_outside(sigma: Tensor, strongest: int) -> float:
-    """Share of the variance outside the strongest directions; 1 for equal rows, which vary not."""
+    """Return the share of the variance outside the strongest directions; 1 if nothing varies."""
     variance = sigma.square()
     total = float(variance.sum())
     return float(variance[strongest:].sum()) / total if total > 0 else 1.0

@@ -3,7 +3,7 @@
 Olah et al. (2017), "Feature visualization": the image is a sum of waves whose strength falls as
 1 / frequency, coloured along the axes that natural colours vary along, so that a step moves
 large shapes as easily as fine ones; and each step shows a slightly moved, turned and scaled image,
-so that no picture that hangs on single pixels wins.
+so that no picture wins that depends on single pixels.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from widefield.diagnose.firing import watching
 
 _STEP = 0.05
 _TURN, _SCALE, _MOVE = 0.17, 0.1, 0.1
-"""Greatest turn (radians), change of scale, and move (share of half the side) in a step."""
+"""Largest turn (radians), change of scale, and move (share of half the side) in a step."""
 
 
 def activation_maximisation(
@@ -29,20 +29,26 @@ def activation_maximisation(
     steps: int = 128,
     seed: int = 0,
 ) -> Tensor:
-    """Images in [0, 1] that excite each of `units`, float [U, C, H, W] with `shape` (C, H, W).
+    """Return an image in [0, 1] that excites each of `units`, float [U, C, H, W].
 
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D]; it is left as it was.
         units: columns of h, or channels of `layer`.
-        shape: of an image.
+        shape: (C, H, W) of an image.
         layer: name of a module within the encoder; by default its output h. A unit of it is a
-            channel of [B, K, h, w] or a column of [B, ..., K], meant over places.
+            channel of [B, K, h, w] or a column of [B, ..., K]; places are averaged.
         colour: maps independent colours to natural ones, [C, C], as `colour_axes` gives it.
-        steps: of Adam.
-        seed: of the first image and of the moves.
+        steps: number of steps of Adam.
+        seed: seeds the first image and the moves.
 
     Raises:
         ValueError: no such layer or unit.
+
+    Example:
+        >>> brightness = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        >>> image = activation_maximisation(brightness, [0], shape=(1, 8, 8))
+        >>> bool(image.median() > 0.9)
+        True
     """
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
@@ -66,7 +72,7 @@ def activation_maximisation(
 
 
 def paint(waves: Tensor, mix: Tensor, size: tuple[int, int]) -> Tensor:
-    """Images [U, C, H, W] in [0, 1] of waves [U, C, H, W // 2 + 1, 2].
+    """Return the images [U, C, H, W] in [0, 1] of waves [U, C, H, W // 2 + 1, 2].
 
         x = sigmoid(M F^-1(s . waves)),  s_f = sqrt(H W) / max(|f|, 1 / max(H, W))
 
@@ -84,9 +90,10 @@ def paint(waves: Tensor, mix: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def colour_axes(images: Tensor) -> Tensor:
-    """Matrix root M of the colour covariance of images [n, C, H, W], largest axis 1, float [C, C].
+    """Return the root M of the colour covariance of images [n, C, H, W], float [C, C].
 
     M M' is proportional to the covariance, so independent coordinates become natural colours.
+    The largest axis has length 1.
 
     Example:
         >>> grey = torch.rand(8, 1, 4, 4).expand(8, 3, 4, 4)
@@ -105,7 +112,7 @@ def colour_axes(images: Tensor) -> Tensor:
 
 
 def moved(x: Tensor, generator: torch.Generator) -> Tensor:
-    """The images x [U, C, H, W], each turned, scaled and moved a little."""
+    """Turn, scale and move each of the images x [U, C, H, W] a little."""
     turn, scale, right, down = (2 * torch.rand(4, len(x), generator=generator) - 1).to(x.device)
     turn, scale = _TURN * turn, 1 + _SCALE * scale
     top = torch.stack([scale * turn.cos(), -scale * turn.sin(), _MOVE * right], dim=1)
@@ -116,7 +123,7 @@ def moved(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _per_unit(activation: Tensor, units: Tensor) -> Tensor:
-    """Activation of unit u on image u, mean over places, [U]."""
+    """Return the activation of unit u on image u, mean over places, [U]."""
     if activation.ndim == 4:
         activation = activation.mean((2, 3))
     elif activation.ndim > 2:

@@ -1,4 +1,4 @@
-"""Who is whose neighbour, and how much of that two sets of features share."""
+"""Which examples are neighbours, and how much of that two sets of features share."""
 
 import torch
 from torch import Tensor
@@ -7,12 +7,13 @@ from torch.nn import functional
 from widefield.diagnose.spectrum import checked
 
 _SIMILARITIES = 2**24
-"""Cosines held at a time: 128 MiB."""
+"""Cosines held in memory together: 128 MiB."""
 
 
 def nearest_neighbours(h: Tensor, k: int) -> Tensor:
-    """Rows of highest cosine to each row of h [n, D], itself left out, nearest first, int64 [n, k].
+    """Return the k rows of highest cosine to each row of h [n, D], nearest first, int64 [n, k].
 
+    No row is its own neighbour.
     Raises `ValueError` for features that are not finite, and for k outside 1..n-1.
 
     Example:
@@ -22,21 +23,21 @@ def nearest_neighbours(h: Tensor, k: int) -> Tensor:
     unit = functional.normalize(checked(h), dim=1)
     if not 1 <= k < len(h):
         raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
-    found = []
+    chunks = []
     rows = max(1, _SIMILARITIES // len(unit))
     for start in range(0, len(unit), rows):
         cosine = unit[start : start + rows] @ unit.T
-        here = torch.arange(len(cosine), device=h.device)
-        cosine[here, start + here] = -torch.inf
-        found.append(cosine.topk(k, dim=1).indices)
-    return torch.cat(found)
+        row = torch.arange(len(cosine), device=h.device)
+        cosine[row, start + row] = -torch.inf
+        chunks.append(cosine.topk(k, dim=1).indices)
+    return torch.cat(chunks)
 
 
 def graph_overlap(first: Tensor, second: Tensor) -> float:
-    """Mean share of neighbours that two graphs [n, k] of the same examples have in common.
+    """Return the mean share of neighbours that two graphs [n, k] of the same examples share.
 
-    1 for the same neighbours in any order; k / (n - 1) for unrelated graphs. Raises `ValueError`
-    for graphs of two shapes.
+    It is 1 for the same neighbours in any order and k / (n - 1) for unrelated graphs. Raises
+    `ValueError` for graphs of two shapes.
 
     Example:
         >>> graph_overlap(torch.tensor([[1, 2], [0, 2]]), torch.tensor([[2, 1], [3, 4]]))

@@ -6,13 +6,68 @@ singular values that are not zero; that bounds every rank below. RankMe alone do
 because its authors do not.
 """
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+DEAD_STD = 0.01
+"""A dimension whose `dimension_std` is below this hardly changes from image to image."""
 
-def singular_values(h: Tensor) -> Tensor:
-    """Singular values of the centred features h [n, D], descending, float64 [min(n, D)].
+
+class Spectrum:
+    """Features h [n, D] and what several diagnostics need of them, each computed once.
+
+    Every diagnostic of one set of features takes the features or their `Spectrum`. Give the
+    spectrum to compute several: a decomposition takes far longer than what is read off it.
+
+    Raises:
+        ValueError: anything but finite features [n, D] with n >= 2.
+
+    Example:
+        >>> spectrum = Spectrum(torch.cat([torch.eye(3), -torch.eye(3)]))
+        >>> round(effective_rank(spectrum), 4), round(participation_ratio(spectrum), 4)
+        (3.0, 3.0)
+    """
+
+    def __init__(self, h: Tensor) -> None:
+        self.features = checked(h)
+        """Float64 [n, D]."""
+
+    @cached_property
+    def centred(self) -> Tensor:
+        """Singular values of the centred features, descending, float64 [min(n, D)]."""
+        return self._above_rounding(_singular_values(self.features - self.features.mean(0)))
+
+    @cached_property
+    def uncentred(self) -> Tensor:
+        """Singular values of the features as they are, descending, float64 [min(n, D)]."""
+        return self._above_rounding(_singular_values(self.features))
+
+    @cached_property
+    def unit(self) -> Tensor:
+        """The features, each row scaled to length 1, float64 [n, D]."""
+        return functional.normalize(self.features, dim=1)
+
+    @cached_property
+    def dimension_std(self) -> Tensor:
+        """Std of each dimension of `unit`, times sqrt(D), float64 [D]."""
+        std: Tensor = self.unit.std(0, correction=0) * self.unit.shape[1] ** 0.5
+        return std
+
+    def _above_rounding(self, sigma: Tensor) -> Tensor:
+        # What float32 features cannot hold is no direction, but rounding.
+        return torch.where(sigma > torch.finfo(torch.float32).eps * self.features.norm(), sigma, 0)
+
+
+def spectrum_of(h: Tensor | Spectrum) -> Spectrum:
+    """Return the spectrum of features h [n, D], or h itself where it is one."""
+    return h if isinstance(h, Spectrum) else Spectrum(h)
+
+
+def singular_values(h: Tensor | Spectrum) -> Tensor:
+    """Return the singular values of the centred features h, descending, float64 [min(n, D)].
 
     Values below float32 rounding, 1.2e-7 of |h|, are set to zero: they are no direction.
     Raises `ValueError` for anything but finite features [n, D] with n >= 2.
@@ -21,64 +76,88 @@ def singular_values(h: Tensor) -> Tensor:
         >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
         tensor([4.2426, 1.4142], dtype=torch.float64)
     """
-    h = checked(h)
-    return _above_rounding(_singular_values(h - h.mean(0)), h)
+    return spectrum_of(h).centred
 
 
-def large_singular_values(h: Tensor, alpha: float = 0.1) -> int:
-    """How many singular values are at least `alpha` of the largest; 0 where all rows agree.
+def large_singular_values(h: Tensor | Spectrum, alpha: float = 0.1) -> int:
+    """Count the singular values that are at least `alpha` of the largest; 0 if all rows agree.
 
     S-DIET (2025), Figure 1c, counts them so at alpha = 0.1, and does not say whether the features
     were centred; here they are.
+
+    Example:
+        >>> h = torch.cat([torch.eye(3), -torch.eye(3)])
+        >>> large_singular_values(h * torch.tensor([9.0, 1.0, 0.1]))
+        2
     """
-    return count_large(singular_values(h), alpha)
+    return count_large(spectrum_of(h).centred, alpha)
 
 
-def effective_rank(h: Tensor) -> float:
-    """exp of the entropy of p_i = sigma_i / sum sigma, in [1, min(n - 1, D)]; 0 for equal rows.
+def possible_rank(h: Tensor | Spectrum) -> int:
+    """Return the largest rank that so many centred features can have, min(n - 1, D).
 
-    Roy and Vetterli (2007), "The effective rank", definition 1, on centred features.
+    Example:
+        >>> possible_rank(torch.rand(10, 64)), possible_rank(torch.rand(100, 64))
+        (9, 64)
+    """
+    n, dim = spectrum_of(h).features.shape
+    return min(n - 1, dim)
+
+
+def effective_rank(h: Tensor | Spectrum) -> float:
+    """Return exp of the entropy of p_i = sigma_i / sum sigma, in [1, min(n - 1, D)].
+
+    Equal rows give 0. Roy and Vetterli (2007), "The effective rank", definition 1, on centred
+    features.
 
     Example:
         >>> round(effective_rank(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
         3.0
     """
-    return entropy_rank(singular_values(h))
+    return entropy_rank(spectrum_of(h).centred)
 
 
-def rankme(h: Tensor) -> float:
-    """The effective rank of features that are not centred; a constant feature counts as one.
+def rankme(h: Tensor | Spectrum) -> float:
+    """Return the effective rank of features that are not centred; a constant feature counts as one.
 
     Garrido et al. (2023), "RankMe", equation 1, without its 1e-7 inside the logarithm.
+
+    Example:
+        >>> round(rankme(torch.ones(10, 4)), 4), round(rankme(torch.eye(4)), 4)
+        (1.0, 4.0)
     """
-    h = checked(h)
-    return entropy_rank(_above_rounding(_singular_values(h), h))
+    return entropy_rank(spectrum_of(h).uncentred)
 
 
-def participation_ratio(h: Tensor) -> float:
-    """(sum lambda)^2 / sum lambda^2 over covariance eigenvalues lambda; 0 for equal rows.
+def participation_ratio(h: Tensor | Spectrum) -> float:
+    """Return (sum lambda)^2 / sum lambda^2 over covariance eigenvalues lambda; 0 for equal rows.
 
-    The number of directions that hold most of the variance: quiet directions count for less
-    than in `effective_rank`. Gao et al. (2017), "A theory of multineuronal dimensionality".
+    It counts the directions that hold most of the variance: quiet directions count for less than
+    in `effective_rank`. Gao et al. (2017), "A theory of multineuronal dimensionality".
 
     Example:
         >>> round(participation_ratio(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
         3.0
     """
-    eigenvalues = singular_values(h).square()
+    eigenvalues = spectrum_of(h).centred.square()
     if eigenvalues[0] == 0:
         return 0.0
     return float(eigenvalues.sum().square() / eigenvalues.square().sum())
 
 
-def alpha_req(h: Tensor) -> float:
-    """Decay a of the covariance eigenvalues, lambda_i ~ i^-a, by least squares on log-log axes.
+def alpha_req(h: Tensor | Spectrum) -> float:
+    """Return the decay a of the covariance eigenvalues, lambda_i ~ i^-a.
 
-    About 1 in encoders that transfer well; larger says that few directions dominate. Every
-    eigenvalue above rounding enters. Agrawal et al. (2022), "alpha-ReQ", section 3.
-    Raises `ValueError` where fewer than two directions vary.
+    It is fitted by least squares on log-log axes to every eigenvalue above rounding. About 1 in
+    encoders that transfer well; larger says that few directions dominate. Agrawal et al. (2022),
+    "alpha-ReQ", section 3. Raises `ValueError` where fewer than two directions vary.
+
+    Example:
+        >>> h = torch.cat([torch.eye(3), -torch.eye(3)]) / torch.tensor([1, 2, 3])  # sigma ~ 1 / i
+        >>> round(alpha_req(h), 4)
+        2.0
     """
-    sigma = singular_values(h)
+    sigma = spectrum_of(h).centred
     sigma = sigma[sigma > 0]
     if len(sigma) < 2:
         raise ValueError("features vary along fewer than two directions: no decay can be fitted")
@@ -87,41 +166,55 @@ def alpha_req(h: Tensor) -> float:
     return -float(rank @ (2 * sigma.log()) / rank.square().sum())
 
 
-def dimension_std(h: Tensor) -> Tensor:
-    """Std of each dimension of h / |h|, times sqrt(D), float64 [D]: 0 for a dimension that sleeps.
+def dimension_std(h: Tensor | Spectrum) -> Tensor:
+    """Return the std of each dimension of h / |h|, times sqrt(D), float64 [D].
+
+    A dimension that never changes has 0.
 
     Example:
         >>> dimension_std(torch.tensor([[1.0, 1.0], [-1.0, 1.0]]))
         tensor([1., 0.], dtype=torch.float64)
     """
-    unit = functional.normalize(checked(h), dim=1)
-    std: Tensor = unit.std(0, correction=0) * unit.shape[1] ** 0.5
-    return std
+    return spectrum_of(h).dimension_std
 
 
-def feature_std(h: Tensor) -> float:
-    """Mean over dimensions of `dimension_std`: 1 if features are spread out, 0 if collapsed.
+def dead_dimensions(h: Tensor | Spectrum) -> int:
+    """Count the dimensions that hardly change from image to image: `dimension_std` below 0.01.
+
+    Example:
+        >>> dead_dimensions(torch.tensor([[1.0, 1.0], [-1.0, 1.0]]))
+        1
+    """
+    return int((spectrum_of(h).dimension_std < DEAD_STD).sum())
+
+
+def feature_std(h: Tensor | Spectrum) -> float:
+    """Return the mean of `dimension_std`: 1 if features are spread out, 0 if they collapsed.
 
     Chen and He (2021), "Exploring simple Siamese representation learning", section 4.1: zero-mean
     isotropic features give 1. It never exceeds sqrt(1 - |mean of h / |h||^2).
+
+    Example:
+        >>> feature_std(torch.tensor([[1.0, 1.0], [-1.0, -1.0]])), feature_std(torch.ones(9, 4))
+        (1.0, 0.0)
     """
-    return float(dimension_std(h).mean())
+    return float(spectrum_of(h).dimension_std.mean())
 
 
 def entropy_rank(sigma: Tensor) -> float:
-    """exp of the entropy of descending singular values' shares; 0 where all are zero."""
+    """Return exp of the entropy of the shares of descending singular values; 0 if all are zero."""
     if sigma[0] == 0:
         return 0.0
     return float(torch.special.entr(sigma / sigma.sum()).sum().exp())
 
 
 def count_large(sigma: Tensor, alpha: float) -> int:
-    """How many descending singular values are positive and at least `alpha` of the first."""
+    """Count the descending singular values that are positive and at least `alpha` of the first."""
     return int(((sigma >= alpha * sigma[0]) & (sigma > 0)).sum())
 
 
 def checked(h: Tensor) -> Tensor:
-    """Features [n, D] in double precision, n >= 2.
+    """Return the features [n, D] in double precision, n >= 2.
 
     Raises:
         ValueError: another shape, or values that are not finite.
@@ -139,7 +232,3 @@ def _singular_values(h: Tensor) -> Tensor:
     gram = h.T @ h if len(h) > h.shape[1] else h @ h.T
     eigenvalues: Tensor = torch.linalg.eigvalsh(gram)
     return eigenvalues.flip(0).clamp(min=0).sqrt()
-
-
-def _above_rounding(sigma: Tensor, h: Tensor) -> Tensor:
-    return torch.where(sigma > torch.finfo(torch.float32).eps * h.norm(), sigma, 0)

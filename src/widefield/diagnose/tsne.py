@@ -7,11 +7,11 @@ from widefield.diagnose.spectrum import checked
 
 
 def tsne_map(h: Tensor, *, seed: int = 0) -> Tensor:
-    """Places in the plane, float32 [n, 2] on the CPU, that keep the neighbours of h [n, D].
+    """Return places in the plane, float32 [n, 2] on the CPU, that keep the neighbours of h [n, D].
 
-    scikit-learn's t-SNE from a random start, perplexity 30 or a third of the examples. Distances
-    between far groups mean nothing. Van der Maaten and Hinton (2008).
-    Raises `ValueError` for features that are not finite, and for fewer than 4 examples.
+    It is scikit-learn's t-SNE from a random start, perplexity 30 or a third of the examples.
+    Distances between far groups mean nothing. Van der Maaten and Hinton (2008). Raises `ValueError`
+    for features that are not finite, and for fewer than 4 examples.
 
     Example:
         >>> tsne_map(torch.randn(20, 5, generator=torch.Generator().manual_seed(0))).shape

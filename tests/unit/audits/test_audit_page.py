@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import torch
-
-from widefield.audits.audit import describe
 from widefield.audits.found import Audit
-from widefield.audits.page import MEANINGS, advice, summary
+from widefield.audits.page import advice, summary
 from widefield.audits.verdict import TaskAudit, name_of
 from widefield.workflows.frozen import open_frozen
 
@@ -62,10 +59,6 @@ def test_the_summary_names_the_encoders_that_it_compares() -> None:
     assert summary(found) == (
         "random, learned: letters; suppressed: digit. theirs, learned: digit."
     )
-
-
-def test_every_diagnostic_is_explained() -> None:
-    assert MEANINGS.keys() == describe(torch.randn(20, 4)).keys()
 
 
 def test_what_is_missing_gets_views_method_head_and_training() -> None:
