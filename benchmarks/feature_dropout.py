@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from widefield.audits.bounds import train_supervised
-from widefield.audits.dropout import BINS, DropoutHistogram, feature_dropout, run_views
-from widefield.audits.read import Pair
+from widefield.audits.dropout import BINS, DropoutHistogram, feature_dropout
+from widefield.audits.train_test import TrainTest
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, build_encoder, load_encoder, save_encoder
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain
+from widefield.workflows.run_views import run_views
 
 POLICIES = ("expert", "viewmaker")
 TASKS = ("class", "shapes")
@@ -72,7 +73,7 @@ def trained(policy: str, args: argparse.Namespace) -> Path:
 
 def histograms(args: argparse.Namespace) -> list[Judged]:
     """Each policy's views, task by task and judge by judge."""
-    pair = Pair(
+    pair = TrainTest(
         train=open_dataset(f"{args.train}+shapes", limit=args.limit, image_size=args.image_size),
         test=open_dataset(
             f"{args.test}+shapes", limit=1200, image_size=args.image_size, held_out=True
@@ -93,7 +94,7 @@ def histograms(args: argparse.Namespace) -> list[Judged]:
     return found
 
 
-def supervised(task: str, pair: Pair, args: argparse.Namespace) -> Encoder:
+def supervised(task: str, pair: TrainTest, args: argparse.Namespace) -> Encoder:
     """An encoder trained with the labels of `task`, now or found."""
     folder: Path = args.runs / f"supervised-{task}"
     if not folder.exists():

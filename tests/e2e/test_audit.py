@@ -13,7 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import widefield
-from widefield.audits import bounds
+from widefield.audits import bounds, pictures
+from widefield.audits.page import audit_page
+from widefield.audits.result import Audit
 from widefield.cli import main
 from widefield.encoders import build_encoder
 
@@ -24,6 +26,7 @@ TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "STEPS", 12)
+    monkeypatch.setattr(pictures, "STEPS", 4)
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def answered(typed: Typed, *words: object) -> Any:
     return json.loads(out)
 
 
-def pictures(n: int = 240, seed: int = 0) -> dict[str, Any]:
+def images(n: int = 240, seed: int = 0) -> dict[str, Any]:
     """Grey noise whose tint says `kind`; `row` says which half is dark."""
     rng = np.random.default_rng(seed)
     kind, row = rng.integers(3, size=n), rng.integers(2, size=n)
@@ -61,8 +64,8 @@ def pictures(n: int = 240, seed: int = 0) -> dict[str, Any]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, a run, a file of another library, and a cache."""
     folder = tmp_path_factory.mktemp("audit")
-    np.savez(folder / "mine.npz", **pictures())
-    np.savez(folder / "bare.npz", x=pictures()["x"])
+    np.savez(folder / "mine.npz", **images())
+    np.savez(folder / "bare.npz", x=images()["x"])
     widefield.pretrain(
         f"{folder}/mine.npz:train",
         out=folder / "run",
@@ -123,7 +126,7 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
     assert last == {task: found["tasks"][task] for task in ("kind", "row")}
     assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row"}
     assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
-    assert len(found["plants"]["shapes"]["learned"]) == 5
+    assert len(found["plants"]["shapes"]["grades"]) == 5
     assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbours_kept"])
     page = out.read_text()
     assert len(page) < 5_000_000
@@ -131,6 +134,7 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
         assert re.search(rf">{task}<.*?{one['verdict']}", page, re.DOTALL)
     for title in ("When was it learned?", "How easy must a planted feature be?"):
         assert title in page
+    assert audit_page(Audit.from_json(found)) == page
     code, _, said = typed(*words)
     assert code == 2
     assert "--overwrite" in said
@@ -151,11 +155,29 @@ def test_training_with_and_without_a_plant(
 ) -> None:
     monkeypatch.setattr("widefield.audits.planting.TRAIN_IMAGES", 200)
     words = ("random", place / "mine.npz", "--limit", 120, "--cache", place / "cache")
-    found = answered(typed, *words, "--plant", "shapes", "--train", "s-diet")
+    found = answered(typed, *words, "--plant", "shapes", "--pretrain-with", "s-diet")
     (trained,) = found["trained"]
     assert (trained["plant"], trained["method"]) == ("shapes", "s-diet")
     tasks = {"kind", "row", "shapes"}
-    assert trained["learned_without"].keys() == trained["learned_with"].keys() == tasks
+    assert trained["without"].keys() == trained["planted"].keys() == tasks
+
+
+def test_a_page_is_drawn_again_from_the_file(typed: Typed, place: Path, tmp_path: Path) -> None:
+    words = (place / "run", "--cache", place / "cache", "--out", tmp_path / "first.html")
+    code, text, _ = typed(*words, "--json")
+    assert code == 0
+    assert len(text) < 1_500_000
+    (tmp_path / "audit.json").write_text(text)
+    again = ("--from", tmp_path / "audit.json", "--out", tmp_path / "again.html")
+    code, said, _ = typed(*again)
+    assert code == 0
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "first.html").read_bytes()
+    assert f"look at {tmp_path / 'again.html'}" in said
+    assert re.search("^kind: ", said, re.MULTILINE)
+    code, _, said = typed(*again)
+    assert code == 2
+    assert "--overwrite" in said
+    assert answered(typed, "--from", tmp_path / "audit.json") == json.loads(text)
 
 
 class Broken(nn.Module):
@@ -184,14 +206,14 @@ class Broken(nn.Module):
 )
 def test_modules_that_cannot_be_audited(place: Path, wrong: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
-        widefield.audit(Broken(wrong), pictures(80), cache=place / "cache", quiet=True)
+        widefield.audit(Broken(wrong), images(80), cache=place / "cache", quiet=True)
     assert "\n" not in str(refused.value)
 
 
 def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:
-    found = widefield.audit(Broken("fickle"), pictures(80), cache=place / "cache", quiet=True)
+    found = widefield.audit(Broken("fickle"), images(80), cache=place / "cache", quiet=True)
     assert any("changes its output between calls" in note for note in found.notes)
-    found = widefield.audit(Broken(""), pictures(50), cache=place / "cache", quiet=True)
+    found = widefield.audit(Broken(""), images(50), cache=place / "cache", quiet=True)
     assert not any("changes its output" in note for note in found.notes)
     assert any("fewer examples than features" in note for note in found.notes)
 
@@ -212,7 +234,7 @@ LONELY = np.r_[np.arange(39) % 2, 2]
 def test_labels_that_cannot_be_judged(
     typed: Typed, tmp_path: Path, labels: dict[str, Any], message: str
 ) -> None:
-    np.savez(tmp_path / "bad.npz", x=pictures(40)["x"], **labels)
+    np.savez(tmp_path / "bad.npz", x=images(40)["x"], **labels)
     code, out, err = typed("pixels", tmp_path / "bad.npz", "--cache", tmp_path / "cache")
     assert (code, out) == (2, "")
     lines = [line for line in err.splitlines() if line.startswith("widefield: ")]
@@ -224,9 +246,13 @@ def test_labels_that_cannot_be_judged(
     ("words", "message"),
     [
         (["nowhere", "photos"], "no encoder 'nowhere'"),
+        ([], "say which encoder"),
         (["random"], "say which data"),
+        (["random", "--from", "audit.json"], "encoder is part of an audit that --from reads"),
+        (["--from", "audit.json", "--plant", "shapes"], "--plant is part of an audit"),
+        (["--from", "audit.json"], "cannot read audit.json"),
         (["random", "photos", "--plant", "shape"], "did you mean 'shapes'"),
-        (["random", "photos", "--train", "simclr2"], "did you mean 'simclr'"),
+        (["random", "photos", "--pretrain-with", "simclr2"], "did you mean 'simclr'"),
         (["random", "photos", "--all-checkpoints"], "no checkpoints"),
         (["random", "photos", "--out", "r.pdf"], ".html"),
         (["random", "photos", "--out", "no/r.html"], "make it first"),

@@ -69,7 +69,7 @@ def test_run_folder_holds_what_is_promised(run: Path) -> None:
 def test_probe(run: Path) -> None:
     found = good("probe", run, "--limit", 160)
     assert found["scored_on"] == "photos:test+digits"
-    assert found["seen"] == 0
+    assert found["train_test_overlap"] == 0
     assert found["tasks"].keys() == {"class", "digits"}
     for task in found["tasks"].values():
         assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
@@ -83,9 +83,10 @@ def test_probe(run: Path) -> None:
 
 def test_probe_says_when_the_images_were_trained_on(run: Path) -> None:
     found = good("probe", run, "photos+digits", "--limit", 160, "--task", "class")
-    assert found["seen"] > 0
+    assert found["train_test_overlap"] > 0
     said = widefield("probe", run, "photos+digits", "--limit", 160, "--task", "class").stdout
-    assert f"note: {found['seen']} of the scored images were in the encoder's training data" in said
+    overlap = found["train_test_overlap"]
+    assert f"note: {overlap} of the scored images were in the encoder's training data" in said
 
 
 @pytest.mark.parametrize("encoder", ["random", "pixels", "timm:resnet18"])

@@ -1,15 +1,24 @@
 """What did this encoder learn, and what did it suppress? The whole audit behind the command."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
-from widefield.audits.bounds import Bounds, audit_tasks, bounds
-from widefield.audits.found import Audit
-from widefield.audits.page import audit_page
+import widefield
+from widefield.audits.advice import run_settings
+from widefield.audits.bounds import Bounds, audit_tasks, measure_bounds
+from widefield.audits.page import checked_out, write_audit_page
+from widefield.audits.pictures import (
+    image_map,
+    mean_firing,
+    neighbour_rows,
+    preferred_rows,
+    spectrum_shares,
+)
 from widefield.audits.planting import (
     GRADES,
     PlantAudit,
@@ -17,16 +26,18 @@ from widefield.audits.planting import (
     audit_plant,
     audit_training,
 )
-from widefield.audits.read import Pair, open_pair
+from widefield.audits.result import Audit
+from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.audits.verdict import TaskAudit
+from widefield.core.names import check_name
 from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
-from widefield.recipe import check_name
-from widefield.workflows.frozen import EncoderSpec, Frozen, load, open_frozen
+from widefield.train.hardware import choose_device, machine
+from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, load, open_encoder
 from widefield.workflows.pretrain import Data
 
 WITHOUT_LABELS = ("shapes", "digits")
-"""Planted where the data have no labels and nothing was asked for."""
+"""What is planted where the data have no labels and no plants are named."""
 _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
 
@@ -38,7 +49,7 @@ def audit(
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
     all_checkpoints: bool = False,
-    train: str | None = None,
+    pretrain_with: str | None = None,
     limit: int | None = None,
     cache: str | Path | None = None,
     out: str | Path | None = None,
@@ -46,157 +57,185 @@ def audit(
     seed: int = 0,
     quiet: bool = False,
 ) -> Audit:
-    """Say of each task whether `encoder` learned, weakened or suppressed it.
+    """Judge of each task whether `encoder` learned, weakened or suppressed it.
 
     Every task is placed between a floor (raw pixels, or the same architecture untrained,
     whichever is better) and a ceiling (the same architecture, trained briefly with the task's
     labels). Where there are no labels, features are planted into the images.
 
     Args:
-        encoder: anything that `open_frozen` opens, or a module x[B, C, H, W] in [0, 1] -> h[B, D];
+        encoder: anything that `open_encoder` opens, or a module x[B, C, H, W] in [0, 1] -> h[B, D];
             it is never changed.
-        data: a source; by default what the run was trained on. Half of it is fitted on and the
-            other scored on, see `audits.read.open_pair`.
+        data: a source; by default the data that the run was trained on. Probes are fitted on one
+            part of it and scored on another, see `audits.train_test.open_train_test`.
         plant: features to plant: shapes, digits, letters.
         compare: another encoder to put beside this one.
         all_checkpoints: judge every checkpoint of the run too.
-        train: also pretrain by this method, without and with each plant.
-        limit: a class-balanced first N to fit on, and a quarter of it to score on.
-        cache: folder that keeps floors and ceilings; default: `audits` in widefield's cache.
+        pretrain_with: also pretrain by this method, without and with each plant.
+        limit: fit on a class-balanced first N, and score on a quarter as many.
+        cache: folder that keeps floors and ceilings; by default `audits` in widefield's cache.
         out: file of the report, `.html`.
         overwrite: replace `out` if it is there.
-        seed: of plants, probes, ceilings and bootstraps.
+        seed: seeds plants, probes, ceilings and bootstraps.
         quiet: do not say what takes long.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
     """
-    out = _checked_out(out, overwrite)
+    out = None if out is None else checked_out(out, overwrite)
     for name in plant:
         check_name("plant", name, tuple(GRADES))
-    if train is not None:
-        check_name("method", train, tuple(METHODS))
-    frozen = open_frozen(encoder)
-    earlier = _checkpoints(frozen) if all_checkpoints else {}
-    rival = None if compare is None else open_frozen(compare)
-    pair = open_pair(frozen, data, limit=limit, seed=seed)
-    for name in plant:
-        if name in pair.train.labels:
-            raise ValueError(
-                f"the data has a task {name!r} already: it is judged as it is, without --plant"
-            )
-    if not pair.train.labels and not plant:
+    if pretrain_with is not None:
+        check_name("method", pretrain_with, tuple(METHODS))
+    extractor = open_encoder(encoder)
+    folders = _checkpoints(extractor) if all_checkpoints else {}
+    rival = None if compare is None else open_encoder(compare)
+    split = open_train_test(extractor, data, limit=limit, seed=seed)
+    _refuse_planted_twice(plant, split)
+    if not split.train.labels and not plant:
         plant = WITHOUT_LABELS
     auditor = _Auditor(
-        frozen, pair, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
+        extractor, split, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
     )
-    test_h = frozen.features(pair.test.images)
-    limits = auditor.limits(frozen)
-    own = auditor.judge(frozen, limits)
+    test_h = extractor.features(split.test.images)
+    bounds = auditor.bounds(extractor)
+    tasks = auditor.judge(extractor, bounds)
     plants = {name: auditor.plant(name) for name in plant}
     compared, similarity = {}, {}
     if rival is not None:
-        _refuse_other_size(rival, pair)
-        compared[rival.name] = auditor.judge(rival, auditor.limits(rival))
-        similarity[rival.name] = linear_cka(test_h, rival.features(pair.test.images).to(test_h))
-    found = Audit(
-        encoder=frozen.name,
-        fitted_on=pair.train.spec,
-        scored_on=pair.test.spec,
-        examples=(len(pair.train), len(pair.test)),
-        tasks=own | {name: one.verdict for name, one in plants.items()},
+        _refuse_other_size(rival, split)
+        compared[rival.name] = auditor.judge(rival, auditor.bounds(rival))
+        similarity[rival.name] = linear_cka(test_h, rival.features(split.test.images).to(test_h))
+    result = Audit(
+        encoder=extractor.name,
+        settings={} if extractor.run is None else run_settings(extractor.run),
+        fitted_on=split.train.spec,
+        scored_on=split.test.spec,
+        examples=(len(split.train), len(split.test)),
+        tasks=tasks | {name: planted.verdict for name, planted in plants.items()},
         plants=plants,
-        trained=tuple(auditor.training(name, train) for name in plant) if train else (),
+        trained=tuple(auditor.training(name, pretrain_with) for name in plant)
+        if pretrain_with
+        else (),
         compared=compared,
         similarity=similarity,
-        checkpoints={
-            epoch: auditor.judge(Frozen(name=frozen.name, encoder=load(path)), limits)
-            for epoch, path in earlier.items()
-        },
+        checkpoints=auditor.checkpoints(folders, bounds),
         features=describe(test_h),
-        notes=_notes(frozen, pair, test_h) + (() if rival is None else rival.notes),
+        notes=_notes(extractor, split, test_h) + (() if rival is None else rival.notes),
         seed=seed,
+        widefield=widefield.__version__,
+        machine=machine(choose_device("auto")),
         report=out,
+        **_pictures(extractor, split, test_h, seed),
     )
     if out is not None:
-        audit_page(found, frozen, pair, test_h, seed=seed).write(out, overwrite=overwrite)
-    return found
+        write_audit_page(result, out, overwrite=overwrite)
+    return result
 
 
 class _Auditor:
     """What every judgement of one audit has in common."""
 
     def __init__(
-        self, frozen: Frozen, pair: Pair, *, cache: Path | None, seed: int, quiet: bool
+        self,
+        extractor: FeatureExtractor,
+        data: TrainTest,
+        *,
+        cache: Path | None,
+        seed: int,
+        quiet: bool,
     ) -> None:
-        self.frozen, self.pair, self.cache, self.seed = frozen, pair, cache, seed
+        self.extractor, self.data, self.cache, self.seed = extractor, data, cache, seed
         console = Console(stderr=True, quiet=quiet)
         self.say: Callable[[str], None] = lambda text: console.print(
             text, highlight=False, markup=False, soft_wrap=True
         )
 
-    def limits(self, frozen: Frozen) -> Bounds:
-        return bounds(frozen, self.pair, cache=self.cache, seed=self.seed, say=self.say)
+    def bounds(self, extractor: FeatureExtractor) -> Bounds:
+        """Measure floors and ceilings for the architecture of `extractor`."""
+        return measure_bounds(extractor, self.data, cache=self.cache, seed=self.seed, say=self.say)
 
-    def judge(self, frozen: Frozen, limits: Bounds) -> dict[str, TaskAudit]:
-        if not self.pair.train.labels:
+    def judge(self, extractor: FeatureExtractor, bounds: Bounds) -> dict[str, TaskAudit]:
+        """Judge every task of the data."""
+        if not self.data.train.labels:
             return {}
-        return audit_tasks(frozen, self.pair, limits, seed=self.seed)
+        return audit_tasks(extractor, self.data, bounds, seed=self.seed)
+
+    def checkpoints(
+        self, folders: Mapping[int, Path], bounds: Bounds
+    ) -> dict[int, dict[str, TaskAudit]]:
+        """Judge the encoder of each epoch's folder."""
+        return {
+            epoch: self.judge(
+                FeatureExtractor(name=self.extractor.name, encoder=load(path)), bounds
+            )
+            for epoch, path in folders.items()
+        }
 
     def plant(self, name: str) -> PlantAudit:
+        """Judge a planted feature at every grade."""
         return audit_plant(
-            self.frozen, self.pair, name, cache=self.cache, seed=self.seed, say=self.say
+            self.extractor, self.data, name, cache=self.cache, seed=self.seed, say=self.say
         )
 
     def training(self, name: str, method: str) -> TrainAudit:
+        """Judge what a planted feature does to a short pretraining."""
         return audit_training(
-            self.frozen, self.pair, name, method, cache=self.cache, seed=self.seed, say=self.say
+            self.extractor, self.data, name, method, cache=self.cache, seed=self.seed, say=self.say
         )
 
 
-def _notes(frozen: Frozen, pair: Pair, h: Tensor) -> tuple[str, ...]:
-    """What the reader of the verdicts should know."""
-    notes = list(frozen.notes)
-    few = pair.test.images[:64]
-    again = frozen.features(few)
+def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int) -> dict[str, Any]:
+    """Return the fields of `Audit` that only figures show; h [n, D] are the test features."""
+    encoder = extractor.build(data.test.images[:1])
+    return {
+        "firing": mean_firing(encoder, data.test),
+        "spectrum": spectrum_shares(h),
+        "neighbours": neighbour_rows(data.test, h),
+        "preferred": preferred_rows(encoder, data.test, h, seed=seed),
+        "map": image_map(data.test, h, seed=seed),
+    }
+
+
+def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
+    """Return what the reader of the verdicts should know."""
+    notes = list(extractor.notes)
+    few = data.test.images[:64]
+    again = extractor.features(few)
     if not torch.allclose(again, h[: len(few)], rtol=_SAME, atol=_SAME * float(again.abs().max())):
         notes.append(
             "the encoder changes its output between calls: the same images got other features, so "
             "another audit may say otherwise"
         )
-    if len(pair.train) < h.shape[1]:
+    if len(data.train) < h.shape[1]:
         notes.append(
-            f"{len(pair.train)} examples for {h.shape[1]} features: the probe has fewer examples "
+            f"{len(data.train)} examples for {h.shape[1]} features: the probe has fewer examples "
             "than features; more examples would make the verdicts surer"
         )
     return tuple(notes)
 
 
-def _checkpoints(frozen: Frozen) -> dict[int, Path]:
-    """Epoch -> folder of the encoder as of then."""
-    if frozen.run is None:
-        raise ValueError(f"{frozen.name} is no run of ours: it has no checkpoints to look back at")
-    folders = sorted((frozen.run.path / "checkpoints").glob("epoch-*"))
+def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
+    """Return epoch -> folder of the encoder after it."""
+    name = extractor.name
+    if extractor.run is None:
+        raise ValueError(f"{name} is no run of ours: it has no checkpoints to look back at")
+    folders = sorted((extractor.run.path / "checkpoints").glob("epoch-*"))
     if not folders:
-        raise ValueError(f"{frozen.name} has no checkpoints yet: train it on, or audit it as it is")
+        raise ValueError(f"{name} has no checkpoints yet: train it on, or audit it as it is")
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
 
 
-def _checked_out(out: str | Path | None, overwrite: bool) -> Path | None:
-    if out is None:
-        return None
-    out = Path(out)
-    if out.suffix != ".html":
-        raise ValueError(f"cannot write {out.name}: a report's suffix is .html")
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
-    if not out.parent.is_dir():
-        raise ValueError(f"folder {out.parent} does not exist: make it first")
-    return out
+def _refuse_planted_twice(plant: Sequence[str], data: TrainTest) -> None:
+    for name in plant:
+        if name in data.train.labels:
+            raise ValueError(
+                f"the data has a task {name!r} already: it is judged as it is, without --plant"
+            )
 
 
-def _refuse_other_size(rival: Frozen, pair: Pair) -> None:
-    side = pair.train.images.shape[1]
+def _refuse_other_size(rival: FeatureExtractor, data: TrainTest) -> None:
+    side = data.train.images.shape[1]
     if rival.image_size not in (None, side):
         raise ValueError(
             f"{rival.name} expects images of {rival.image_size} pixels and the other encoder "

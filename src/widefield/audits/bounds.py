@@ -1,6 +1,6 @@
-"""Floor and ceiling of a task: what raw pixels, an untrained and a supervised encoder hold of it.
+"""Floor and ceiling of a task: probes on raw pixels, an untrained and a supervised encoder.
 
-All three depend on the data and the architecture alone, so they are kept on disk and serve every
+All three depend on the data and the architecture alone, so they are cached on disk and serve every
 encoder that is audited on the same examples.
 """
 
@@ -18,24 +18,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from widefield.audits.read import Features, Pair, read, subset
-from widefield.audits.verdict import Reading, TaskAudit, judge
+from widefield.audits.probing import Features, probe_tasks
+from widefield.audits.train_test import TrainTest, subset
+from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
+from widefield.core.files import write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.encoders import Encoder, VisionEncoder
 from widefield.methods.supervised import Supervised
 from widefield.probes import pixels
 from widefield.recipe import Recipe
-from widefield.train.checkpoint import write_atomically
 from widefield.train.hardware import choose_device
 from widefield.train.loop import Objective, Training, train
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.ranks import lone_fabric
 from widefield.views import build_views
-from widefield.workflows.frozen import Frozen, encode
+from widefield.workflows.extractor import FeatureExtractor, encode
 
 STEPS = 600
-"""Supervised steps that a ceiling is trained for."""
+"""Steps that a ceiling is trained for."""
 BUDGET: dict[str, Any] = {
     "method": "supervised",
     "views": "gentle",
@@ -43,108 +44,117 @@ BUDGET: dict[str, Any] = {
     "lr": 3e-3,
     "warmup_epochs": 1.0,
 }
-"""The rest of a ceiling's recipe; gentle views keep what a crop or a mirror would destroy."""
+"""What else a ceiling's recipe sets; gentle views keep what a crop or a mirror would destroy."""
 
 _FORMAT = 1
-"""Part of every key; raised when the same settings come to mean another reading."""
+"""A part of every key; it grows when the same settings come to give other results."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What lies below and above every encoder of one architecture, on each task."""
+    """Floors and ceiling of every encoder of one architecture, on each task."""
 
-    floors: Mapping[str, Mapping[str, Reading]]
-    """`pixels` or `random` -> task -> reading."""
-    ceiling: Mapping[str, Reading]
-    """Task -> reading of an encoder trained with that task's labels."""
+    floors: Mapping[str, Mapping[str, ProbeResult]]
+    """`pixels` or `random` -> task -> what probes find in these features."""
+    ceiling: Mapping[str, ProbeResult]
+    """Task -> what probes find in an encoder that was trained with that task's labels."""
 
 
-def audit_tasks(frozen: Frozen, pair: Pair, limits: Bounds, *, seed: int) -> dict[str, TaskAudit]:
-    """The verdict of every task of `pair`, between its floor and its ceiling."""
+def audit_tasks(
+    extractor: FeatureExtractor, data: TrainTest, bounds: Bounds, *, seed: int
+) -> dict[str, TaskAudit]:
+    """Judge every task of `data`, each between its floor and its ceiling."""
     return {
-        task: judge(
+        task: verdict(
             task,
-            reading,
-            {name: row[task] for name, row in limits.floors.items()},
-            limits.ceiling[task],
-            classes=len(pair.train.classes[task]),
+            result,
+            {name: row[task] for name, row in bounds.floors.items()},
+            bounds.ceiling[task],
+            classes=len(data.train.classes[task]),
             seed=seed,
         )
-        for task, reading in read(frozen.features, pair, seed=seed).items()
+        for task, result in probe_tasks(extractor.features, data, seed=seed).items()
     }
 
 
-def bounds(frozen: Frozen, pair: Pair, *, cache: Path | None, seed: int, say: Say) -> Bounds:
-    """Floors and ceilings of every task of `pair` for the architecture of `frozen`.
+def measure_bounds(
+    extractor: FeatureExtractor, data: TrainTest, *, cache: Path | None, seed: int, say: Say
+) -> Bounds:
+    """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
     `cache` is the folder that keeps them, by default `audits` in widefield's cache; `say` is told
     what takes long.
     """
-    found = {
-        task: graded_bounds(frozen, [pair.only(task)], cache=cache, seed=seed, say=say)[0]
-        for task in pair.train.labels
+    by_task = {
+        task: graded_bounds(extractor, [data.only(task)], cache=cache, seed=seed, say=say)[0]
+        for task in data.train.labels
     }
     return Bounds(
         floors={
-            name: {task: one.floors[name][task] for task, one in found.items()}
+            name: {task: bounds.floors[name][task] for task, bounds in by_task.items()}
             for name in ("pixels", "random")
         },
-        ceiling={task: one.ceiling[task] for task, one in found.items()},
+        ceiling={task: bounds.ceiling[task] for task, bounds in by_task.items()},
     )
 
 
 def graded_bounds(
-    frozen: Frozen, pairs: Sequence[Pair], *, cache: Path | None, seed: int, say: Say
+    extractor: FeatureExtractor,
+    grades: Sequence[TrainTest],
+    *,
+    cache: Path | None,
+    seed: int,
+    say: Say,
 ) -> list[Bounds]:
-    """Floors and ceilings of one task at several grades: each pair has the task alone.
+    """Measure floors and ceiling of one task at several grades, each of which has it alone.
 
     One supervised encoder, trained on a mixture of the grades, is the ceiling of all of them.
     """
-    (task,) = pairs[0].train.labels
+    (task,) = grades[0].train.labels
     folder = cache_folder() / "audits" if cache is None else cache
-    sample = pairs[0].train.images[:2]
-    teach = _mixture([pair.train for pair in pairs])
+    sample = grades[0].train.images[:2]
+    mixture = _mixture([grade.train for grade in grades])
+    architecture = _architecture(extractor.untrained(sample))
 
     def random() -> Features:
-        encoder = frozen.floor_for(sample)
+        encoder = extractor.untrained(sample)
         return lambda images: encode(encoder, images)
 
-    @functools.cache
+    @functools.cache  # one training for all grades, and none if all of them are in the cache
     def supervised() -> Features:
         say(f"training a supervised ceiling for {task}: {STEPS} steps, kept for later")
-        encoder = train_supervised(frozen.floor_for(sample), teach, seed=seed)
+        encoder = train_supervised(extractor.untrained(sample), mixture, seed=seed)
         return lambda images: encode(encoder, images)
 
-    sources: dict[str, Callable[[], Features]] = {
-        "pixels": lambda: pixels,
-        "random": random,
-        "ceiling": supervised,
-    }
-    architecture = _architecture(frozen.floor_for(sample))
-    found = []
-    for pair in pairs:
-        readings = {}
-        for kind, source in sources.items():
-            facts = {"pixels": [], "random": [architecture]}.get(
-                kind, [architecture, STEPS, BUDGET, teach.digests().tolist()]
-            )
-            file = folder / f"{kind}-{_key([kind, seed, *facts], pair)}.npz"
-            kept = _load(file)
-            if kept is None:
-                kept = read(source(), pair, seed=seed)[task]
-                _save(file, kept)
-            readings[kind] = {task: kept}
-        floors = {"pixels": readings["pixels"], "random": readings["random"]}
-        found.append(Bounds(floors=floors, ceiling=readings["ceiling"]))
-    return found
+    def measured(
+        kind: str, features: Callable[[], Features], facts: list[Any], grade: TrainTest
+    ) -> dict[str, ProbeResult]:
+        file = folder / f"{kind}-{_key([kind, seed, *facts], grade)}.npz"
+        result = _load(file)
+        if result is None:
+            result = probe_tasks(features(), grade, seed=seed)[task]
+            _save(file, result)
+        return {task: result}
+
+    trained = [architecture, STEPS, BUDGET, mixture.digests().tolist()]
+    return [
+        Bounds(
+            floors={
+                "pixels": measured("pixels", lambda: pixels, [], grade),
+                "random": measured("random", random, [architecture], grade),
+            },
+            ceiling=measured("ceiling", supervised, trained, grade),
+        )
+        for grade in grades
+    ]
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
     """Train `encoder` in place on the labels of `dataset` for about `STEPS` steps; return it.
 
-    More examples than the budget can show once are thinned out evenly.
+    If there are more examples than those steps can show once, evenly spaced ones are taken.
     """
     batch_size = min(BUDGET["batch_size"], len(dataset))
     thin = math.ceil(len(dataset) / (STEPS * batch_size))
@@ -181,19 +191,19 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
 
 
 def _mixture(grades: Sequence[Dataset]) -> Dataset:
-    """Example i as it is in grade i mod the number of grades; the labels are the same in all."""
+    """Take example i from grade i mod the number of grades; the labels are the same in all."""
     if len(grades) == 1:
         return grades[0]
     images = np.array(grades[0].images)
-    for place, grade in enumerate(grades):
-        images[place :: len(grades)] = grade.images[place :: len(grades)]
+    for i, grade in enumerate(grades):
+        images[i :: len(grades)] = grade.images[i :: len(grades)]
     return replace(grades[0], images=images)
 
 
-def _key(settings: list[Any], pair: Pair) -> str:
-    """A name for everything that decides a reading."""
+def _key(settings: list[Any], data: TrainTest) -> str:
+    """Return a name for everything that decides a result."""
     digest = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
-    for half in (pair.train, pair.test):
+    for half in (data.train, data.test):
         digest.update(half.digests().tobytes())
         for task, y in half.labels.items():
             digest.update(f"{task}/{len(half.classes[task])}".encode() + y.tobytes())
@@ -209,18 +219,18 @@ def _architecture(encoder: nn.Module) -> str:
     return f"{encoder!r} {shapes}"
 
 
-def _load(file: Path) -> Reading | None:
+def _load(file: Path) -> ProbeResult | None:
     try:
-        with np.load(file, allow_pickle=False) as kept:
-            return Reading(hits=kept["hits"], knn=float(kept["knn"]))
+        with np.load(file, allow_pickle=False) as arrays:
+            return ProbeResult(hits=arrays["hits"], knn=float(arrays["knn"]))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # absent, or half of a file
         return None
 
 
-def _save(file: Path, reading: Reading) -> None:
+def _save(file: Path, result: ProbeResult) -> None:
     def write(draft: Path) -> None:
         with draft.open("wb") as opened:
-            np.savez(opened, hits=reading.hits, knn=np.float64(reading.knn))
+            np.savez(opened, hits=result.hits, knn=np.float64(result.knn))
 
     try:
         write_atomically(file, write)

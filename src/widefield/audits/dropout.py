@@ -1,13 +1,12 @@
-"""Feature-dropout histogram: does a view policy hide a feature in some of its views?
+"""Feature-dropout histogram: do views hide a feature in some of their images?
 
 Tamkin et al. (2022), "Feature Dropout", Figure 3: many views of planted images are drawn under
-one policy, and the linear classifier of an encoder that was trained under another one gives its
-probability of the planted class. A policy that drops the feature has two heaps, one that leaves
-it alone has one.
+one policy, and the linear classifier of an encoder that was trained under another policy gives its
+probability of the planted class. The histogram of a policy that drops the feature has two heaps;
+that of a policy that leaves it alone has one.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,14 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.audits.read import Pair
+from widefield.audits.train_test import TrainTest
 from widefield.core.modes import evaluating
 from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
-from widefield.probes import Pixels, extract, fit_linear
+from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
-from widefield.train.checkpoint import load_together
-from widefield.train.folder import RunFolder
-from widefield.types import WHOLE
 from widefield.views import Scene, Views, build_views
-from widefield.workflows.frozen import EncoderSpec, Frozen, load, open_frozen
+from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
 
 DRAWS = 1200
 BINS = 24
@@ -34,7 +30,7 @@ _BATCH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutHistogram:
-    """P(correct class) over views of one policy."""
+    """Probabilities of the correct class over views of one policy."""
 
     policy: str
     task: str
@@ -45,95 +41,79 @@ class DropoutHistogram:
     bimodality: Bimodality
 
     def counts(self) -> list[int]:
-        """How many probabilities fall in each of 24 bins from 0 to 1."""
+        """Count the probabilities in each of 24 bins from 0 to 1."""
         counts, _ = np.histogram(self.probabilities.numpy(), bins=BINS, range=(0, 1))
         return [int(count) for count in counts]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        found = self.bimodality
+        """Return plain values."""
         return {
             "policy": self.policy,
             "task": self.task,
             "judge": self.judge,
             "draws": len(self.probabilities),
             "mean": float(self.probabilities.mean()),
-            "bimodality": found.coefficient,
-            "bimodality_low": found.low,
-            "bimodality_high": found.high,
+            "bimodality": self.bimodality.coefficient,
+            "bimodality_low": self.bimodality.low,
+            "bimodality_high": self.bimodality.high,
             "counts": self.counts(),
         }
 
 
 def feature_dropout(
     encoder: EncoderSpec,
-    pair: Pair,
+    data: TrainTest,
     policy: str | Views,
     task: str,
     *,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> DropoutHistogram:
-    """P(correct class of `task`) over `draws` views under `policy`, judged by `encoder`'s probe.
+    """Return how probable `encoder`'s probe finds the correct class over views under `policy`.
 
-    The linear probe is fitted on features of the plain training images; the views are of the test
-    images, as many of each as it takes. A policy that attacks, attacks the judge.
+    The linear probe is fitted on features of the plain training images; the views are drawn of the
+    test images, of each again until there are `draws`. A policy that attacks, attacks this judge.
 
     Args:
-        encoder: whose classifier judges: trained under another policy, to see what this one hides.
-        pair: data with the task; `open_pair` reads it.
+        encoder: its classifier judges; train it under another policy, to see what this one hides.
+        data: data with the task, as `open_train_test` opens them.
         policy: a name of `VIEWS`, or views that were trained, as `run_views` gives them.
-        task: of `pair`.
-        draws: views in all.
-        seed: of the views and the bootstrap.
+        task: a task of `data`.
+        draws: number of views in all.
+        seed: seeds the views and the bootstrap.
 
     Raises:
-        ValueError: no such task or policy, or a policy that goes by where an object is planted
-            and data without one.
+        ValueError: no such task or policy, or a policy that needs to know where an object is
+            planted, and data without one.
     """
-    frozen = open_frozen(encoder)
-    if task not in pair.train.labels:
+    extractor = open_encoder(encoder)
+    if task not in data.train.labels:
         raise ValueError(
-            f"no task {task!r}: the data have {', '.join(pair.train.labels) or 'none'}"
+            f"no task {task!r}: the data have {', '.join(data.train.labels) or 'none'}"
         )
     name = policy if isinstance(policy, str) else type(policy).__name__
-    channels = pair.test.images.shape[3]
+    channels = data.test.images.shape[3]
     views = build_views(policy, channels=channels) if isinstance(policy, str) else policy
-    if views.needs_mask and not pair.test.planted and pair.test.stacked is None:
+    if views.needs_mask and not data.test.planted and data.test.stacked is None:
         raise ValueError(f"views {name!r} need a planted object: plant one, as in 'photos+digits'")
-    judge = _judge(frozen, pair.only(task), task, seed)
+    judge = _judge(extractor, data.only(task), task, seed)
     with evaluating(judge):
-        probability = _probabilities(views, judge, pair.test, task, draws, seed)
+        probability = _probabilities(views, judge, data.test, task, draws, seed)
     return DropoutHistogram(
         policy=name,
         task=task,
-        judge=frozen.name,
+        judge=extractor.name,
         probabilities=probability,
         bimodality=bimodality(probability, seed=seed),
     )
 
 
-def run_views(run: str | Path) -> Views:
-    """The view policy of a run as training left it, on the CPU.
-
-    Raises:
-        ValueError: `run` is not a run, or its checkpoint cannot be read.
-    """
-    folder = RunFolder(path=Path(run))
-    recipe = folder.recipe()
-    state = load_together(folder.last_checkpoint, WHOLE)["views"]
-    views = build_views(recipe.views, recipe=recipe, channels=load(run).config.channels)
-    views.load_state_dict(state)
-    return views
-
-
-def _judge(frozen: Frozen, pair: Pair, task: str, seed: int) -> nn.Module:
-    """Images [B, C, H, W] in [0, 1] -> logits [B, K], by the probe on plain images."""
-    encoder = frozen.built_for(pair.train.images[:1]) or Pixels()
-    encoder = encoder.cpu()
-    h = extract(encoder, pair.train.images)
-    y = {task: torch.from_numpy(pair.train.labels[task])}
-    count = len(pair.train.classes[task])
+def _judge(extractor: FeatureExtractor, data: TrainTest, task: str, seed: int) -> nn.Module:
+    """Return images [B, C, H, W] in [0, 1] -> logits [B, K], by the probe on plain images."""
+    encoder = extractor.build(data.train.images[:1]).cpu()
+    h = extract(encoder, data.train.images)
+    y = {task: torch.from_numpy(data.train.labels[task])}
+    count = len(data.train.classes[task])
     probe = fit_linear(h, y, h, y, classes={task: count}, seed=seed)[task]
     layer = nn.Linear(h.shape[1], count)
     layer.weight.data, layer.bias.data = probe.weight, probe.bias
@@ -143,10 +123,10 @@ def _judge(frozen: Frozen, pair: Pair, task: str, seed: int) -> nn.Module:
 def _probabilities(
     views: Views, judge: nn.Module, dataset: Dataset, task: str, draws: int, seed: int
 ) -> Tensor:
-    """P(correct class) of one view of each of `draws` rows, float64 [draws]."""
+    """Return P(correct class) of one view of each of `draws` rows, float64 [draws]."""
     generator = Generator().manual_seed(seed)
     rows = np.arange(draws) % len(dataset)
-    found = []
+    probabilities = []
     for start in range(0, draws, _BATCH):
         chosen = rows[start : start + _BATCH]
         x = image_batch(dataset.images[chosen], torch.device("cpu"))
@@ -154,15 +134,16 @@ def _probabilities(
         mask = None
         if views.needs_mask:
             mask = torch.from_numpy(dataset.masks(chosen)).permute(0, 3, 1, 2)
-        scene = Scene(mask=mask, gradients=_slope(judge, truth))
+        scene = Scene(mask=mask, gradients=_gradients(judge, truth))
         with torch.no_grad():
             view = views(x, 2 if views.come_in_pairs else 1, generator, scene)[0]
-            found.append(judge(view).double().softmax(1)[torch.arange(len(x)), truth])
-    return torch.cat(found)
+            share = judge(view).double().softmax(1)
+            probabilities.append(share[torch.arange(len(x)), truth])
+    return torch.cat(probabilities)
 
 
-def _slope(judge: nn.Module, truth: Tensor) -> Any:
-    """Gradients of the judge's cross-entropy with respect to each view."""
+def _gradients(judge: nn.Module, truth: Tensor) -> Any:
+    """Return a function of views: gradients of the judge's cross-entropy to each of them."""
 
     def gradients(views: list[Tensor]) -> list[Tensor]:
         with torch.enable_grad():

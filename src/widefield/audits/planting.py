@@ -1,39 +1,41 @@
-"""Features of graded ease planted into somebody's own images: the test that needs no labels.
+"""Features of graded ease planted into images: an audit that needs no labels.
 
-An encoder that sees a plant only where it is large, opaque, white and always at the same place
-has learned little of it. One that sees it so well that images become neighbours by their plant
-alone hides what the image itself shows.
+An encoder that sees only the easiest plants, which are large, opaque, white and always at one
+place, has learned little of the feature. An encoder may also see a plant so well that images with
+the same plant become neighbours: it then hides what the images themselves show.
 """
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from widefield.audits.bounds import Say, audit_tasks, bounds, graded_bounds
-from widefield.audits.read import Pair, subset
+from widefield.audits.bounds import Say, audit_tasks, graded_bounds, measure_bounds
+from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, Drawn
 from widefield.diagnose import graph_overlap, nearest_neighbours
 from widefield.encoders import Encoder
-from widefield.workflows.frozen import DEFAULT_ARCHITECTURE, Frozen
+from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[Drawn, ...]] = {
     plant.name: plant.grades() for plant in PLANTS.values() if issubclass(plant, Drawn)
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the colour is the
-same in every image, then the place too, where raw pixels tell as much as any encoder."""
+same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
 MIDDLE = 2
-"""The grade whose verdict is the plant's."""
+"""Position of the grade whose verdict is the plant's."""
 EXAMPLES = {"train": 2000, "test": 1000}
-"""Most images that are planted."""
+"""How many images are planted at most."""
 NEIGHBOURS = 10
+"""How many nearest neighbours of an image are compared."""
 TRAIN_IMAGES = 80_000
-"""Images that a short pretraining with and without a plant is shown."""
+"""How many images a short pretraining is shown, counted with repetition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +44,42 @@ class PlantAudit:
 
     name: str
     grades: tuple[TaskAudit, ...]
-    kept: tuple[float, ...]
-    """Share of an image's nearest neighbours that it keeps when all images are planted."""
-    chance: float
-    """`kept` of unrelated features."""
+    neighbours_kept: tuple[float, ...]
+    """At each grade, the share of its nearest neighbours that an image keeps when all images are
+    planted."""
+    neighbours_by_chance: float
+    """`neighbours_kept` of unrelated features."""
 
     @property
     def verdict(self) -> TaskAudit:
-        """At the middle grade."""
+        """The verdict at the middle grade."""
         return self.grades[MIDDLE]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
-            "learned": [grade.learned for grade in self.grades],
-            "verdicts": [grade.verdict for grade in self.grades],
-            "neighbours_kept": list(self.kept),
-            "neighbours_kept_by_chance": self.chance,
+            "name": self.name,
+            "grades": [grade.to_json() for grade in self.grades],
+            "neighbours_kept": list(self.neighbours_kept),
+            "neighbours_by_chance": self.neighbours_by_chance,
         }
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PlantAudit":
+        """Return the audit that `to_json` wrote."""
+        return cls(
+            name=values["name"],
+            grades=tuple(TaskAudit.from_json(grade) for grade in values["grades"]),
+            neighbours_kept=tuple(values["neighbours_kept"]),
+            neighbours_by_chance=values["neighbours_by_chance"],
+        )
+
     def line(self) -> str:
-        """What planting does to the images' own neighbours, in one plain sentence."""
+        """Say in one plain sentence what planting does to the images' own neighbours."""
+        middle, easiest = (100 * self.neighbours_kept[i] for i in (MIDDLE, -1))
         return (
-            f"{self.name}: with the middle plant an image keeps {100 * self.kept[MIDDLE]:.0f} % of "
-            f"its {NEIGHBOURS} nearest neighbours, with the easiest {100 * self.kept[-1]:.0f} %"
+            f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
+            f"its {NEIGHBOURS} nearest neighbours, with the easiest {easiest:.0f} %"
         )
 
 
@@ -76,55 +90,74 @@ class TrainAudit:
     plant: str
     method: str
     epochs: int
-    without: dict[str, TaskAudit]
-    """Task -> what training on the plain images learned of it."""
-    planted: dict[str, TaskAudit]
-    """Task -> what training on the planted images learned of it."""
-    shared: float
+    without: Mapping[str, TaskAudit]
+    """Task -> verdict after training on the plain images."""
+    planted: Mapping[str, TaskAudit]
+    """Task -> verdict after training on the planted images."""
+    neighbours_shared: float
     """Share of nearest neighbours, among plain images, that the two encoders agree on."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "plant": self.plant,
             "method": self.method,
             "epochs": self.epochs,
-            "learned_without": {task: found.learned for task, found in self.without.items()},
-            "learned_with": {task: found.learned for task, found in self.planted.items()},
-            "neighbours_shared": self.shared,
+            "without": {task: verdict.to_json() for task, verdict in self.without.items()},
+            "planted": {task: verdict.to_json() for task, verdict in self.planted.items()},
+            "neighbours_shared": self.neighbours_shared,
         }
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "TrainAudit":
+        """Return the audit that `to_json` wrote."""
+        without, planted = (
+            {task: TaskAudit.from_json(verdict) for task, verdict in values[name].items()}
+            for name in ("without", "planted")
+        )
+        return cls(**{**values, "without": without, "planted": planted})
+
     def line(self) -> str:
-        """What the plant did to training, in one plain sentence."""
+        """Say in one plain sentence what the plant did to training."""
         parts = [
-            f"{task} {_share(self.without[task])} learned without it, {_share(found)} with it"
-            for task, found in self.planted.items()
+            f"{task} {_share(self.without[task])} learned without it, {_share(planted)} with it"
+            for task, planted in self.planted.items()
         ]
         return f"{self.method} with {self.plant} planted: {'; '.join(parts)}"
 
 
 def audit_plant(
-    frozen: Frozen, pair: Pair, name: str, *, cache: Path | None, seed: int, say: Say
+    extractor: FeatureExtractor,
+    data: TrainTest,
+    name: str,
+    *,
+    cache: Path | None,
+    seed: int,
+    say: Say,
 ) -> PlantAudit:
     """Judge the plant `name` at every grade, and what it does to the images' neighbours."""
-    pair = _thinned(pair)
-    planted = [pair.planted(feature, seed=seed) for feature in GRADES[name]]
-    limits = graded_bounds(frozen, planted, cache=cache, seed=seed, say=say)
-    k = min(NEIGHBOURS, len(pair.test) - 1)
-    plain = nearest_neighbours(frozen.features(pair.test.images), k)
-    grades, kept = [], []
-    for one, bound in zip(planted, limits, strict=True):
-        grades.append(audit_tasks(frozen, one, bound, seed=seed)[name])
-        near = nearest_neighbours(frozen.features(one.test.images), k)
-        kept.append(graph_overlap(plain, near))
+    data = _thinned(data)
+    planted = [data.planted(feature, seed=seed) for feature in GRADES[name]]
+    bounds = graded_bounds(extractor, planted, cache=cache, seed=seed, say=say)
+    k = min(NEIGHBOURS, len(data.test) - 1)
+    plain = nearest_neighbours(extractor.features(data.test.images), k)
     return PlantAudit(
-        name=name, grades=tuple(grades), kept=tuple(kept), chance=k / (len(pair.test) - 1)
+        name=name,
+        grades=tuple(
+            audit_tasks(extractor, grade, bound, seed=seed)[name]
+            for grade, bound in zip(planted, bounds, strict=True)
+        ),
+        neighbours_kept=tuple(
+            graph_overlap(plain, nearest_neighbours(extractor.features(grade.test.images), k))
+            for grade in planted
+        ),
+        neighbours_by_chance=k / (len(data.test) - 1),
     )
 
 
 def audit_training(
-    frozen: Frozen,
-    pair: Pair,
+    extractor: FeatureExtractor,
+    data: TrainTest,
     name: str,
     method: str,
     *,
@@ -134,42 +167,44 @@ def audit_training(
 ) -> TrainAudit:
     """Pretrain twice from scratch, without and with the plant, and judge both on all tasks.
 
-    The image's own tasks are read off the plain images, the plant off the planted ones.
+    The image's own tasks are probed on the plain images, the plant on the planted ones.
     """
-    planted = pair.planted(GRADES[name][MIDDLE], seed=seed)
-    config = frozen.encoder.config if isinstance(frozen.encoder, Encoder) else None
+    planted = data.planted(GRADES[name][MIDDLE], seed=seed)
+    config = extractor.encoder.config if isinstance(extractor.encoder, Encoder) else None
     architecture = DEFAULT_ARCHITECTURE if config is None else config.name
-    epochs = max(1, round(TRAIN_IMAGES / len(pair.train)))
-    found, graphs = [], []
-    for half in (pair, planted):
-        say(f"pretraining {architecture} with {method} for {epochs} epochs on {half.train.spec}")
-        encoder = _pretrained(half.train, method, architecture, epochs, seed)
-        trained = Frozen(name=method, encoder=encoder, image_size=encoder.config.image_size)
-        verdicts: dict[str, TaskAudit] = {}
-        for one in (pair, planted):
-            if one.train.labels:
-                limits = bounds(trained, one, cache=cache, seed=seed, say=say)
-                verdicts |= audit_tasks(trained, one, limits, seed=seed)
-        found.append(verdicts)
-        k = min(NEIGHBOURS, len(pair.test) - 1)
-        graphs.append(nearest_neighbours(trained.features(pair.test.images), k))
+    epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
+    verdicts, graphs = [], []
+    for shown in (data, planted):
+        say(f"pretraining {architecture} with {method} for {epochs} epochs on {shown.train.spec}")
+        encoder = _pretrained(shown.train, method, architecture, epochs, seed)
+        trained = FeatureExtractor(
+            name=method, encoder=encoder, image_size=encoder.config.image_size
+        )
+        tasks: dict[str, TaskAudit] = {}
+        for labelled in (data, planted):
+            if labelled.train.labels:
+                bounds = measure_bounds(trained, labelled, cache=cache, seed=seed, say=say)
+                tasks |= audit_tasks(trained, labelled, bounds, seed=seed)
+        verdicts.append(tasks)
+        k = min(NEIGHBOURS, len(data.test) - 1)
+        graphs.append(nearest_neighbours(trained.features(data.test.images), k))
     return TrainAudit(
         plant=name,
         method=method,
         epochs=epochs,
-        without=found[0],
-        planted=found[1],
-        shared=graph_overlap(*graphs),
+        without=verdicts[0],
+        planted=verdicts[1],
+        neighbours_shared=graph_overlap(*graphs),
     )
 
 
 def _pretrained(
     dataset: Dataset, method: str, architecture: str, epochs: int, seed: int
 ) -> Encoder:
-    labels: dict[str, Any] = dict(dataset.labels) if method == "supervised" else {}
     with tempfile.TemporaryDirectory() as folder:
-        done = pretrain(
-            {"x": dataset.images, **labels},
+        trained = pretrain(
+            # Labels go along: a method reads them only if it is supervised.
+            {"x": dataset.images, **dataset.labels},
             out=Path(folder) / "run",
             method=method,
             encoder=architecture,
@@ -179,20 +214,22 @@ def _pretrained(
             seed=seed,
             quiet=True,
         )
-    if not done.finished:
+    if not trained.finished:
         raise KeyboardInterrupt
-    return done.encoder
+    return trained.encoder
 
 
-def _thinned(pair: Pair) -> Pair:
-    """Evenly spaced examples of both halves."""
+def _thinned(data: TrainTest) -> TrainTest:
+    """Take evenly spaced examples of both halves."""
 
-    def some(dataset: Dataset, most: int) -> Dataset:
+    def spaced(dataset: Dataset, most: int) -> Dataset:
         rows = np.linspace(0, len(dataset) - 1, min(most, len(dataset)), dtype=np.int64)
         return subset(dataset, rows)
 
-    return Pair(train=some(pair.train, EXAMPLES["train"]), test=some(pair.test, EXAMPLES["test"]))
+    return TrainTest(
+        train=spaced(data.train, EXAMPLES["train"]), test=spaced(data.test, EXAMPLES["test"])
+    )
 
 
-def _share(found: TaskAudit) -> str:
-    return "cannot be told" if found.learned is None else f"{100 * found.learned:.0f} %"
+def _share(task: TaskAudit) -> str:
+    return "cannot be told" if task.learned is None else f"{100 * task.learned:.0f} %"

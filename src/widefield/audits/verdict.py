@@ -15,19 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEARNED = 0.75
-"""From here up, a feature is learned."""
+"""A feature is learned if at least so much of it is."""
 WEAKENED = 0.25
-"""From here up to `LEARNED`, weakened; below, suppressed."""
+"""A feature is weakened if at least so much is learned, and suppressed below that."""
 LEAST_GAP = 0.05
-"""A ceiling less than this above the floor, or one whose interval of the gap holds 0, tells
-nothing."""
+"""A ceiling tells nothing if it is less than this above the floor, or not surely above it."""
 RESAMPLES = 1000
 
 Verdict = Literal["learned", "weakened", "suppressed", "not separable"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ProbeResult:
     """How well one task can be read off one source of features."""
 
     hits: NDArray[np.bool_]
@@ -37,18 +36,18 @@ class Reading:
 
     @property
     def accuracy(self) -> float:
-        """Share of test examples that are hits."""
+        """Return the share of test examples that are hits."""
         return float(self.hits.mean())
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAudit:
-    """One task: what the encoder holds of it, between what anything holds and what can be held."""
+    """One task: where the encoder lies between floor and ceiling."""
 
     task: str
     verdict: Verdict
     learned: float | None
-    """Share of the way from floor to ceiling; None where the two are not separable."""
+    """Share of the way from floor to ceiling; None if the two are not separable."""
     learned_low: float | None
     learned_high: float | None
     """The ends of the interval of `learned`."""
@@ -65,53 +64,60 @@ class TaskAudit:
     test_examples: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "TaskAudit":
+        """Return the audit that `to_json` wrote."""
+        return cls(**values)
+
     def line(self) -> str:
-        """The verdict in one plain sentence."""
-        places = f"{_percent(self.accuracy)} between {_floor(self.floor_of)} at "
-        places += f"{_percent(self.floor)} and full supervision at {_percent(self.ceiling)}"
+        """Return the verdict in one plain sentence."""
+        floor = "raw pixels" if self.floor_of == "pixels" else "an untrained encoder"
+        places = f"{_percent(self.accuracy)} between {floor} at {_percent(self.floor)} "
+        places += f"and full supervision at {_percent(self.ceiling)}"
         if self.learned is None:
             return f"{self.task}: not separable; {places}: too close to tell"
         return f"{self.task}: {self.verdict}, {_percent(self.learned)} of the way; {places}"
 
 
-def judge(
+def verdict(
     task: str,
-    encoder: Reading,
-    floors: Mapping[str, Reading],
-    ceiling: Reading,
+    encoder: ProbeResult,
+    floors: Mapping[str, ProbeResult],
+    ceiling: ProbeResult,
     *,
     classes: int,
     seed: int = 0,
 ) -> TaskAudit:
-    """The verdict on one task, from readings of the same test examples.
+    """Judge one task, from probes of the same test examples.
 
     Example:
         >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
-        >>> floors = {"pixels": Reading(hits=none, knn=0.1)}
-        >>> readings = (Reading(hits=half, knn=0.5), floors, Reading(hits=all_, knn=1.0))
-        >>> judge("shape", *readings, classes=3).verdict
+        >>> floors = {"pixels": ProbeResult(hits=none, knn=0.1)}
+        >>> probes = (ProbeResult(hits=half, knn=0.5), floors, ProbeResult(hits=all_, knn=1.0))
+        >>> verdict("shape", *probes, classes=3).verdict
         'weakened'
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(encoder.hits), size=(RESAMPLES, len(encoder.hits)))
-    ours, least, most = (r.hits[drawn].mean(1) for r in (encoder, floor, ceiling))
+    # The same rows for all three, so that their differences keep what they have in common.
+    reached, least, most = (result.hits[drawn].mean(1) for result in (encoder, floor, ceiling))
     gap = ceiling.accuracy - floor.accuracy
     learned = learned_low = learned_high = None
-    verdict: Verdict = "not separable"
+    word: Verdict = "not separable"
     if gap >= LEAST_GAP and np.quantile(most - least, 0.025) > 0:
         learned = float(np.clip((encoder.accuracy - floor.accuracy) / gap, 0, 1))
-        fractions = np.clip((ours - least) / np.maximum(most - least, 1e-9), 0, 1)
+        fractions = np.clip((reached - least) / np.maximum(most - least, 1e-9), 0, 1)
         learned_low, learned_high = _interval(fractions)
-        verdict = name_of(learned)
-    low, high = _interval(ours)
+        word = word_for(learned)
+    low, high = _interval(reached)
     return TaskAudit(
         task=task,
-        verdict=verdict,
+        verdict=word,
         learned=learned,
         learned_low=learned_low,
         learned_high=learned_high,
@@ -127,11 +133,11 @@ def judge(
     )
 
 
-def name_of(learned: float) -> Verdict:
-    """The verdict that a learned fraction in [0, 1] earns.
+def word_for(learned: float) -> Verdict:
+    """Return the verdict that a learned share in [0, 1] earns.
 
     Example:
-        >>> [name_of(share) for share in (0.1, 0.25, 0.75)]
+        >>> [word_for(share) for share in (0.1, 0.25, 0.75)]
         ['suppressed', 'weakened', 'learned']
     """
     if learned >= LEARNED:
@@ -146,7 +152,3 @@ def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _floor(name: str) -> str:
-    return "raw pixels" if name == "pixels" else "an untrained encoder"

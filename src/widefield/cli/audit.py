@@ -1,120 +1,149 @@
 """`widefield audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from widefield.cli.output import percent, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from widefield.audits.found import Audit
+    from widefield.audits.result import Audit
     from widefield.audits.verdict import TaskAudit
 
 
 def audit(
-    encoder: str,
+    encoder: str | None = None,
     data: str | None = None,
     /,
     *,
     plant: str = "",
     compare: str | None = None,
     all_checkpoints: bool = False,
-    train: str | None = None,
+    pretrain_with: str | None = None,
     limit: int | None = None,
     cache: Path | None = None,
+    from_file: Annotated[Path | None, Parameter(name="--from")] = None,
     out: Path | None = None,
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Say what an encoder learned and what it suppressed, between floor and ceiling.
+    """Judge what an encoder learned and what it suppressed, between floor and ceiling.
 
     Parameters
     ----------
     encoder
-        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
+        Audit this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random
+        or pixels.
     data
-        Data to audit on, with or without labels; by default what the run was trained on.
+        Audit on these data, with or without labels; by default on those the run was trained on.
     plant
-        Features to plant into the images, with commas between: shapes,digits,letters. Without
-        labels, shapes and digits are.
+        Plant features into the images, with commas between: shapes,digits,letters. Data without
+        labels get shapes and digits.
     compare
-        Another encoder to put beside this one.
+        Put another encoder beside this one.
     all_checkpoints
         Judge every checkpoint of the run: when was a feature learned, when suppressed?
-    train
-        Also pretrain by this method, without and with each plant, which takes minutes.
+    pretrain_with
+        Pretrain by this method too, without and with each plant, which takes minutes.
     limit
-        Fit on a class-balanced first N, and score on a quarter of that.
+        Fit on a class-balanced first N, and score on a quarter as many.
     cache
-        Folder that keeps floors and ceilings; default: ~/.cache/widefield/audits.
+        Keep floors and ceilings in this folder; default: ~/.cache/widefield/audits.
+    from_file
+        Read an audit that --json wrote instead of making one, and tell it or draw its page again.
     out
         Write a report to this .html file.
     overwrite
         Replace the report if it is there.
     seed
-        Of plants, probes, ceilings and intervals.
+        Seed plants, probes, ceilings and intervals.
     json
-        Print one JSON object.
+        Print one JSON object: everything that the report shows.
     """
+    options = {
+        "plant": tuple(name for name in plant.split(",") if name),
+        "compare": compare,
+        "all_checkpoints": all_checkpoints,
+        "pretrain_with": pretrain_with,
+        "limit": limit,
+        "cache": cache,
+        "seed": seed,
+    }
+    if from_file is None:
+        result = _made(encoder, data, out=out, overwrite=overwrite, **options)
+    else:
+        result = _read(from_file, out, overwrite, {"encoder": encoder, "data": data, **options})
+    if json:
+        print_json(result.to_json())
+    else:
+        _tell(result)
+
+
+def _made(encoder: str | None, data: str | None, **options: Any) -> "Audit":
     from widefield.audits.audit import audit as call
 
-    found = call(
-        encoder,
-        data,
-        plant=tuple(name for name in plant.split(",") if name),
-        compare=compare,
-        all_checkpoints=all_checkpoints,
-        train=train,
-        limit=limit,
-        cache=cache,
-        out=out,
-        overwrite=overwrite,
-        seed=seed,
-    )
-    if json:
-        print_json(found.to_json())
-    else:
-        _tell(found)
+    if encoder is None:
+        raise ValueError("say which encoder to audit, or give an audit with --from AUDIT.json")
+    return call(encoder, data, **options)
 
 
-def _tell(found: "Audit") -> None:
-    for name, tasks in {found.encoder: found.tasks, **found.compared}.items():
+def _read(path: Path, out: Path | None, overwrite: bool, options: dict[str, Any]) -> "Audit":
+    """Read an audit from its file, and write its page if `out` is given."""
+    from dataclasses import replace
+
+    from widefield.audits.page import write_audit_page
+    from widefield.audits.result import read_audit
+
+    for name, value in options.items():
+        if value:
+            option = name if name in ("encoder", "data") else f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} is part of an audit that --from reads: leave it out")
+    result = read_audit(path)
+    if out is None:
+        return result
+    return replace(result, report=write_audit_page(result, out, overwrite=overwrite))
+
+
+def _tell(audit: "Audit") -> None:
+    for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
         print_table(
-            f"{name}, scored on {found.scored_on}",
+            f"{name}, scored on {audit.scored_on}",
             ["task", "verdict", "learned %", "probe %", "kNN %", "floor %", "ceiling %"],
             [_row(task) for task in tasks.values()],
         )
-    for line in (one.line() for one in found.tasks.values()):
-        print_line(line)
-    for epoch, row in found.checkpoints.items():
-        said = ", ".join(f"{task} {_learned(one)}" for task, one in row.items())
-        print_line(f"epoch {epoch}: {said}")
-    for name, share in found.similarity.items():
+    for task in audit.tasks.values():
+        print_line(task.line())
+    for epoch, tasks in audit.checkpoints.items():
+        shares = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
+        print_line(f"epoch {epoch}: {shares}")
+    for name, share in audit.similarity.items():
         print_line(f"features agree with those of {name} to {percent(share)} % (linear CKA)")
-    for plant in found.plants.values():
+    for plant in audit.plants.values():
         print_line(plant.line())
-    for trained in found.trained:
+    for trained in audit.trained:
         print_line(trained.line())
-    for note in found.notes:
+    for note in audit.notes:
         print_line(f"note: {note}")
-    if found.report is not None:
-        print_line(f"look at {found.report}")
+    if audit.report is not None:
+        print_line(f"look at {audit.report}")
 
 
-def _row(one: "TaskAudit") -> list[str]:
+def _row(task: "TaskAudit") -> list[str]:
     return [
-        one.task,
-        one.verdict,
-        _learned(one),
-        percent(one.accuracy),
-        percent(one.knn),
-        f"{percent(one.floor)} {one.floor_of}",
-        percent(one.ceiling),
+        task.task,
+        task.verdict,
+        _learned(task),
+        percent(task.accuracy),
+        percent(task.knn),
+        f"{percent(task.floor)} {task.floor_of}",
+        percent(task.ceiling),
     ]
 
 
-def _learned(one: "TaskAudit") -> str:
-    if one.learned is None or one.learned_low is None or one.learned_high is None:
+def _learned(task: "TaskAudit") -> str:
+    if task.learned is None or task.learned_low is None or task.learned_high is None:
         return "cannot be told"
-    low, high = 100 * one.learned_low, 100 * one.learned_high
-    return f"{100 * one.learned:.0f} [{low:.0f}, {high:.0f}]"
+    low, high = 100 * task.learned_low, 100 * task.learned_high
+    return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"

@@ -11,9 +11,9 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
     Parameters
     ----------
     out
-        Folder for the runs and report.html.
+        Write the runs and report.html to this folder.
     seed
-        Of every random draw.
+        Seed every random draw.
     json
         Print one JSON object.
     """

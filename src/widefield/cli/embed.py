@@ -15,18 +15,19 @@ def embed(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Write features of every example with its index, path and labels.
+    """Write the features of every example with its index, path and labels.
 
     Parameters
     ----------
     encoder
-        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
+        Use this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or
+        pixels.
     data
-        As for pretrain.
+        Read these data, named as for pretrain.
     out
-        A .npz or .parquet file.
+        Write to this .npz or .parquet file.
     limit
-        A class-balanced first N examples.
+        Take a class-balanced first N examples.
     overwrite
         Replace the file if it is there.
     json

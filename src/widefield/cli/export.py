@@ -11,9 +11,9 @@ def export(run: str, /, *, out: Path, overwrite: bool = False, json: bool = Fals
     Parameters
     ----------
     run
-        A run's folder.
+        Export the encoder of this run's folder.
     out
-        The file to write; its suffix chooses the format.
+        Write to this file; its suffix chooses the format.
     overwrite
         Replace the file if it is there.
     json

@@ -10,17 +10,17 @@ from rich.table import Table
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     print(json.dumps(values, indent=2))
 
 
 def print_line(text: str) -> None:
-    """One plain line on stdout."""
+    """Print one plain line on stdout."""
     print(text)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table on stdout; the first column is text, the others are numbers."""
+    """Print a table on stdout; the first column is text, the others are numbers."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
@@ -30,5 +30,5 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def percent(value: float) -> str:
-    """0.4183 -> 41.8."""
+    """Return a share as percent: 0.4183 gives 41.8."""
     return f"{100 * value:.1f}"

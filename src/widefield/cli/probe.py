@@ -13,34 +13,37 @@ def probe(
     task: str | None = None,
     fit_on: str | None = None,
     limit: int | None = None,
-    features: Literal["pooled", "prepool"] | None = None,
-    protocol: Literal["linear", "fd"] = "linear",
+    features: Literal["pooled", "feature-map"] | None = None,
+    protocol: Literal["linear", "feature-dropout"] = "linear",
     floors: bool = True,
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Score what can be read off frozen features, beside two floors.
+    """Score each task with probes on frozen features, beside two floors.
 
     Parameters
     ----------
     encoder
-        A run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
+        Probe this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random
+        or pixels.
     data
-        What to score on; by default the test split of the run's data.
+        Score on these data; by default on the test split of the run's data.
     task
         Score this task alone.
     fit_on
-        What to fit on; by default the run's own training data.
+        Fit on these data; by default on the run's own training data.
     limit
         Score on a class-balanced first N.
     features
-        pooled, or prepool for the feature map before pooling, the default of the protocol fd.
+        Take pooled features, or the feature-map before pooling, which is the default of the
+        protocol feature-dropout.
     protocol
-        linear: the best linear probe; fd: Feature Dropout's, 100 epochs of SGD on augmented images.
+        Fit the best linear probe, or train for 100 epochs of SGD on augmented images as Feature
+        Dropout does.
     floors
         Probe raw pixels and an untrained encoder too, which takes most of the time.
     seed
-        Of the validation split that chooses the L2 strength, or of the SGD.
+        Seed the validation split that chooses the L2 strength, or the SGD.
     json
         Print one JSON object.
     """
@@ -63,22 +66,23 @@ def probe(
     rows = [
         [
             name,
-            f"{percent(found.score.accuracy)}  [{percent(found.score.low)}, "
-            f"{percent(found.score.high)}]",
-            percent(found.score.knn),
-            *(percent(floor.accuracy) for floor in found.floor.values()),
+            f"{percent(probed.score.accuracy)}  [{percent(probed.score.low)}, "
+            f"{percent(probed.score.high)}]",
+            percent(probed.score.knn),
+            *(percent(floor.accuracy) for floor in probed.floor.values()),
         ]
-        for name, found in report.tasks.items()
+        for name, probed in report.tasks.items()
     ]
     names = [f"floor: {name} %" for name in next(iter(report.tasks.values())).floor]
     columns = ["task", "linear probe %  [95 %]", "kNN %", *names]
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
     how = {
         "linear": "L2 strength chosen on a fifth of it",
-        "fd": "100 epochs of SGD on augmented images",
+        "feature-dropout": "100 epochs of SGD on augmented images",
     }
     print_line(f"{report.features} features, fitted on {report.fitted_on}; {how[report.protocol]}")
     for note in report.notes:
         print_line(note)
-    if report.seen:
-        print_line(f"note: {report.seen} of the scored images were in the encoder's training data")
+    if report.train_test_overlap:
+        count = report.train_test_overlap
+        print_line(f"note: {count} of the scored images were in the encoder's training data")

@@ -1,7 +1,7 @@
 """Figures as text to be put into a page: inline SVG and PNG data URIs.
 
-Colours of an inline SVG come from the page: `currentColor` for text and axes and `var(--accent)`
-for data, so that one figure serves a light and a dark page.
+Colours of an inline SVG come from the page: `currentColor` for text and axes, `var(--accent)` and
+its like for data, so that one figure serves a light and a dark page.
 """
 
 import base64
@@ -20,43 +20,36 @@ if TYPE_CHECKING:
 
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
-_INK, _ACCENT = "#010203", "#040506"
-"""Stand-ins that are replaced by the page's colours."""
+_INK = "#010203"
+"""Stands for the page's colour of text, which replaces it."""
 SERIES = {
     "#040506": "var(--accent)",
     "#070809": "var(--second)",
     "#0a0b0c": "var(--third)",
     "#0d0e0f": "var(--fourth)",
 }
-"""Stand-ins of up to four curves, and the page's colours for them."""
+"""What stands for the colours of up to four curves, and the page's colours for them."""
 _MARKERS = ("o", "s", "^", "D")
+_FEW = 12
+"""A curve of so many points or fewer has a marker at each."""
 
 
-def line_chart(
-    x: Sequence[float], y: Sequence[float], x_label: str, from_zero: bool, prefix: str
-) -> str:
-    """An `<svg>` of y over x; `prefix` keeps its ids apart from those of other figures."""
-    with _canvas(prefix) as (figure, axes):
-        marker = "o" if len(x) == 1 else ""
-        axes.plot(x, y, color=_ACCENT, linewidth=1.8, marker=marker, solid_capstyle="round")
-        axes.set_xlabel(x_label, parse_math=False)
-        if from_zero:
-            axes.set_ylim(bottom=0)
-        return _svg(figure, prefix)
-
-
-def lines_chart(
+def chart(
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
     x_label: str,
-    y_label: str,
-    y_range: tuple[float, float] | None,
-    logarithmic: bool,
+    y_label: str = "",
+    y_range: tuple[float, float | None] | None = None,
+    logarithmic: bool = False,
     prefix: str,
 ) -> str:
-    """An `<svg>` of up to four named curves, name -> (x, y); the legend is left to the page."""
+    """Draw up to four named curves, name -> (x, y), as an `<svg>`; the page has the legend.
+
+    `prefix` keeps the ids of the figure apart from those of other figures. Every string is escaped.
+    """
     with _canvas(prefix) as (figure, axes):
         for colour, marker, (x, y) in zip(SERIES, _MARKERS, series.values(), strict=False):
-            few = len(x) <= 12
+            few = len(x) <= _FEW
             axes.plot(x, y, color=colour, linewidth=1.8, marker=marker if few else "", markersize=5)
         axes.set_xlabel(x_label, parse_math=False)
         axes.set_ylabel(y_label, parse_math=False)
@@ -65,10 +58,10 @@ def lines_chart(
             axes.set_yscale("log")
         elif all(float(place).is_integer() for x, _ in series.values() for place in x):
             axes.locator_params(axis="x", integer=True)
-        low, high = (end(place for x, _ in series.values() for place in x) for end in (min, max))
-        if low < high:  # the axis is as long where the first or the last value is a gap
-            edge = 0 if logarithmic else 0.02 * (high - low)
-            axes.set_xlim(low - edge, high + edge)
+        first, last = (end(place for x, _ in series.values() for place in x) for end in (min, max))
+        if first < last:  # else a gap at an end would shorten the axis
+            edge = 0 if logarithmic else 0.02 * (last - first)
+            axes.set_xlim(first - edge, last + edge)
         if y_range is not None:
             axes.set_ylim(*y_range)
         return _svg(figure, prefix)
@@ -76,7 +69,7 @@ def lines_chart(
 
 @contextmanager
 def _canvas(prefix: str) -> Iterator[tuple["Figure", "Axes"]]:
-    """A figure with one pair of axes in the page's manner."""
+    """Open a figure with one pair of axes in the page's style."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -108,24 +101,24 @@ def _svg(figure: "Figure", prefix: str) -> str:
 
 
 def thumbnail(image: np.ndarray, side: int = _SIDE) -> np.ndarray:
-    """uint8 [H, W, C] -> [h, w] or [h, w, 3]: the first three channels, at most `side` pixels.
+    """Shrink uint8 [H, W, C] to [h, w, 3], no side longer than `side`.
 
-    Fewer than three channels show the first, in grey.
+    It has the first three channels; of one or two channels the first, in grey, [h, w].
     """
     picture = Image.fromarray(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
     picture.thumbnail((side, side))
     return np.asarray(picture)
 
 
-def image_uri(image: np.ndarray) -> str:
-    """A PNG data URI of uint8 [h, w] or [h, w, 3]."""
+def png(image: np.ndarray, side: int = _SIDE) -> str:
+    """Return a thumbnail of uint8 [H, W, C] as a PNG file in base64."""
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    Image.fromarray(thumbnail(image, side)).save(buffer, format="PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def _for_page(svg: str, prefix: str) -> str:
-    """Without its XML preamble and its own size, in the page's colours, with its own ids."""
+    """Drop preamble, metadata and size of `svg`; give it the page's colours and ids of its own."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg (.*?)width="[^"]*"(.*?)height="[^"]*"', r"<svg \1\2", svg, count=1)

@@ -1,15 +1,43 @@
-"""Figures that a page can hold: what they show, and one sentence on how to read it."""
+"""Parts that a page can hold: what each shows, and one sentence on how to read it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from widefield.report.figures import SERIES
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Table:
+    """Accuracies by task and by where the features came from, each with its interval.
+
+    Raises:
+        ValueError: a cell of no row or column, or an accuracy that is not low <= value <= high
+            within [0, 1].
+    """
+
+    rows: Sequence[str]
+    """Tasks."""
+    columns: Sequence[str]
+    """Sources of features, the floor first."""
+    cells: Mapping[tuple[str, str], tuple[float, float, float]]
+    """(task, column) -> (accuracy, low, high), in [0, 1]; what is missing was not measured."""
+    focus: str = ""
+    """The column that this report is about."""
+
+    def __post_init__(self) -> None:
+        """Check every cell."""
+        for (row, column), (value, low, high) in self.cells.items():
+            if row not in self.rows or column not in self.columns:
+                raise ValueError(f"cell {(row, column)} lies in no row and column of the table")
+            if not 0 <= low <= value <= high <= 1:
+                raise ValueError(
+                    f"cell {(row, column)} is {value} in [{low}, {high}]: "
+                    "give 0 <= low <= value <= high <= 1"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskVerdict:
     """One task of one encoder: the word, the bar and the numbers behind it."""
 
     task: str
@@ -23,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Curves over one axis, each with its name.
+    """One curve, or a few over one axis, each with its name.
 
     Raises:
         ValueError: no curve, more than a reader can tell apart, or x and y of two lengths.
@@ -31,11 +59,14 @@ class Lines:
 
     title: str
     how: str
+    """How to read it, in a sentence."""
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-    """Name -> (x, y)."""
+    """Name -> (x, y); a NaN in y leaves a gap."""
     x_label: str
-    y_label: str
-    y_range: tuple[float, float] | None = None
+    y_label: str = ""
+    """What the title leaves open of y."""
+    y_range: tuple[float, float | None] | None = None
+    """Ends of the axis of y, where the data do not decide them."""
     logarithmic: bool = False
     """Both axes count in powers of ten."""
 
@@ -45,7 +76,9 @@ class Lines:
             raise ValueError(f"a figure has {len(self.series)} curves: give 1 to {len(SERIES)}")
         for name, (x, y) in self.series.items():
             if len(x) != len(y) or len(x) == 0:
-                raise ValueError(f"curve {name!r} has {len(x)} x and {len(y)} y: give as many")
+                raise ValueError(
+                    f"curve {name!r} has {len(x)} x and {len(y)} y: give as many, one at least"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,25 +92,29 @@ class Bars:
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery:
-    """Rows of images, each row with a name; the first image of a row may stand apart."""
+    """Rows of pictures, each row with a name; the first picture of a row may stand apart."""
 
     title: str
     how: str
-    rows: Mapping[str, Sequence[np.ndarray]]
-    """Name -> images uint8 [H, W, C]."""
+    rows: Sequence[tuple[str, Sequence[str]]]
+    """(name, PNG files in base64)."""
     first_apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Images as points in the plane; the image shows when the pointer is over its point."""
+    """Pictures as points in the plane; a picture shows when the pointer is over its point.
+
+    Raises:
+        ValueError: no points, or not everything for each.
+    """
 
     title: str
     how: str
-    places: np.ndarray
-    """Float [n, 2]."""
-    images: np.ndarray
-    """uint8 [n, H, W, C]."""
+    places: Sequence[tuple[float, float]]
+    """[n] points (x, y)."""
+    pictures: Sequence[str]
+    """[n] PNG files in base64."""
     names: Sequence[str]
     """[n], what each is."""
     groups: Sequence[int]
@@ -85,9 +122,9 @@ class Places:
 
     def __post_init__(self) -> None:
         """Check that everything is there for every point."""
-        lengths = {len(self.places), len(self.images), len(self.names), len(self.groups)}
+        lengths = {len(self.places), len(self.pictures), len(self.names), len(self.groups)}
         if len(lengths) != 1 or len(self.places) == 0:
-            raise ValueError(f"points have {sorted(lengths)} places, images, names and groups")
+            raise ValueError(f"points have {sorted(lengths)} places, pictures, names and groups")
 
 
 Figure = Lines | Bars | Gallery | Places

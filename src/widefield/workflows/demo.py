@@ -1,4 +1,4 @@
-"""The whole tour on built-in photos: S-DIET beside floors and ceiling, and a report to look at."""
+"""The whole tour on built-in photos: a run beside floors and ceiling, and a report to look at."""
 
 import time
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from widefield.report import Table
 from widefield.train.folder import RunFolder
 from widefield.types import Score
-from widefield.workflows.frozen import training_data
+from widefield.workflows.extractor import training_data
 from widefield.workflows.pretrain import Pretrained, pretrain
 from widefield.workflows.probe import ProbeReport, probe
 from widefield.workflows.summary import run_report
@@ -17,8 +17,8 @@ DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
 """The digits move about: at fixed places a linear classifier reads them off the raw pixels."""
 
 S_DIET: dict[str, Any] = {"views": "gentle", "epochs": 24}
-"""For 4,000 images and a minute or two. Colour is half of what tells these photographs apart, so
-the views leave it mostly alone. Chosen on a split of the training crops."""
+"""Settings for 4,000 images and a minute or two. Colour is half of what tells these photographs
+apart, so the views leave it mostly alone. They were chosen on a split of the training crops."""
 SUPERVISED: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10}
 OURS = "S-DIET"
 COLUMNS = ("pixels", "random encoder", OURS, "supervised")
@@ -26,7 +26,7 @@ COLUMNS = ("pixels", "random encoder", OURS, "supervised")
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the tour found."""
+    """What the tour measured."""
 
     folder: Path
     report: Path
@@ -36,7 +36,7 @@ class Demo:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as `widefield demo --json` prints them."""
+        """Return plain values, as `widefield demo --json` prints them."""
         return {
             "report": str(self.report),
             "seconds": round(self.seconds, 1),
@@ -52,7 +52,7 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
 
     Args:
         out: folder for the two runs and `report.html`; must not hold other files.
-        seed: of both runs.
+        seed: seeds both runs.
         quiet: show no progress.
 
     Raises:
@@ -62,18 +62,18 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
     ours = pretrain(DATA, out=folder / "s-diet", seed=seed, quiet=quiet, **S_DIET)
-    told = pretrain(
+    ceiling = pretrain(
         DATA, out=folder / "supervised", method="supervised", seed=seed, quiet=quiet, **SUPERVISED
     )
-    if not (ours.finished and told.finished):
+    if not (ours.finished and ceiling.finished):
         raise KeyboardInterrupt
-    table = _table(probe(ours.run, TEST), probe(told.run, TEST, floors=False))
+    table = _table(probe(ours.run, TEST), probe(ceiling.run, TEST, floors=False))
     run = RunFolder(path=ours.run)
     page = run_report(
         run,
         training_data(run),
         title="widefield demo",
-        summary=_verdict(table),
+        summary=verdict(table),
         table=Table(
             rows=list(table),
             columns=COLUMNS,
@@ -98,16 +98,19 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
     )
 
 
-def _verdict(table: dict[str, dict[str, Score]]) -> str:
-    """Which tasks S-DIET's features beat both floors on, beyond their intervals."""
+def verdict(table: dict[str, dict[str, Score]]) -> str:
+    """Say on which tasks S-DIET's features beat both floors, beyond their intervals.
+
+    `table` is task -> column of `COLUMNS` -> score.
+    """
     floors = {task: max(row[c].high for c in COLUMNS[:2]) for task, row in table.items()}
     learned = [task for task, row in table.items() if row[OURS].low > floors[task]]
     missed = [task for task in table if task not in learned]
-    said = f"Without a label, S-DIET beats both floors on {' and '.join(learned) or 'no task'}"
-    return f"{said}; not on {' and '.join(missed)}." if missed else f"{said}."
+    sentence = f"Without a label, {OURS} beats both floors on {' and '.join(learned) or 'no task'}"
+    return f"{sentence}; not on {' and '.join(missed)}." if missed else f"{sentence}."
 
 
-def _table(found: ProbeReport, ceiling: ProbeReport) -> dict[str, dict[str, Score]]:
+def _table(ours: ProbeReport, ceiling: ProbeReport) -> dict[str, dict[str, Score]]:
     return {
         task: dict(
             zip(
@@ -116,5 +119,5 @@ def _table(found: ProbeReport, ceiling: ProbeReport) -> dict[str, dict[str, Scor
                 strict=True,
             )
         )
-        for task, row in found.tasks.items()
+        for task, row in ours.tasks.items()
     }

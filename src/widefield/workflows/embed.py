@@ -1,4 +1,4 @@
-"""Take the embeddings away: features with index, path and labels."""
+"""Write the features of every example, with index, path and labels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from widefield.data import open_dataset
 from widefield.train.checkpoint import write_atomically
-from widefield.workflows.frozen import EncoderSpec, open_frozen
+from widefield.workflows.extractor import EncoderSpec, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".npz", ".parquet")
@@ -67,12 +67,12 @@ def embed(
     out: str | Path | None = None,
     overwrite: bool = False,
 ) -> Embedding:
-    """Features of every example of `data`, kept in `out` where that is given.
+    """Compute the features of every example of `data`, and write them to `out` if it is given.
 
     Args:
-        encoder: anything that `open_frozen` opens, or a module.
-        data: as for `pretrain`.
-        limit: a class-balanced first N examples.
+        encoder: anything that `open_encoder` opens, or a module.
+        data: a source, as `pretrain` takes it.
+        limit: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file.
         overwrite: replace `out` if it is there.
 
@@ -87,10 +87,10 @@ def embed(
         check_format(Path(out))
         if Path(out).exists() and not overwrite:
             raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
-    frozen = open_frozen(encoder)
-    dataset = open_dataset(data, limit=limit, image_size=frozen.image_size)
+    extractor = open_encoder(encoder)
+    dataset = open_dataset(data, limit=limit, image_size=extractor.image_size)
     embedding = Embedding(
-        features=frozen.features(dataset.images).cpu().numpy(),
+        features=extractor.features(dataset.images).cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,
@@ -102,6 +102,6 @@ def embed(
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose suffix says no format that we write."""
+    """Refuse a file whose suffix names no format of `FORMATS`."""
     if path.suffix not in FORMATS:
         raise ValueError(f"cannot write {path.name}: its suffix must be .npz or .parquet")

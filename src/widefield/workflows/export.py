@@ -1,10 +1,10 @@
-"""Hand an encoder over to other tools."""
+"""Write an encoder for other tools."""
 
 from pathlib import Path
 
 from widefield.core.files import write_atomically
 from widefield.encoders import Encoder, export_onnx, save_encoder_file
-from widefield.workflows.frozen import load
+from widefield.workflows.extractor import load
 
 FORMATS = (".safetensors", ".onnx")
 
@@ -17,7 +17,7 @@ def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Enco
     [0, 1] and normalises them itself.
 
     Args:
-        run: a run's folder, or a file of ours.
+        run: a run's folder, or a file that this call wrote.
         out: the file to write; its suffix chooses the format.
         overwrite: replace `out` if it is there.
 

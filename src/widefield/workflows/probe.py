@@ -1,4 +1,4 @@
-"""How much of each task can be read off the frozen features, beside two floors."""
+"""Score each task with probes on frozen features, beside two floors."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -8,16 +8,21 @@ import torch
 from torch import Generator, Tensor
 
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
-from widefield.probes import Pixels, score, score_sgd
+from widefield.probes import score, score_sgd
 from widefield.recipe import check_name
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
 from widefield.views import build_views
-from widefield.workflows.frozen import EncoderSpec, Frozen, open_frozen, training_data
+from widefield.workflows.extractor import (
+    EncoderSpec,
+    FeatureExtractor,
+    open_encoder,
+    training_data,
+)
 from widefield.workflows.pretrain import Data
 
-Features = Literal["pooled", "prepool"]
-Protocol = Literal["linear", "fd"]
+Features = Literal["pooled", "feature-map"]
+Protocol = Literal["linear", "feature-dropout"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +31,10 @@ class TaskProbe:
 
     score: Score
     floor: dict[str, Score]
-    """The same probe on raw `pixels`, and on a `random` encoder of the same architecture."""
+    """Scores of the same probe on raw `pixels`, and on a `random` encoder of the architecture."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as `widefield probe --json` prints them."""
+        """Return plain values, as `widefield probe --json` prints them."""
         floor = {name: score.accuracy for name, score in self.floor.items()}
         return {**asdict(self.score), "floor": floor}
 
@@ -43,21 +48,21 @@ class ProbeReport:
     features: Features
     fitted_on: str
     scored_on: str
-    seen: int
-    """Test images that the encoder was trained on, without their labels."""
+    train_test_overlap: int
+    """How many of the scored images the encoder was trained on, without their labels."""
     notes: tuple[str, ...]
-    """Which weights were used, where that is not plain from the name."""
+    """Which weights were used, if the name does not say it."""
     tasks: dict[str, TaskProbe]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as `widefield probe --json` prints them."""
+        """Return plain values, as `widefield probe --json` prints them."""
         return {
             "encoder": self.encoder,
             "protocol": self.protocol,
             "features": self.features,
             "fitted_on": self.fitted_on,
             "scored_on": self.scored_on,
-            "seen": self.seen,
+            "train_test_overlap": self.train_test_overlap,
             "notes": list(self.notes),
             "tasks": {task: probe.to_json() for task, probe in self.tasks.items()},
         }
@@ -78,17 +83,17 @@ def probe(
     """Fit a linear probe and a nearest-neighbour vote on frozen features, and score them.
 
     Args:
-        encoder: anything that `open_frozen` opens, or a module; it is never changed.
+        encoder: anything that `open_encoder` opens, or a module; it is never changed.
         data: what to score on; by default the test split of the run's data.
         fit_on: what to fit on; by default the run's own training data.
         task: score this task alone.
         limit: score on a class-balanced first N of `data`.
-        features: pooled, or prepool for the encoder's feature map; by default pooled, and prepool
-            under the protocol fd.
-        protocol: linear for the best probe on features of plain images, or fd for Feature
-            Dropout's: 100 epochs of SGD on augmented images, which takes far longer.
+        features: pooled, or feature-map for the features before pooling; by default pooled, and
+            feature-map under the protocol feature-dropout.
+        protocol: linear for the best probe on features of plain images, or feature-dropout for
+            that paper's: 100 epochs of SGD on augmented images, which takes far longer.
         floors: probe raw pixels and an untrained encoder too, which takes most of the time.
-        seed: of the validation split that chooses the L2 strength, or of the SGD.
+        seed: seeds the validation split that chooses the L2 strength, or the SGD.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -98,15 +103,15 @@ def probe(
         16
     """
     check_name("protocol", protocol, get_args(Protocol))
-    features = features or ("prepool" if protocol == "fd" else "pooled")
+    features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     check_name("features", features, get_args(Features))
-    frozen = replace(open_frozen(encoder), prepool=features == "prepool")
-    train = _training_set(frozen, fit_on)
+    extractor = replace(open_encoder(encoder), feature_map=features == "feature-map")
+    train = _training_set(extractor, fit_on)
     test = open_dataset(
-        _test_data(frozen, data),
+        _test_data(extractor, data),
         limit=limit,
         image_size=train.images.shape[1],
-        seed=0 if frozen.run is None else frozen.run.recipe().seed,
+        seed=0 if extractor.run is None else extractor.run.recipe().seed,
         held_out=True,
     )
     tasks = _shared_tasks(train, test, task)
@@ -117,22 +122,24 @@ def probe(
         expected={t: _same_ids(train, test, t) for t in tasks},
         classes={t: len(train.classes[t]) for t in tasks},
     )
-    scores = _scores_fd if protocol == "fd" else _scores
-    measured = scores(frozen, examples, seed)
-    beside = {
+    scores = _scores_by_sgd if protocol == "feature-dropout" else _scores
+    measured = scores(extractor, examples, seed)
+    floor_scores = {
         name: scores(source, examples, seed)
-        for name, source in (_floors(frozen, train.images) if floors else {}).items()
+        for name, source in (_floors(extractor, train.images) if floors else {}).items()
     }
     return ProbeReport(
-        encoder=frozen.name,
+        encoder=extractor.name,
         protocol=protocol,
         features=features,
         fitted_on=train.spec,
         scored_on=test.spec,
-        notes=frozen.notes,
-        seen=_seen(frozen, test),
+        notes=extractor.notes,
+        train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
-            t: TaskProbe(score=measured[t], floor={name: row[t] for name, row in beside.items()})
+            t: TaskProbe(
+                score=measured[t], floor={name: row[t] for name, row in floor_scores.items()}
+            )
             for t in tasks
         },
     )
@@ -149,16 +156,16 @@ class _Examples:
     classes: dict[str, int]
 
 
-def _scores(source: Frozen, examples: _Examples, seed: int) -> dict[str, Score]:
-    """The best linear probe on features of plain images."""
+def _scores(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[str, Score]:
+    """Score the best linear probe on features of plain images."""
     train_h, test_h = source.features(examples.train), source.features(examples.test)
-    here = {t: y.to(train_h.device) for t, y in examples.labels.items()}
-    there = {t: y.to(test_h.device) for t, y in examples.expected.items()}
-    return score(train_h, here, test_h, there, classes=examples.classes, seed=seed)
+    labels = {t: y.to(train_h.device) for t, y in examples.labels.items()}
+    expected = {t: y.to(test_h.device) for t, y in examples.expected.items()}
+    return score(train_h, labels, test_h, expected, classes=examples.classes, seed=seed)
 
 
-def _scores_fd(source: Frozen, examples: _Examples, seed: int) -> dict[str, Score]:
-    """Feature Dropout's protocol, with that paper's views."""
+def _scores_by_sgd(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[str, Score]:
+    """Score by Feature Dropout's protocol, with that paper's views."""
     device, views = choose_device("auto"), build_views("expert:fd")
 
     def augment(x: Tensor, generator: Generator) -> Tensor:
@@ -166,7 +173,7 @@ def _scores_fd(source: Frozen, examples: _Examples, seed: int) -> dict[str, Scor
         return view
 
     return score_sgd(
-        (source.built_for(examples.train) or Pixels()).to(device),
+        source.build(examples.train).to(device),
         examples.train,
         examples.labels,
         examples.test,
@@ -179,24 +186,26 @@ def _scores_fd(source: Frozen, examples: _Examples, seed: int) -> dict[str, Scor
     )
 
 
-def _training_set(frozen: Frozen, fit_on: Data | None) -> Dataset:
+def _training_set(extractor: FeatureExtractor, fit_on: Data | None) -> Dataset:
     if fit_on is not None:
-        return open_dataset(fit_on, image_size=frozen.image_size)
-    if frozen.run is None:
-        raise ValueError(f"{frozen.name} is no run of ours: say what to fit on with --fit-on DATA")
-    return training_data(frozen.run)
+        return open_dataset(fit_on, image_size=extractor.image_size)
+    if extractor.run is None:
+        raise ValueError(
+            f"{extractor.name} is no run of ours: say what to fit on with --fit-on DATA"
+        )
+    return training_data(extractor.run)
 
 
-def _test_data(frozen: Frozen, data: Data | None) -> Data:
+def _test_data(extractor: FeatureExtractor, data: Data | None) -> Data:
     if data is not None:
         return data
-    if frozen.run is None:
-        raise ValueError(f"{frozen.name} is no run of ours: say what to score on")
-    return held_out_split(str(frozen.run.settings()["data"]))
+    if extractor.run is None:
+        raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
+    return held_out_split(str(extractor.run.settings()["data"]))
 
 
 def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:
-    """Tasks that both sets have labels for."""
+    """Return the tasks that both sets have labels for, or `task` alone."""
     shared = [t for t in train.labels if t in test.labels]
     if task is not None and task not in shared:
         raise ValueError(f"no task {task!r} in both sets: they share {', '.join(shared) or 'none'}")
@@ -209,7 +218,7 @@ def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:
 
 
 def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
-    """Test labels by the training set's class ids: the two may list their classes differently."""
+    """Return the test labels as class ids of the training set, which may list them differently."""
     ids = {name: k for k, name in enumerate(train.classes[task])}
     unknown = [name for name in test.classes[task] if name not in ids]
     if unknown:
@@ -221,18 +230,20 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
     return torch.from_numpy(to_train[test.labels[task]])
 
 
-def _floors(frozen: Frozen, images: np.ndarray) -> dict[str, Frozen]:
-    """What an encoder has to beat to have learned something."""
-    fresh = Frozen(name="random", encoder=frozen.floor_for(images), prepool=frozen.prepool)
-    return {"pixels": Frozen(name="pixels"), "random": fresh}
+def _floors(extractor: FeatureExtractor, images: np.ndarray) -> dict[str, FeatureExtractor]:
+    """Return what an encoder has to beat to have learned something."""
+    random = FeatureExtractor(
+        name="random", encoder=extractor.untrained(images), feature_map=extractor.feature_map
+    )
+    return {"pixels": FeatureExtractor(name="pixels"), "random": random}
 
 
-def _seen(frozen: Frozen, test: Dataset) -> int:
-    """Number of test images that the encoder has been trained on."""
-    if frozen.run is None:
+def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
+    """Count the test images that the encoder has been trained on."""
+    if extractor.run is None:
         return 0
-    same = np.isin(test.digests(), frozen.run.digests())
-    if same_images(str(frozen.run.settings()["data"]), test.spec):
+    same = np.isin(test.digests(), extractor.run.digests())
+    if same_images(str(extractor.run.settings()["data"]), test.spec):
         # A planted feature that is drawn anew changes the pixels, not the image below it.
-        same |= np.isin(test.paths, frozen.run.paths())
+        same |= np.isin(test.paths, extractor.run.paths())
     return int(same.sum())

@@ -1,20 +1,21 @@
-"""A run told in one page: curves, health, what the encoder was shown."""
+"""The page of a run: its curves, its health, and what the encoder was shown."""
 
 import numpy as np
 import torch
 
 from widefield.data import Dataset
-from widefield.report import Curve, Report, Table
-from widefield.train.checkpoint import load
+from widefield.probes.features import image_batch
+from widefield.report import Lines, RunReport, Table
 from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
-from widefield.views import Scene, build_views
+from widefield.views import Scene
+from widefield.workflows.run_views import run_views
 
 EXAMPLES, VIEWS_SHOWN = 6, 5
 
 CAPTIONS = {
-    "loss": "What training minimises; it should fall, and flatten towards the end. S-DIET's begins "
-    "low, as every row starts at its own example.",
+    "loss": "What training minimises; it should fall, and flatten towards the end. It may begin "
+    "low, where a head starts at the features of its own examples.",
     "opponent_loss": "What the views drive up, measured on views drawn after each step.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all images look the same to it.",
@@ -29,19 +30,19 @@ def run_report(
     summary: str,
     table: Table | None = None,
     next_steps: tuple[str, ...] = (),
-) -> Report:
-    """The page of the run in `folder`, trained on `dataset`."""
+) -> RunReport:
+    """Return the page of the run in `folder`, which was trained on `dataset`."""
     metrics, settings = read_metrics(folder.path / "metrics.csv"), folder.settings()
     recipe = folder.recipe()
-    return Report(
+    return RunReport(
         title=title,
         summary=summary,
         table=table,
-        curves={
-            name.replace("_", " "): _curve(metrics, name, caption)
+        curves=[
+            _curve(metrics, name, caption)
             for name, caption in CAPTIONS.items()
             if any(row.get(name) for row in metrics)
-        },
+        ],
         view_grid=view_grid(folder, dataset),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if row.get("verdict")],
         next_steps=next_steps,
@@ -58,20 +59,17 @@ def run_report(
 
 
 def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
-    """Images beside their views, as the run left them, uint8 [examples, 1 + views, H, W, C].
+    """Draw views of a few images with the run's views, uint8 [examples, 1 + views, H, W, C].
 
-    None for views that attack an encoder, which is not here.
+    The image comes first. Views that attack an encoder give None: it would have to be there.
     """
-    recipe = folder.recipe()
-    rows = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
-    images = np.ascontiguousarray(dataset.images[rows])
-    x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    views = build_views(recipe.views, recipe=recipe, channels=x.shape[1])
+    views = run_views(folder.path)
     if views.gradient_calls:
         return None
-    views.load_state_dict(load(folder.last_checkpoint, torch.device("cpu"))["views"])
+    rows = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
+    x = image_batch(dataset.images[rows], torch.device("cpu"))
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
-    generator = torch.Generator().manual_seed(recipe.seed)
+    generator = torch.Generator().manual_seed(folder.recipe().seed)
     with torch.no_grad():
         drawn = views(x, VIEWS_SHOWN, generator, Scene(mask=mask))
     grid = torch.stack([x, *drawn], dim=1).permute(0, 1, 3, 4, 2).clamp(0, 1)
@@ -79,13 +77,16 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     return np.asarray((255 * shown).round().to(torch.uint8).numpy())
 
 
-def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Curve:
+def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Lines:
     rows = [row for row in metrics if row.get(name)]
-    return Curve(
-        x=[float(row["epoch"]) for row in rows],
-        y=[float(row[name]) for row in rows],
-        caption=caption,
-        from_zero=not name.endswith("loss"),
+    title = name.replace("_", " ")
+    return Lines(
+        title=title,
+        how=caption,
+        series={title: ([float(row["epoch"]) for row in rows], [float(row[name]) for row in rows])},
+        x_label="epoch",
+        # Only large changes of a diagnostic matter; a loss may be small throughout.
+        y_range=None if name.endswith("loss") else (0, None),
     )
 
 

@@ -1,95 +1,92 @@
-"""What the page says in words: a summary of verdicts, and what to try next."""
+"""The page of an audit: its summary, and that the audit's JSON is all that it needs."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
-from widefield.audits.found import Audit
-from widefield.audits.page import advice, summary
-from widefield.audits.verdict import TaskAudit, name_of
-from widefield.workflows.frozen import open_frozen
+import pytest
 
+from made_audit import audited, task, whole
+from widefield.audits.page import audit_page, summary, write_audit_page
+from widefield.audits.result import Audit, read_audit
+from widefield.diagnose import DIAGNOSTICS
 
-def task(name: str, learned: float | None) -> TaskAudit:
-    return TaskAudit(
-        task=name,
-        verdict="not separable" if learned is None else name_of(learned),
-        learned=learned,
-        learned_low=learned,
-        learned_high=learned,
-        accuracy=0.5,
-        low=0.4,
-        high=0.6,
-        knn=0.5,
-        floor=0.3,
-        floor_of="pixels",
-        ceiling=0.9,
-        classes=3,
-        test_examples=100,
-    )
-
-
-def audited(**learned: float | None) -> Audit:
-    return Audit(
-        encoder="random",
-        fitted_on="a",
-        scored_on="b",
-        examples=(10, 10),
-        tasks={name: task(name, share) for name, share in learned.items()},
-        plants={},
-        trained=(),
-        compared={},
-        similarity={},
-        checkpoints={},
-        features={},
-        notes=(),
-        seed=0,
-        report=None,
-    )
+HOSTILE = "<script>alert('x')</script>\"&'"
 
 
 def test_the_summary_groups_tasks_by_their_verdict() -> None:
-    found = audited(letters=0.9, shape=0.5, class_=0.1, digit=0.2, light=None)
-    assert summary(found) == (
+    audit = audited(letters=0.9, shape=0.5, class_=0.1, digit=0.2, light=None)
+    assert summary(audit) == (
         "Learned: letters; weakened: shape; suppressed: class_, digit; not separable: light."
     )
 
 
 def test_the_summary_names_the_encoders_that_it_compares() -> None:
-    found = audited(letters=0.9, digit=0.2)
-    found = replace(found, compared={"theirs": {"digit": task("digit", 0.8)}})
-    assert summary(found) == (
-        "random, learned: letters; suppressed: digit. theirs, learned: digit."
-    )
+    audit = audited(letters=0.9, digit=0.2)
+    audit = replace(audit, compared={"other": {"digit": task("digit", 0.8)}})
+    assert summary(audit) == "random, learned: letters; suppressed: digit. other, learned: digit."
 
 
-def test_what_is_missing_gets_views_method_head_and_training() -> None:
-    found = audited(letters=0.9, shape=0.5, digit=0.2)
-    steps = advice(found, open_frozen("random"))
-    assert [step.partition(":")[0] for step in steps] == [
-        "Views",
-        "Method",
-        "Head",
-        "More training",
+def test_an_audit_survives_its_json() -> None:
+    for audit in (whole(), audited(shape=0.5)):
+        assert Audit.from_json(json.loads(json.dumps(audit.to_json()))) == audit
+
+
+def test_the_page_from_the_json_is_the_page_byte_for_byte(tmp_path: Path) -> None:
+    audit = whole()
+    (tmp_path / "audit.json").write_text(json.dumps(audit.to_json()))
+    out = write_audit_page(read_audit(tmp_path / "audit.json"), tmp_path / "page.html")
+    assert out.read_bytes() == audit_page(audit).encode()
+
+
+def test_every_part_of_an_audit_is_on_its_page() -> None:
+    text = audit_page(whole())
+    titles = re.findall(r"<h3>(.*?)</h3>", text)
+    assert titles == [
+        "When was it learned?",
+        "How easy must a planted feature be?",
+        "Do plants hide the images?",
+        "What does plain do to training?",
+        "How many directions do the features use?",
+        "How often do neurons fire?",
+        "Which images look alike to it?",
+        "What do its features want to see?",
+        "A map of the images",
     ]
-    assert "shape and digit" in steps[0]
-    assert "letters" not in " ".join(steps)
+    assert text.count("<img ") == 4 + 2 * 4 + 4  # a row of neighbours, two of features, the map
+    assert "<b>12.3</b>" in text
+    assert DIAGNOSTICS["effective_rank"].meaning in text
+    assert "<b>not defined</b>" in text
+    assert "of tomorrow" in text  # a diagnostic that this version does not know
+    assert "31 % by linear CKA" in text
+    assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbours
 
 
-def test_more_training_is_advised_where_it_was_still_rising() -> None:
-    found = audited(shape=0.5, digit=0.2)
-    rows = {
-        1: {"shape": task("shape", 0.5), "digit": task("digit", 0.1)},
-        2: {"shape": task("shape", 0.5), "digit": task("digit", 0.2)},
-    }
-    steps = advice(replace(found, checkpoints=rows), open_frozen("random"))
-    expected = "More training: digit rose over the second half of it; raise `--epochs`."
-    assert steps[-1] == expected
-    rows[4] = rows[2]  # it rose in the first half alone
-    steps = advice(replace(found, checkpoints=rows), open_frozen("random"))
-    assert "nothing rose over the second half" in steps[-1]
+def test_every_string_of_an_audit_is_escaped() -> None:
+    text = audit_page(whole(HOSTILE))
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") > 20
 
 
-def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
-    frozen = open_frozen("random")
-    assert "Nothing asked about is missing" in advice(audited(shape=0.9), frozen)[0]
-    (step,) = advice(audited(shape=0.9, light=None), frozen)
-    assert step.startswith("For light floor and ceiling nearly meet")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "holds no JSON"),
+        ("[1, 2]", "holds no audit"),
+        ('{"encoder": "resnet18", "tasks": {}}', "not an audit of layout 2"),
+        ('{"format": 2, "encoder": "resnet18"}', "damaged"),
+        (json.dumps({**whole().to_json(), "map": {"task": None}}), "damaged"),
+        (json.dumps({**whole().to_json(), "colour": 1}), "damaged"),
+    ],
+    ids=["empty", "list", "older", "short", "broken", "unknown"],
+)
+def test_a_file_that_is_no_audit_is_refused_in_one_line(
+    tmp_path: Path, content: str, reason: str
+) -> None:
+    (tmp_path / "audit.json").write_text(content)
+    with pytest.raises(ValueError, match=reason) as refused:
+        read_audit(tmp_path / "audit.json")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match="cannot read"):
+        read_audit(tmp_path / "nothing.json")

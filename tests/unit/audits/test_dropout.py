@@ -8,20 +8,21 @@ import torch
 from torch import Generator, Tensor
 
 import widefield
-from widefield.audits.dropout import feature_dropout, run_views
-from widefield.audits.read import Pair, open_pair
+from widefield.audits.dropout import feature_dropout
+from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes import extract, fit_linear
 from widefield.recipe import Recipe
 from widefield.views import VIEWS, Scene, Views, build_views
 from widefield.views.base import BARE
-from widefield.workflows.frozen import open_frozen
+from widefield.workflows.extractor import open_encoder
+from widefield.workflows.run_views import run_views
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
-    return Pair(
+def data() -> TrainTest:
+    return TrainTest(
         train=open_dataset("photos+shapes", limit=128, image_size=16),
         test=open_dataset("photos:test+shapes", limit=64, image_size=16),
     )
@@ -38,28 +39,28 @@ class HalfGone(Views):
 
 
 @pytest.mark.parametrize("policy", [*VIEWS, "crop+colour"])
-def test_every_policy_is_drawn_and_judged(pair: Pair, policy: str) -> None:
-    found = feature_dropout("pixels", pair, policy, "shapes", draws=96)
+def test_every_policy_is_drawn_and_judged(data: TrainTest, policy: str) -> None:
+    found = feature_dropout("pixels", data, policy, "shapes", draws=96)
     assert found.policy == policy
     assert sum(found.counts()) == 96
     assert float(found.probabilities.min()) >= 0
     assert float(found.probabilities.max()) <= 1
     assert found.bimodality.low <= found.bimodality.coefficient <= found.bimodality.high
-    again = feature_dropout("pixels", pair, policy, "shapes", draws=96)
+    again = feature_dropout("pixels", data, policy, "shapes", draws=96)
     assert torch.equal(again.probabilities, found.probabilities)
 
 
 @pytest.mark.parametrize("task", ["class", "shapes"])
-def test_without_views_it_is_the_probe_s_own_probability(pair: Pair, task: str) -> None:
+def test_without_views_it_is_the_probe_s_own_probability(data: TrainTest, task: str) -> None:
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
-    found = feature_dropout(encoder, pair, "none", task, draws=64)
-    h, unseen = extract(encoder, pair.train.images), extract(encoder, pair.test.images)
-    y = {task: torch.from_numpy(pair.train.labels[task])}
-    classes = len(pair.train.classes[task])
+    found = feature_dropout(encoder, data, "none", task, draws=64)
+    h, unseen = extract(encoder, data.train.images), extract(encoder, data.test.images)
+    y = {task: torch.from_numpy(data.train.labels[task])}
+    classes = len(data.train.classes[task])
     probe = fit_linear(h, y, h, y, classes={task: classes})[task]
     logits = (unseen @ probe.weight.T + probe.bias).double().numpy()
     odds = np.exp(logits - logits.max(1, keepdims=True))
-    truth = pair.test.labels[task]
+    truth = data.test.labels[task]
     expected = odds[np.arange(64), truth] / odds.sum(1)
     np.testing.assert_allclose(found.probabilities.numpy(), expected, atol=1e-5)
 
@@ -68,16 +69,16 @@ def test_a_policy_that_drops_the_feature_every_other_time_has_two_heaps() -> Non
     rng = np.random.default_rng(0)
     bright = rng.integers(2, size=200)
     images = 60 + 120 * bright[:, None, None, None] + rng.integers(40, size=(200, 8, 8, 3))
-    pair = open_pair(
-        open_frozen("pixels"), {"x": images.astype(np.uint8), "light": bright}, limit=None, seed=0
+    data = open_train_test(
+        open_encoder("pixels"), {"x": images.astype(np.uint8), "light": bright}, limit=None, seed=0
     )
-    kept = feature_dropout("pixels", pair, "none", "light", draws=200)
-    gone = feature_dropout("pixels", pair, HalfGone(), "light", draws=200)
+    kept = feature_dropout("pixels", data, "none", "light", draws=200)
+    gone = feature_dropout("pixels", data, HalfGone(), "light", draws=200)
     assert kept.probabilities.min() > 0.9
     assert gone.policy == "HalfGone"
     # An emptied image is dark: every other light one is now taken for the wrong class.
     rows = np.arange(200)
-    wrong = (rows % 2 == 0) & (pair.test.labels["light"][rows % len(pair.test)] == 1)
+    wrong = (rows % 2 == 0) & (data.test.labels["light"][rows % len(data.test)] == 1)
     assert ((gone.probabilities < 0.5).numpy() == wrong).all()
     assert gone.bimodality.low > 5 / 9
 
@@ -105,14 +106,14 @@ def test_views_come_out_of_a_run_as_training_left_them(in_tmp: Path) -> None:
     assert any(not torch.equal(trained[key], start[key]) for key in trained)
 
 
-def test_what_cannot_be_drawn_is_refused_in_one_line(pair: Pair) -> None:
-    plain = Pair(
+def test_what_cannot_be_drawn_is_refused_in_one_line(data: TrainTest) -> None:
+    plain = TrainTest(
         train=open_dataset("photos", limit=64, image_size=16),
         test=open_dataset("photos:test", limit=64, image_size=16),
     )
     with pytest.raises(ValueError, match="did you mean 'expert'"):
-        feature_dropout("pixels", pair, "expart", "shapes")
+        feature_dropout("pixels", data, "expart", "shapes")
     with pytest.raises(ValueError, match="no task 'digits': the data have class, shapes"):
-        feature_dropout("pixels", pair, "expert", "digits")
+        feature_dropout("pixels", data, "expert", "digits")
     with pytest.raises(ValueError, match="plant one"):
         feature_dropout("pixels", plain, "noise:object", "class")

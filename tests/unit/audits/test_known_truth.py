@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.audits.read import Pair, read
-from widefield.audits.verdict import TaskAudit, judge
+from widefield.audits.probing import probe_tasks
+from widefield.audits.train_test import TrainTest
+from widefield.audits.verdict import TaskAudit, verdict
 from widefield.data import Dataset
 from widefield.encoders import build_encoder
 from widefield.probes import pixels
-from widefield.workflows.frozen import encode
+from widefield.workflows.extractor import encode
 
 COLOURS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
 SHAPES = np.array(
@@ -116,23 +117,23 @@ SENSES = {"colour": see_colour, "shape": see_shape, "digit": see_digit}
 
 
 def audited(seed: int) -> dict[str, dict[str, TaskAudit]]:
-    pair = Pair(train=world(360, 2 * seed), test=world(240, 2 * seed + 1))
+    data = TrainTest(train=world(360, 2 * seed), test=world(240, 2 * seed + 1))
     floors = {
-        "pixels": read(pixels, pair),
-        "random": read(untrained(seed=1000 + seed), pair),
+        "pixels": probe_tasks(pixels, data),
+        "random": probe_tasks(untrained(seed=1000 + seed), data),
     }
-    ceiling = read(together(*SENSES.values()), pair)
+    ceiling = probe_tasks(together(*SENSES.values()), data)
     found = {}
     for name, seen in SEES.items():
         senses = [SENSES[task] for task in SENSES if task in seen]
-        ours = read(together(*senses) if senses else untrained(seed), pair)
+        ours = probe_tasks(together(*senses) if senses else untrained(seed), data)
         found[name] = {
-            task: judge(
+            task: verdict(
                 task,
                 ours[task],
                 {floor: row[task] for floor, row in floors.items()},
                 ceiling[task],
-                classes=len(pair.train.classes[task]),
+                classes=len(data.train.classes[task]),
             )
             for task in SENSES
         }

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from widefield.audits import planting
 from widefield.audits.bounds import Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.audits.read import Pair
-from widefield.audits.verdict import Reading
+from widefield.audits.train_test import TrainTest
+from widefield.audits.verdict import ProbeResult
 from widefield.data import Dataset
 from widefield.data.plants import Digits, Shapes, read_plant
-from widefield.workflows.frozen import Frozen
+from widefield.workflows.extractor import FeatureExtractor
 
 
 def noise(n: int, seed: int) -> Dataset:
@@ -42,11 +42,11 @@ class Centre(nn.Module):
 def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floors at a third and ceilings at 1, without training."""
 
-    def bounds(frozen: Frozen, pairs: list[Pair], **_: object) -> list[Bounds]:
+    def bounds(extractor: FeatureExtractor, grades: list[TrainTest], **_: object) -> list[Bounds]:
         found = []
-        for pair in pairs:
-            floor = Reading(hits=np.arange(len(pair.test)) % 3 == 0, knn=1 / 3)
-            top = Reading(hits=np.ones(len(pair.test), bool), knn=1.0)
+        for grade in grades:
+            floor = ProbeResult(hits=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
+            top = ProbeResult(hits=np.ones(len(grade.test), bool), knn=1.0)
             floors = {"pixels": {"shapes": floor}, "random": {"shapes": floor}}
             found.append(Bounds(floors=floors, ceiling={"shapes": top}))
         return found
@@ -55,16 +55,16 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def audited(encoder: nn.Module) -> planting.PlantAudit:
-    pair = Pair(train=noise(600, 0), test=noise(300, 1))
-    frozen = Frozen(name="built", encoder=encoder)
-    return audit_plant(frozen, pair, "shapes", cache=Path(), seed=0, say=lambda text: None)
+    data = TrainTest(train=noise(600, 0), test=noise(300, 1))
+    extractor = FeatureExtractor(name="built", encoder=encoder)
+    return audit_plant(extractor, data, "shapes", cache=Path(), seed=0, say=lambda text: None)
 
 
 @pytest.mark.usefixtures("known_bounds")
 def test_a_plant_that_is_not_seen_is_suppressed_and_hides_nothing() -> None:
     found = audited(Corner())
     assert [grade.verdict for grade in found.grades] == ["suppressed"] * len(GRADES["shapes"])
-    assert found.kept == (1.0,) * len(found.grades)
+    assert found.neighbours_kept == (1.0,) * len(found.grades)
     assert found.verdict is found.grades[MIDDLE]
 
 
@@ -73,11 +73,11 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     found = audited(Centre())
     assert found.grades[-1].verdict == "learned"
     assert found.grades[-1].learned >= found.grades[0].learned
-    assert max(found.kept[:-1]) < 3 * found.chance
+    assert max(found.neighbours_kept[:-1]) < 3 * found.neighbours_by_chance
     # White and at one place, a shape leaves the images of its class, a third of all, as they were
     # to each other.
-    assert 0.15 < found.kept[-1] < 0.4
-    assert found.chance == pytest.approx(10 / 299)
+    assert 0.15 < found.neighbours_kept[-1] < 0.4
+    assert found.neighbours_by_chance == pytest.approx(10 / 299)
 
 
 def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
@@ -101,13 +101,13 @@ def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
 
 
 def test_planting_leaves_the_images_alone() -> None:
-    pair = Pair(train=noise(20, 0), test=noise(20, 1))
-    before = pair.train.images.copy()
-    planted = pair.planted(Shapes(), seed=0)
-    np.testing.assert_array_equal(pair.train.images, before)
+    data = TrainTest(train=noise(20, 0), test=noise(20, 1))
+    before = data.train.images.copy()
+    planted = data.planted(Shapes(), seed=0)
+    np.testing.assert_array_equal(data.train.images, before)
     changed = (planted.train.images != before).any(axis=3)
     masks = planted.train.masks(np.arange(20))[..., 0]
     assert changed.any(axis=(1, 2)).all()
     assert not (changed & ~masks).any()
-    again = pair.planted(Shapes(), seed=0).train
+    again = data.planted(Shapes(), seed=0).train
     np.testing.assert_array_equal(planted.train.images, again.images)

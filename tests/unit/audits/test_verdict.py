@@ -4,17 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from widefield.audits.verdict import LEARNED, WEAKENED, Reading, judge, name_of
+from widefield.audits.verdict import LEARNED, WEAKENED, ProbeResult, word_for
+from widefield.audits.verdict import verdict as judged
 
 
-def reading(accuracy: float, n: int = 1000, seed: int = 0) -> Reading:
+def probed(accuracy: float, n: int = 1000, seed: int = 0) -> ProbeResult:
     hits = np.arange(n) < round(accuracy * n)
-    return Reading(hits=np.random.default_rng(seed).permutation(hits), knn=accuracy)
+    return ProbeResult(hits=np.random.default_rng(seed).permutation(hits), knn=accuracy)
 
 
 def verdict(encoder: float, pixels: float, random: float, ceiling: float, n: int = 1000):
-    floors = {"pixels": reading(pixels, n, 1), "random": reading(random, n, 2)}
-    return judge("t", reading(encoder, n, 3), floors, reading(ceiling, n, 4), classes=2)
+    floors = {"pixels": probed(pixels, n, 1), "random": probed(random, n, 2)}
+    return judged("t", probed(encoder, n, 3), floors, probed(ceiling, n, 4), classes=2)
 
 
 def test_learned_is_the_share_of_the_way_from_the_better_floor() -> None:
@@ -38,7 +39,7 @@ def test_whatever_is_measured_is_judged(rates: list[float]) -> None:
         assert found.ceiling - found.floor < 0.2
     else:
         assert 0 <= found.learned_low <= found.learned <= found.learned_high <= 1
-        assert found.verdict == name_of(found.learned)
+        assert found.verdict == word_for(found.learned)
 
 
 def test_the_interval_of_the_accuracy_is_the_binomial_one() -> None:
@@ -62,4 +63,4 @@ def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:
         (LEARNED, "learned", "weakened"),
         (WEAKENED, "weakened", "suppressed"),
     ):
-        assert (name_of(edge), name_of(edge - 1e-9)) == (above, below)
+        assert (word_for(edge), word_for(edge - 1e-9)) == (above, below)

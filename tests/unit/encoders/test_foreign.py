@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchvision import models
 
 from widefield.encoders import Encoder, VisionEncoder, cached_weights, load_foreign
-from widefield.workflows.frozen import open_frozen
+from widefield.workflows.extractor import open_encoder
 
 
 def settled(model: nn.Module) -> nn.Module:
@@ -94,26 +94,26 @@ def test_timm_safetensors_and_a_named_architecture(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     safetensors.torch.save_file(model.state_dict(), path)
     with pytest.raises(ValueError, match=r"finds 10 of its 264 tensors there; append @NAME"):
-        open_frozen(path)
-    frozen = open_frozen(f"{path}@mobilenetv3_small_050")
-    assert isinstance(frozen.encoder, Encoder)
+        open_encoder(path)
+    extractor = open_encoder(f"{path}@mobilenetv3_small_050")
+    assert isinstance(extractor.encoder, Encoder)
     with torch.no_grad():
-        x = frozen.encoder.normalise(images())
+        x = extractor.encoder.normalise(images())
         expected = model.forward_head(model.forward_features(x), pre_logits=True)
-        torch.testing.assert_close(frozen.encoder(images()), expected)
-    assert "tensors found" in frozen.notes[0]
+        torch.testing.assert_close(extractor.encoder(images()), expected)
+    assert "tensors found" in extractor.notes[0]
 
 
 def test_a_vision_transformer_says_which_size_it_needs(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", num_classes=0).eval()
     torch.save({"teacher": {"backbone": model.state_dict()}}, tmp_path / "w.pth")
-    frozen = open_frozen(tmp_path / "w.pth")
-    assert frozen.image_size == 224
-    assert "below 'teacher.backbone.'" in frozen.notes[0]
+    extractor = open_encoder(tmp_path / "w.pth")
+    assert extractor.image_size == 224
+    assert "below 'teacher.backbone.'" in extractor.notes[0]
     with torch.no_grad():
-        x = frozen.encoder.normalise(images(224))
-        torch.testing.assert_close(frozen.encoder(images(224)), model(x))
+        x = extractor.encoder.normalise(images(224))
+        torch.testing.assert_close(extractor.encoder(images(224)), model(x))
 
 
 def test_what_is_missing_is_named_and_too_little_is_refused(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_files_that_hold_code_are_never_run(in_tmp: Path) -> None:
     (in_tmp / "empty.safetensors").write_bytes(b"")
     for name in ("evil.pth", "evil.pkl", "short.pth", "empty.safetensors"):
         with pytest.raises(ValueError, match=rf"{name} cannot be read as plain weights") as refused:
-            open_frozen(name)
+            open_encoder(name)
         assert "\n" not in str(refused.value)
     assert not (in_tmp / "owned").exists()
     torch.save({"epoch": 3}, "none.pth")
@@ -154,19 +154,19 @@ def test_torchvision_by_name_takes_cached_weights_and_says_so(
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     x = (255 * images(32)).permute(0, 2, 3, 1).to(torch.uint8).numpy()
-    frozen = open_frozen("torchvision:resnet18")
-    assert "random weights" in frozen.notes[0]
-    assert frozen.features(x).shape == (4, 512)
-    assert isinstance(frozen.built_for(x), VisionEncoder)
+    extractor = open_encoder("torchvision:resnet18")
+    assert "random weights" in extractor.notes[0]
+    assert extractor.features(x).shape == (4, 512)
+    assert isinstance(extractor.build(x), VisionEncoder)
     url = models.ResNet18_Weights.DEFAULT.url
     file = tmp_path / "hub" / "checkpoints" / url.rsplit("/", 1)[1]
     file.parent.mkdir(parents=True)
     model = torchvision_resnet()
     torch.save(model.state_dict(), file)
-    frozen = open_frozen("torchvision:resnet18")
-    assert str(file) in frozen.notes[0]
+    extractor = open_encoder("torchvision:resnet18")
+    assert str(file) in extractor.notes[0]
     with torch.no_grad():
-        torch.testing.assert_close(frozen.encoder(images()), features(model, images()))
+        torch.testing.assert_close(extractor.encoder(images()), features(model, images()))
 
 
 def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +179,10 @@ def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.M
         asked.append(repository)
         return str(file) if name == "model.safetensors" else None
 
-    assert "random weights" in open_frozen("timm:resnet10t").notes[0]
+    assert "random weights" in open_encoder("timm:resnet10t").notes[0]
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
     assert cached_weights("timm:resnet10t") == file
-    assert "tensors found" in open_frozen("timm:resnet10t").notes[0]
+    assert "tensors found" in open_encoder("timm:resnet10t").notes[0]
     assert asked[0].startswith("timm/resnet10t")
 
 
@@ -196,7 +196,7 @@ def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_unknown_names_are_answered(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        open_frozen(name)
+        open_encoder(name)
 
 
 def test_torchvision_wants_three_channels() -> None:

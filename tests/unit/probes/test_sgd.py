@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from widefield.encoders import Prepool, build_encoder
+from widefield.encoders import FeatureMap, build_encoder
 from widefield.probes import Pixels, knn, score_sgd
 from widefield.probes.sgd import learning_rate
 
@@ -107,7 +107,7 @@ def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> No
         drawn.append(len(x))
         return x
 
-    score_sgd(Prepool(encoder), *train, *test, classes={"side": 2}, augment=count, device=CPU)
+    score_sgd(FeatureMap(encoder), *train, *test, classes={"side": 2}, augment=count, device=CPU)
     assert drawn == [20] * 100
     assert encoder.training
     for key, value in encoder.state_dict().items():
@@ -134,11 +134,11 @@ def test_same_seed_same_score() -> None:
 @pytest.mark.parametrize(
     ("name", "size", "dim"), [("resnet18", 32, 8192), ("resnet-tiny", 32, 2048)]
 )
-def test_prepool_features_are_the_flattened_map(name: str, size: int, dim: int) -> None:
+def test_features_before_pooling_are_the_flattened_map(name: str, size: int, dim: int) -> None:
     encoder = build_encoder(name, image_size=size, seed=0).eval()
     x = torch.rand(2, 3, size, size)
     with torch.no_grad():
-        h = Prepool(encoder)(x)
+        h = FeatureMap(encoder)(x)
         assert h.shape == (2, dim)
         pooled = h.view(2, encoder.dim, -1).mean(2)
         torch.testing.assert_close(pooled, encoder(x))

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import widefield
-from widefield.report import Curve, Report, Table
+from widefield.report import Lines, RunReport, Table
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 
@@ -20,22 +21,26 @@ def views(examples: int = 2, side: int = 8, channels: int = 3) -> np.ndarray:
     return rng.integers(0, 256, (examples, 3, side, side, channels), dtype=np.uint8)
 
 
-def full(text: str = "plain") -> Report:
+def curve(title: str = "c", **options: Any) -> Lines:
+    given = {"how": "", "x_label": "epoch", "series": {"y": ([1], [4.0])}}
+    return Lines(title=title, **{**given, **options})
+
+
+def full(text: str = "plain") -> RunReport:
     """A report that uses every field, with `text` wherever a string goes."""
-    return Report(
+    return RunReport(
         title=text,
         summary=text,
-        notes=[text],
         table=Table(
             rows=[text, "other"],
             columns=["pixels", text],
             cells={(text, "pixels"): (0.25, 0.2, 0.31), (text, text): (0.5, 0.45, 0.55)},
             focus=text,
         ),
-        curves={
-            text: Curve(x=[1, 2, 3], y=[3.0, 2.0, 1.5], caption=text, x_label=text),
-            "second": Curve(x=[1], y=[4.0], caption="", from_zero=True),
-        },
+        curves=[
+            curve(text, series={text: ([1, 2, 3], [3.0, 2.0, 1.5])}, how=text, x_label=text),
+            curve("second", y_range=(0, None)),
+        ],
         view_grid=views(),
         health=[(3, f"healthy: {text}"), (4, text)],
         next_steps=[text, f"`{text}`"],
@@ -76,8 +81,8 @@ def test_every_string_is_escaped() -> None:
     assert "script" not in {tag for tag, _ in page.tags}
     assert "<script" not in text
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
-    # Escaped is not lost: title, h1, summary, task, column twice, curve name and caption,
-    # x label, health, two steps, fact and value, path.
+    # Escaped is not lost: title, h1, summary, task, column twice, curve title and how,
+    # x label twice, health, two steps, fact and value, path.
     assert "".join(page.text).count(HOSTILE) >= 15
 
 
@@ -120,22 +125,22 @@ def test_the_table_shows_value_interval_and_bar() -> None:
 
 
 def test_backticks_set_code_and_stay_escaped() -> None:
-    text = Report(title="t", summary="Run `a <b>` now, then `c`.").html()
+    text = RunReport(title="t", summary="Run `a <b>` now, then `c`.").html()
     assert "Run <code>a &lt;b&gt;</code> now, then <code>c</code>." in text
 
 
 def test_what_is_empty_is_left_out() -> None:
-    text = Report(title="Only a title", summary="and a verdict.").html()
+    text = RunReport(title="Only a title", summary="and a verdict.").html()
     assert "<h2>" not in text
     assert full().html().count("<h2>") == 6
     for name in ("table", "curves", "view_grid", "health", "next_steps", "facts"):
         fields = {"title": "t", "summary": "s", name: getattr(full(), name)}
-        assert Report(**fields).html().count("<h2>") == 1, name
+        assert RunReport(**fields).html().count("<h2>") == 1, name
 
 
 def test_health_words_carry_their_class() -> None:
     lines = [(1, "healthy: a"), (2, "collapsed: b"), (3, "evil: c")]
-    text = Report(title="t", summary="s", health=lines).html()
+    text = RunReport(title="t", summary="s", health=lines).html()
     assert '<td class="word healthy">healthy</td><td class="numbers">a</td>' in text
     assert '<td class="word collapsed">collapsed</td><td class="numbers">b</td>' in text
     assert '<td class="word">evil</td>' in text
@@ -145,7 +150,7 @@ def test_health_words_carry_their_class() -> None:
 def test_views_of_any_size_stay_small(channels: int) -> None:
     noise = views(examples=20, side=300, channels=channels)
     noise = np.concatenate([noise] * 4, axis=1)  # 12 images in a row
-    report = Report(title="t", summary="s", view_grid=noise)
+    report = RunReport(title="t", summary="s", view_grid=noise)
     assert len(report.html()) < 2_000_000
     images = [attrs for tag, attrs in Page(report.html()).tags if tag == "img"]
     assert len(images) == 36
@@ -163,7 +168,7 @@ def test_writing_is_atomic_and_refuses_to_overwrite(
     path = full().write(tmp_path / "report.html")
     assert path.read_text(encoding="utf-8") == full().html()
     with pytest.raises(ValueError, match="exists"):
-        Report(title="new", summary="s").write(path)
+        RunReport(title="new", summary="s").write(path)
     assert path.read_text(encoding="utf-8") == full().html()
 
     def fail(draft: Path, target: Path) -> None:
@@ -172,10 +177,10 @@ def test_writing_is_atomic_and_refuses_to_overwrite(
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", fail)
         with pytest.raises(OSError, match="disk full"):
-            Report(title="new", summary="s").write(path, overwrite=True)
+            RunReport(title="new", summary="s").write(path, overwrite=True)
     assert path.read_text(encoding="utf-8") == full().html()
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-    Report(title="new", summary="s").write(path, overwrite=True)
+    RunReport(title="new", summary="s").write(path, overwrite=True)
     assert "<title>new</title>" in path.read_text(encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(f"folder {tmp_path / 'none'} does not exist")):
         full().write(tmp_path / "none" / "report.html")
@@ -184,7 +189,7 @@ def test_writing_is_atomic_and_refuses_to_overwrite(
 def test_a_hostile_path_is_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "<script>"
     folder.mkdir()
-    report = Report(title="t", summary="s", facts={"data": str(folder)})
+    report = RunReport(title="t", summary="s", facts={"data": str(folder)})
     text = report.write(folder / "a & b.html").read_text(encoding="utf-8")
     assert "<script" not in text
     assert html.escape(str(folder)) in text
@@ -200,18 +205,18 @@ def test_stray_cells_curves_and_grids_are_refused() -> None:
     with pytest.raises(ValueError, match="no row and column"):
         Table(rows=["a"], columns=["b"], cells={("b", "a"): (0.5, 0.4, 0.6)})
     with pytest.raises(ValueError, match="2 x and 1 y"):
-        Curve(x=[1, 2], y=[1.0], caption="")
+        curve(series={"y": ([1, 2], [1.0])})
     with pytest.raises(ValueError, match="0 x and 0 y"):
-        Curve(x=[], y=[], caption="")
+        curve(series={"y": ([], [])})
     with pytest.raises(ValueError, match="float32"):
-        Report(title="t", summary="s", view_grid=views().astype(np.float32)).html()
+        RunReport(title="t", summary="s", view_grid=views().astype(np.float32)).html()
 
 
 def test_gaps_and_huge_values_can_be_drawn() -> None:
     nan = float("nan")
     for y in ([1.0, nan, 2.0], [nan, nan, nan], [1e30, 1e-30, 0.0], [5.0, 5.0, 5.0]):
-        curve = Curve(x=[0, 1, 2], y=y, caption="c")
-        assert "<svg" in Report(title="t", summary="s", curves={"c": curve}).html()
+        gaps = curve(series={"y": ([0, 1, 2], y)})
+        assert "<svg" in RunReport(title="t", summary="s", curves=[gaps]).html()
 
 
 def test_reports_load_neither_torch_nor_matplotlib_before_a_figure_is_drawn() -> None:

@@ -9,26 +9,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widefield.report import Bars, Gallery, Lines, Places, Report, Verdict
+from widefield.report import AuditReport, Bars, Gallery, Lines, Places, TaskVerdict, png
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 LONG = "a/very/long/path/without/any/space/" * 4
 
 
-def pictures(n: int) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 256, (n, 16, 16, 3), dtype=np.uint8)
+def pictures(n: int) -> list[str]:
+    images = np.random.default_rng(0).integers(0, 256, (n, 16, 16, 3), dtype=np.uint8)
+    return [png(image) for image in images]
 
 
-def audited(text: str = "plain") -> Report:
+def audited(text: str = "plain") -> AuditReport:
     """An audit's page that uses every part, with `text` wherever a string goes."""
     learned = (0.5, 0.4, 0.6)
-    return Report(
+    return AuditReport(
         title=text,
         summary=text,
+        notes=[text],
         verdicts=[
-            Verdict(task=text, encoder=text, word="weakened", learned=learned, numbers=text),
-            Verdict(task=text, encoder="other", word="not separable", learned=None, numbers=text),
-            Verdict(task="second", encoder=text, word="learned", learned=learned, numbers=text),
+            TaskVerdict(task=text, encoder=text, word="weakened", learned=learned, numbers=text),
+            TaskVerdict(
+                task=text, encoder="other", word="not separable", learned=None, numbers=text
+            ),
+            TaskVerdict(task="second", encoder=text, word="learned", learned=learned, numbers=text),
         ],
         next_steps=[text],
         figures=[
@@ -49,16 +53,17 @@ def audited(text: str = "plain") -> Report:
                 logarithmic=True,
             ),
             Bars(title=text, how=text, shares={text: 0.25, LONG: 1.0}),
-            Gallery(title=text, how=text, rows={text: list(pictures(8))}, first_apart=True),
+            Gallery(title=text, how=text, rows=[(text, pictures(8))], first_apart=True),
             Places(
                 title=text,
                 how=text,
-                places=np.random.default_rng(0).normal(size=(30, 2)),
-                images=pictures(30),
+                places=np.random.default_rng(0).normal(size=(30, 2)).tolist(),
+                pictures=pictures(30),
                 names=[text] * 29 + [LONG],
                 groups=list(range(30)),
             ),
         ],
+        diagnostics=[(text, text, text)],
         facts={text: text, "path": LONG},
     )
 
@@ -91,9 +96,9 @@ def test_every_string_is_escaped() -> None:
     assert page.open == []
     assert "<script" not in text
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
-    # Title twice, summary, task, two encoders, four numbers, step, five titles and hows, two
-    # labels, a legend, a bar, a row, 29 points, a fact and its value.
-    assert page.text.count(HOSTILE) >= 45
+    # Title twice, summary, note, task, two encoders, four numbers, step, five titles and hows, two
+    # labels, a legend, a bar, a row, 29 points, a diagnostic, a fact and its value.
+    assert page.text.count(HOSTILE) >= 49
 
 
 def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
@@ -114,6 +119,7 @@ def test_verdicts_come_first_then_what_to_try_then_figures() -> None:
         "What it learned, and what it suppressed",
         "What to try next",
         "What lies behind it",
+        "The features in numbers",
         "How this was made",
     ]
 
@@ -145,9 +151,9 @@ def test_parts_that_cannot_be_drawn_are_refused() -> None:
         Lines(series={str(i): ([1], [1]) for i in range(5)}, **axes)
     with pytest.raises(ValueError, match="2 x and 1 y"):
         Lines(series={"a": ([1, 2], [1])}, **axes)
-    three = {"places": np.zeros((3, 2)), "names": ["a"] * 3, "groups": [0] * 3}
-    with pytest.raises(ValueError, match="places, images, names and groups"):
-        Places(title="t", how="h", images=pictures(2), **three)
+    three = {"places": [(0.0, 0.0)] * 3, "names": ["a"] * 3, "groups": [0] * 3}
+    with pytest.raises(ValueError, match="places, pictures, names and groups"):
+        Places(title="t", how="h", pictures=pictures(2), **three)
 
 
 FIXED = re.compile(r"(?<![-\w.])(\d*\.?\d+)(rem|px)")

@@ -9,7 +9,7 @@ from PIL import Image
 
 import widefield
 from widefield.encoders import build_encoder
-from widefield.workflows.frozen import open_frozen
+from widefield.workflows.extractor import open_encoder
 from widefield.workflows.probe import probe
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
@@ -62,11 +62,11 @@ def test_floors_are_left_out_when_told(tmp_path: Path) -> None:
 
 def test_every_kind_of_encoder_opens(tmp_path: Path) -> None:
     images = np.zeros((3, 32, 32, 3), np.uint8)
-    assert open_frozen("pixels").features(images).shape == (3, 3072)
-    assert open_frozen("random").features(images).shape == (3, 128)
-    assert open_frozen("timm:mobilenetv3_small_050").features(images).shape == (3, 1024)
+    assert open_encoder("pixels").features(images).shape == (3, 3072)
+    assert open_encoder("random").features(images).shape == (3, 128)
+    assert open_encoder("timm:mobilenetv3_small_050").features(images).shape == (3, 1024)
     with pytest.raises(ValueError, match="no encoder 'nowhere': give a run's folder"):
-        open_frozen("nowhere")
+        open_encoder("nowhere")
 
 
 def test_public_names_are_the_workflows() -> None:
@@ -81,22 +81,22 @@ def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
     plain = probe(encoder, train, fit_on=train, floors=False)
     assert (plain.protocol, plain.features) == ("linear", "pooled")
-    before = probe(encoder, train, fit_on=train, features="prepool", floors=False)
-    assert before.features == "prepool"
-    report = probe(encoder, train, fit_on=train, protocol="fd")
-    assert (report.protocol, report.features) == ("fd", "prepool")
+    before = probe(encoder, train, fit_on=train, features="feature-map", floors=False)
+    assert before.features == "feature-map"
+    report = probe(encoder, train, fit_on=train, protocol="feature-dropout")
+    assert (report.protocol, report.features) == ("feature-dropout", "feature-map")
     found = report.tasks["class"]
     assert found.score.accuracy > 0.9
     assert found.floor.keys() == {"pixels", "random"}
     assert found.score.knn == before.tasks["class"].score.knn
-    assert report.to_json()["protocol"] == "fd"
+    assert report.to_json()["protocol"] == "feature-dropout"
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"protocol": "df"}, "unknown protocol 'df'"),
-        ({"features": "prepol"}, "unknown features 'prepol': did you mean 'prepool'"),
+        ({"protocol": "linaer"}, "unknown protocol 'linaer': did you mean 'linear'"),
+        ({"features": "featuremap"}, "unknown features 'featuremap': did you mean 'feature-map'"),
     ],
 )
 def test_unknown_ways_to_probe_are_named(options: dict[str, str], reason: str) -> None:

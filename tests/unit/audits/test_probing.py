@@ -1,13 +1,12 @@
-"""What is read off features does not depend on which tasks are read together."""
-
-from dataclasses import replace
+"""What probes find does not depend on which tasks are probed together."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.audits.read import Pair, read
+from widefield.audits.probing import probe_tasks
+from widefield.audits.train_test import TrainTest
 from widefield.data import Dataset
 
 SIDE, DIM = 4, 24
@@ -35,15 +34,11 @@ def dataset(n: int, seed: int) -> Dataset:
     )
 
 
-def only(data: Dataset, task: str) -> Dataset:
-    return replace(data, labels={task: data.labels[task]}, classes={task: data.classes[task]})
-
-
-def test_a_task_is_read_alike_alone_and_beside_another() -> None:
+def test_a_task_is_probed_alike_alone_and_beside_another() -> None:
     for seed in range(8):
-        train, test = dataset(90, seed), dataset(60, 100 + seed)
-        together = read(noisy_features, Pair(train=train, test=test))
-        for task, reading in together.items():
-            alone = read(noisy_features, Pair(train=only(train, task), test=only(test, task)))
-            np.testing.assert_array_equal(alone[task].hits, reading.hits)
-            assert alone[task].knn == reading.knn
+        data = TrainTest(train=dataset(90, seed), test=dataset(60, 100 + seed))
+        together = probe_tasks(noisy_features, data)
+        for task, result in together.items():
+            alone = probe_tasks(noisy_features, data.only(task))
+            np.testing.assert_array_equal(alone[task].hits, result.hits)
+            assert alone[task].knn == result.knn

@@ -5,15 +5,15 @@ from torch import Tensor, nn
 from widefield.encoders.encoder import Encoder
 
 
-class Prepool(nn.Module):
-    """An encoder's feature map as one row for each image, x[B, C, H, W] -> h[B, K h w].
+class FeatureMap(nn.Module):
+    """An encoder without its pooling: x[B, C, H, W] -> h[B, K h w], the feature map flattened.
 
-    Where something lies in the image is still in these features; pooling averages it away.
+    These features still say where something lies in the image; pooling averages it away.
 
     Example:
         >>> import torch
         >>> from widefield.encoders import build_encoder
-        >>> Prepool(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
+        >>> FeatureMap(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 2048])
 
     Source: Feature Dropout (Tamkin et al. 2022), section 3.
@@ -24,5 +24,5 @@ class Prepool(nn.Module):
         self.encoder = encoder
 
     def forward(self, x: Tensor) -> Tensor:
-        """The feature map, flattened."""
+        """Return the feature map, flattened."""
         return self.encoder.feature_map(x).flatten(1)

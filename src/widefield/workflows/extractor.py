@@ -1,4 +1,4 @@
-"""An encoder to look at, not to train: what `RUN|ENCODER` on the command line means."""
+"""A frozen encoder as a source of features: what `RUN|ENCODER` on the command line means."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import (
     Encoder,
-    Prepool,
+    FeatureMap,
     VisionEncoder,
     build_encoder,
     cached_weights,
@@ -19,70 +19,78 @@ from widefield.encoders import (
     load_foreign,
     untrained_like,
 )
-from widefield.probes import extract, pixels
+from widefield.probes import Pixels, extract
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
 
 EncoderSpec = str | Path | nn.Module
 
 DEFAULT_ARCHITECTURE = "resnet-tiny"
-"""What stands for an architecture where there is none: for `random` and for `pixels`."""
+"""The architecture of `random`, and of the untrained encoder beside `pixels`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
-    """A source of features, with what is known of its training."""
+class FeatureExtractor:
+    """Images -> features, by a frozen encoder, with what is known of the encoder's training."""
 
+    # One of three modes: `encoder` is given; or `architecture` is built, untrained, for the images
+    # that it gets, because their size and channels decide its shape; or, with neither, the pixels
+    # are the features.
     name: str
     encoder: nn.Module | None = None
-    """A given encoder; without one, `untrained` says what to build, or pixels are the features."""
-    untrained: str | None = None
-    """Architecture of a random encoder, built for the images it sees."""
+    """The encoder, where there is one already."""
+    architecture: str | None = None
+    """What to build, untrained, where there is none."""
     run: RunFolder | None = None
-    """The run that trained it, where there is one."""
+    """The run that trained the encoder, if one did."""
     image_size: int | None = None
-    """Side of the images that the encoder expects; None when it takes what it gets."""
+    """Side of the images that the encoder expects; None if it takes any."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: which weights these are."""
-    prepool: bool = False
-    """Whether features are taken before pooling."""
+    feature_map: bool = False
+    """Take the features before pooling."""
 
-    def built_for(self, images: np.ndarray, *, seed: int = 0) -> nn.Module | None:
-        """What turns `images` [n, H, W, C] into features; None for raw pixels.
+    def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
+        """Return the module that turns `images` [n, H, W, C] into features, x[B, C, H, W] -> h.
 
         Raises:
-            ValueError: features before pooling of an encoder that is not of our making.
+            ValueError: features before pooling of an encoder that widefield did not make.
         """
-        encoder = self.encoder
-        if self.untrained is not None:
-            encoder = build_untrained(self.untrained, images, seed=seed)
-        if not self.prepool or encoder is None:
+        if self.architecture is not None:
+            encoder: nn.Module = build_untrained(self.architecture, images, seed=seed)
+        elif self.encoder is not None:
+            encoder = self.encoder
+        else:
+            return Pixels()
+        if not self.feature_map:
             return encoder
         if not isinstance(encoder, Encoder):
             raise ValueError(f"{self.name} shows no features before pooling: probe the pooled ones")
-        return Prepool(encoder)
+        return FeatureMap(encoder)
 
-    def floor_for(self, images: np.ndarray, *, seed: int = 1) -> nn.Module:
-        """The same architecture, untrained; by default not from the seed that training began at."""
+    def untrained(self, images: np.ndarray, *, seed: int = 1) -> nn.Module:
+        """Return the same architecture, untrained: what training must beat.
+
+        The seed is by default not the one that trainings begin at.
+        """
         if self.encoder is not None:
             return untrained_like(self.encoder, seed=seed)
-        return build_untrained(self.untrained or DEFAULT_ARCHITECTURE, images, seed=seed)
+        return build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
 
     def features(self, images: np.ndarray) -> Tensor:
-        """Features float32 [n, D] of images uint8 [n, H, W, C]."""
-        encoder = self.built_for(images)
-        return pixels(images) if encoder is None else encode(encoder, images)
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
+        return encode(self.build(images), images)
 
 
 def encode(encoder: nn.Module, images: np.ndarray) -> Tensor:
-    """Features float32 [n, D] of images uint8 [n, H, W, C], on the device this machine has."""
+    """Return the features float32 [n, D] of images uint8 [n, H, W, C], on this machine's device."""
     device = choose_device("auto")
     precision = choose_precision("auto", device)
     return extract(encoder.to(device), images, device=device, precision=precision)
 
 
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:
-    """A random encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
+    """Build a random encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
     _, height, _, channels = images.shape
     if not architecture.startswith("torchvision:"):
         return build_encoder(architecture, channels=channels, image_size=height, seed=seed)
@@ -91,7 +99,7 @@ def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.M
 
 
 def load(path: str | Path) -> Encoder:
-    """The encoder of a run, or of a file or folder that `export` wrote, ready for use.
+    """Load the encoder of a run, or of a file or folder that `export` wrote, ready for use.
 
     It maps float images [B, C, H, W] in [0, 1] to features [B, D], and is in evaluation mode.
 
@@ -111,26 +119,28 @@ def load(path: str | Path) -> Encoder:
     return load_encoder(path).eval()
 
 
-def open_frozen(spec: EncoderSpec) -> Frozen:
-    """What `spec` names, or the module that it is.
+def open_encoder(spec: EncoderSpec) -> FeatureExtractor:
+    """Open the encoder that `spec` names; a module is taken as it is.
 
-    A run's folder; a file of ours; a file of weights of timm, torchvision, lightly, solo-learn or
-    Lightning, `FILE@ARCHITECTURE` where it cannot be guessed; `timm:NAME` or `torchvision:NAME`,
-    with pretrained weights where this machine has them already and random ones otherwise;
-    `random`; `pixels`.
+    A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
+    lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
+    `timm:NAME` or `torchvision:NAME`, with pretrained weights if this machine has them already and
+    random ones otherwise; `random`; `pixels`.
 
     Raises:
         ValueError: nothing of that name, or weights that do not fit.
     """
     if isinstance(spec, nn.Module):
         if isinstance(spec, Encoder):
-            return Frozen(name=spec.config.name, encoder=spec, image_size=spec.config.image_size)
-        return Frozen(name=type(spec).__name__, encoder=spec)
+            return FeatureExtractor(
+                name=spec.config.name, encoder=spec, image_size=spec.config.image_size
+            )
+        return FeatureExtractor(name=type(spec).__name__, encoder=spec)
     name = str(spec)
     if name == "pixels":
-        return Frozen(name=name)
+        return FeatureExtractor(name=name)
     if name == "random":
-        return Frozen(name=name, untrained=DEFAULT_ARCHITECTURE)
+        return FeatureExtractor(name=name, architecture=DEFAULT_ARCHITECTURE)
     if name.startswith(("timm:", "torchvision:")):
         return _open_named(name)
     path, _, architecture = name.rpartition("@")
@@ -146,7 +156,7 @@ def open_frozen(spec: EncoderSpec) -> Frozen:
     run = RunFolder(path=Path(name))
     trained_here = run.settings_file.exists()
     encoder = load(name)
-    return Frozen(
+    return FeatureExtractor(
         name=name,
         encoder=encoder,
         run=run if trained_here else None,
@@ -154,31 +164,34 @@ def open_frozen(spec: EncoderSpec) -> Frozen:
     )
 
 
-def _open_named(name: str) -> Frozen:
+def _open_named(name: str) -> FeatureExtractor:
     source, _, rest = name.partition(":")
     weights = cached_weights(name)
     if weights is not None:
         return _open_foreign(name, str(weights), name.removeprefix("timm:"))
     note = f"{name}: random weights; no pretrained ones are on this machine, none are downloaded"
     size = _needed_size(VisionEncoder(rest)) if source == "torchvision" else None
-    return Frozen(name=name, untrained=name.removeprefix("timm:"), image_size=size, notes=(note,))
+    architecture = name.removeprefix("timm:")
+    return FeatureExtractor(name=name, architecture=architecture, image_size=size, notes=(note,))
 
 
-def _open_foreign(name: str, path: str, architecture: str | None) -> Frozen:
+def _open_foreign(name: str, path: str, architecture: str | None) -> FeatureExtractor:
     encoder, match = load_foreign(path, architecture)
     note = f"{path}: {match.line()}"
-    return Frozen(name=name, encoder=encoder, image_size=_needed_size(encoder), notes=(note,))
+    return FeatureExtractor(
+        name=name, encoder=encoder, image_size=_needed_size(encoder), notes=(note,)
+    )
 
 
 def _needed_size(encoder: Encoder | VisionEncoder) -> int | None:
-    """Side of the images that somebody else's encoder needs; convolutions take any."""
+    """Return the side of the images that a foreign encoder needs; None for convolutions."""
     if isinstance(encoder, VisionEncoder):
         return encoder.image_size
     return encoder.config.image_size if "img_size" in encoder.config.timm else None
 
 
 def training_data(run: RunFolder) -> Dataset:
-    """The data that a run was trained on, as it was."""
+    """Open the data that a run was trained on, and refuse them if they changed."""
     recipe = run.recipe()
     spec = run.settings()["data"]
     dataset = open_dataset(spec, limit=recipe.limit, image_size=recipe.image_size, seed=recipe.seed)

@@ -1,0 +1,42 @@
+"""What linear probes and nearest neighbours find in features: the raw material of every verdict."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.audits.train_test import TrainTest
+from widefield.audits.verdict import ProbeResult
+from widefield.data import Dataset
+from widefield.probes import fit_linear, knn
+
+Features = Callable[[NDArray[np.uint8]], Tensor]
+"""Images uint8 [n, H, W, C] -> features float [n, D]."""
+
+
+def probe_tasks(features: Features, data: TrainTest, *, seed: int = 0) -> dict[str, ProbeResult]:
+    """Fit a linear probe and let nearest neighbours vote, on every task of `data`.
+
+    Raises:
+        ValueError: a task with fewer than two classes, a class with one example, features that
+            are not finite, or not one row for each image.
+    """
+    train_h, test_h = features(data.train.images), features(data.test.images)
+    classes = {task: len(names) for task, names in data.train.classes.items()}
+    train_y, test_y = _labels(data.train, train_h), _labels(data.test, test_h)
+    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
+    results = {}
+    for task in classes:
+        # One by one: which images choose the L2 strength must not depend on the other tasks, or an
+        # encoder and its floor would not be probed alike.
+        alone = ({task: train_y[task]}, test_h, {task: test_y[task]})
+        probe = fit_linear(train_h, *alone, classes={task: classes[task]}, seed=seed)[task]
+        guess = (test_h.float() @ probe.weight.T + probe.bias).argmax(1)
+        results[task] = ProbeResult(hits=(guess == test_y[task]).cpu().numpy(), knn=votes[task])
+    return results
+
+
+def _labels(dataset: Dataset, h: Tensor) -> dict[str, Tensor]:
+    return {task: torch.from_numpy(y).to(h.device) for task, y in dataset.labels.items()}

@@ -1,0 +1,154 @@
+"""Everything that an audit found, as its callers, its page, its command and its file have it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from widefield.audits.pictures import ImageMap, PictureRow
+from widefield.audits.planting import PlantAudit, TrainAudit
+from widefield.audits.verdict import TaskAudit
+
+FORMAT = 2
+"""Number of the layout of the JSON; it grows when an older reader would not understand it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit found: numbers first, then what pictures are drawn from.
+
+    `audit_page(audit)` draws the page from nothing else.
+    """
+
+    encoder: str
+    settings: Mapping[str, Any]
+    """Name -> value of the recipe of the run that trained the encoder; empty if it is no run."""
+    fitted_on: str
+    scored_on: str
+    examples: tuple[int, int]
+    """How many images probes were fitted on, and scored on."""
+    tasks: Mapping[str, TaskAudit]
+    """The data's own tasks, then the planted ones at their middle grade."""
+    plants: Mapping[str, PlantAudit]
+    trained: tuple[TrainAudit, ...]
+    """Short pretrainings with and without each plant."""
+    compared: Mapping[str, Mapping[str, TaskAudit]]
+    """Other encoder -> its verdicts on the same data."""
+    similarity: Mapping[str, float]
+    """Other encoder -> linear CKA of its features with this encoder's, on the images scored."""
+    checkpoints: Mapping[int, Mapping[str, TaskAudit]]
+    """Epoch -> verdicts of the encoder after it."""
+    features: Mapping[str, float | None]
+    """Diagnostics of the features of the images scored; None where one is not defined."""
+    notes: tuple[str, ...]
+    """What the reader of the verdicts should know."""
+    seed: int
+    widefield: str
+    """Version that made the audit."""
+    machine: Mapping[str, str]
+    firing: Mapping[str, float]
+    """Layer -> share of images on which a neuron is active, mean over its neurons."""
+    spectrum: tuple[float, ...]
+    """Singular values of the centred features, as shares of the largest."""
+    neighbours: tuple[PictureRow, ...]
+    """An image, then the images nearest to it."""
+    preferred: tuple[PictureRow, ...]
+    """A picture made to excite a feature, then the images that excite it most."""
+    map: ImageMap | None
+    """Where images lie in a t-SNE map; None for fewer than four images."""
+    report: Path | None
+    """The page that was written."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield audit --json` prints them."""
+        return {
+            "format": FORMAT,
+            "encoder": self.encoder,
+            "settings": dict(self.settings),
+            "fitted_on": self.fitted_on,
+            "scored_on": self.scored_on,
+            "examples": list(self.examples),
+            "tasks": _tasks_to_json(self.tasks),
+            "plants": {name: plant.to_json() for name, plant in self.plants.items()},
+            "trained": [trained.to_json() for trained in self.trained],
+            "compared": {name: _tasks_to_json(row) for name, row in self.compared.items()},
+            "similarity": dict(self.similarity),
+            "checkpoints": {
+                str(epoch): _tasks_to_json(row) for epoch, row in self.checkpoints.items()
+            },
+            "features": dict(self.features),
+            "notes": list(self.notes),
+            "seed": self.seed,
+            "widefield": self.widefield,
+            "machine": dict(self.machine),
+            "report": None if self.report is None else str(self.report),
+            "firing": dict(self.firing),
+            "spectrum": list(self.spectrum),
+            "neighbours": [row.to_json() for row in self.neighbours],
+            "preferred": [row.to_json() for row in self.preferred],
+            "map": None if self.map is None else self.map.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Audit":
+        """Return the audit that `to_json` wrote.
+
+        Raises:
+            ValueError: the values are no audit, or one of another layout.
+        """
+        if values.get("format") != FORMAT:
+            raise ValueError(
+                f"not an audit of layout {FORMAT}: write one with widefield audit ENCODER --json"
+            )
+        try:
+            return cls(**_arguments(values))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"the audit is damaged: {error}") from error
+
+
+def read_audit(path: str | Path) -> Audit:
+    """Read an audit from a file that `widefield audit --json` was written to.
+
+    Raises:
+        ValueError: there is no such file, or it holds no audit.
+    """
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} holds no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")
+    return Audit.from_json(values)
+
+
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an audit; those that are plain already stay as they are."""
+    report, places = values["report"], values["map"]
+    return {
+        **{name: value for name, value in values.items() if name != "format"},
+        "examples": tuple(values["examples"]),
+        "tasks": _tasks_from_json(values["tasks"]),
+        "plants": {name: PlantAudit.from_json(plant) for name, plant in values["plants"].items()},
+        "trained": tuple(TrainAudit.from_json(trained) for trained in values["trained"]),
+        "compared": {name: _tasks_from_json(row) for name, row in values["compared"].items()},
+        "checkpoints": {
+            int(epoch): _tasks_from_json(row) for epoch, row in values["checkpoints"].items()
+        },
+        "notes": tuple(values["notes"]),
+        "report": None if report is None else Path(report),
+        "spectrum": tuple(values["spectrum"]),
+        "neighbours": tuple(PictureRow.from_json(row) for row in values["neighbours"]),
+        "preferred": tuple(PictureRow.from_json(row) for row in values["preferred"]),
+        "map": None if places is None else ImageMap.from_json(places),
+    }
+
+
+def _tasks_to_json(tasks: Mapping[str, TaskAudit]) -> dict[str, Any]:
+    return {task: audit.to_json() for task, audit in tasks.items()}
+
+
+def _tasks_from_json(tasks: Mapping[str, Any]) -> dict[str, TaskAudit]:
+    return {task: TaskAudit.from_json(values) for task, values in tasks.items()}

@@ -1,0 +1,121 @@
+"""The images that an audit fits probes on, and those that it scores them on."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core import rng
+from widefield.data import Dataset, held_out_split, open_dataset
+from widefield.data.plants import Canvas, Drawn
+from widefield.data.spec import parse
+from widefield.workflows.extractor import FeatureExtractor, training_data
+from widefield.workflows.pretrain import Data
+
+_TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTest:
+    """Examples to fit probes on and others to score them on, with the same classes."""
+
+    train: Dataset
+    test: Dataset
+
+    def only(self, task: str) -> "TrainTest":
+        """Return the same images, with the labels of one task."""
+        return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
+
+    def planted(self, feature: Drawn, *, seed: int) -> "TrainTest":
+        """Return the same images with a feature drawn over them, and its labels alone."""
+        return TrainTest(
+            train=_planted(self.train, feature, seed=seed, held_out=False),
+            test=_planted(self.test, feature, seed=seed, held_out=True),
+        )
+
+
+def open_train_test(
+    extractor: FeatureExtractor, data: Data | None, *, limit: int | None, seed: int
+) -> TrainTest:
+    """Open both halves of `data`; by default those of the data that a run was trained on.
+
+    A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
+    name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
+    quarter of that to score on.
+
+    Raises:
+        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
+            two examples to fit on; one line says which and what to do.
+    """
+    size = extractor.image_size
+    if data is not None and not isinstance(data, str | Path):
+        return _checked(_divided(open_dataset(data, limit=limit, image_size=size, seed=seed)))
+    if data is not None:
+        text = _with_split(str(data))
+        train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+    elif extractor.run is None:
+        raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")
+    else:
+        text, seed = str(extractor.run.settings()["data"]), extractor.run.recipe().seed
+        train = training_data(extractor.run)
+        if limit is not None:
+            train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+    fewer = None if limit is None else max(1, limit // 4)
+    side = train.images.shape[1]
+    test = open_dataset(
+        held_out_split(text), limit=fewer, image_size=side, seed=seed, held_out=True
+    )
+    return _checked(TrainTest(train=train, test=test))
+
+
+def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
+    """Return the examples `rows` of a data set, in that order, as they are at read 0."""
+    return dataset.subset(rows).first_read()
+
+
+def _divided(dataset: Dataset) -> TrainTest:
+    """Keep a fifth of the rows for testing, chosen by a hash of each."""
+    share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
+    test = np.flatnonzero(share < _TEST_SHARE)
+    if not 0 < len(test) < len(dataset):
+        raise ValueError(f"{len(dataset)} examples are too few to audit on: give ten at least")
+    train = np.flatnonzero(share >= _TEST_SHARE)
+    return TrainTest(train=subset(dataset, train), test=subset(dataset, test))
+
+
+def _with_split(text: str) -> str:
+    """Take a path without a split for its training split."""
+    spec = parse(text)
+    return str(replace(spec, split="train")) if spec.split is None else text
+
+
+def _checked(data: TrainTest) -> TrainTest:
+    for task, y in data.train.labels.items():
+        names = data.train.classes[task]
+        if data.test.classes.get(task) != names:
+            raise ValueError(f"task {task!r}: both splits must list the same classes")
+        fitted = np.bincount(y, minlength=len(names))
+        present = fitted + np.bincount(data.test.labels[task], minlength=len(names)) > 0
+        if present.sum() < 2:
+            raise ValueError(f"task {task!r}: labels hold one class: an audit needs two")
+        scarce = np.flatnonzero(present & (fitted < 2))
+        if len(scarce):
+            name, count = names[scarce[0]], int(fitted[scarce[0]])
+            raise ValueError(
+                f"task {task!r}: class {name!r} has {count} example{'s' * (count != 1)} to fit on: "
+                "two are needed, so give more of it or leave it out"
+            )
+    return data
+
+
+def _only(dataset: Dataset, task: str) -> Dataset:
+    return replace(
+        dataset, labels={task: dataset.labels[task]}, classes={task: dataset.classes[task]}
+    )
+
+
+def _planted(dataset: Dataset, feature: Drawn, *, seed: int, held_out: bool) -> Dataset:
+    height, width, channels = dataset.images.shape[1:]
+    canvas = Canvas(shape=(height, width, channels), seed=seed, held_out=held_out)
+    return _only(dataset.with_overlay(feature.draw(canvas)), feature.name)

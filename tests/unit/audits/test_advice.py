@@ -1,0 +1,80 @@
+"""Advice speaks of settings that the encoder's own recipe has, and of no others."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made_audit import audited, task
+from widefield.audits.advice import advice, run_settings
+from widefield.recipe import Recipe
+from widefield.train.folder import RunFolder, recipe_settings
+
+OPTION = re.compile(r"`--([a-z-]+)")
+OF_THE_AUDIT = {"compare", "all-checkpoints", "plant"}
+"""Options of `widefield audit` itself."""
+
+
+def topics(steps: tuple[str, ...]) -> list[str]:
+    return [step.partition(":")[0] for step in steps]
+
+
+def test_a_foreign_encoder_is_told_in_words() -> None:
+    steps = advice(audited(letters=0.9, shape=0.5, digit=0.2))
+    assert topics(steps) == ["Views", "Method", "More training"]
+    assert set(OPTION.findall(" ".join(steps))) <= {"compare"}
+    assert "shape and digit" in steps[0]
+    assert "letters" not in " ".join(steps)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "a", "views": "expert", "epochs": 3},
+        {"method": "b", "views": "gentle", "epochs": 3, "temperature": 0.1},
+        {"method": "c", "views": "none", "epochs": 3, "logit_scale": 10.0},
+        {"method": "d"},
+    ],
+    ids=lambda settings: settings["method"],
+)
+def test_a_run_is_advised_on_settings_of_its_own_recipe_alone(settings: dict[str, Any]) -> None:
+    text = " ".join(advice(audited(settings, shape=0.5)))
+    advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
+    assert advised == settings.keys()
+
+
+def test_values_that_the_run_has_already_are_not_advised() -> None:
+    (views, method, finer, _) = advice(
+        audited({"method": "mine", "views": "gentle", "temperature": 0.07, "epochs": 3}, shape=0.5)
+    )
+    assert "`--views expert` in place of `gentle`" in views
+    assert "than `mine`" in method
+    assert finer.startswith("Loss: a smaller `--temperature` than 0.07")
+
+
+def test_more_training_is_advised_where_it_was_still_rising() -> None:
+    rows = {
+        1: {"shape": task("shape", 0.5), "digit": task("digit", 0.1)},
+        2: {"shape": task("shape", 0.5), "digit": task("digit", 0.2)},
+    }
+    audit = replace(audited({"epochs": 2}, shape=0.5, digit=0.2), checkpoints=rows)
+    expected = "More training: digit rose over the second half of it; raise `--epochs`."
+    assert advice(audit)[-1] == expected
+    rows[4] = rows[2]  # it rose in the first half alone
+    assert "nothing rose over the second half" in advice(replace(audit, checkpoints=rows))[-1]
+
+
+def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
+    assert "Nothing asked about is missing" in advice(audited(shape=0.9))[0]
+    (step,) = advice(audited(shape=0.9, light=None))
+    assert step.startswith("Data: floor and ceiling nearly meet for light")
+
+
+def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
+    recipe = Recipe.named(method="byol", epochs=7)
+    run = RunFolder(path=tmp_path)
+    run.write_settings({"data": "photos", "recipe": recipe_settings(recipe)})
+    settings = run_settings(run)
+    assert (settings["method"], settings["epochs"]) == ("byol", 7)
