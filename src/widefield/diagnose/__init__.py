@@ -30,6 +30,7 @@ from widefield.diagnose.spectrum import possible_rank as possible_rank
 from widefield.diagnose.spectrum import rankme as rankme
 from widefield.diagnose.spectrum import singular_values as singular_values
 from widefield.diagnose.spectrum import spectrum_of
+from widefield.diagnose.spectrum import stable_rank as stable_rank
 from widefield.diagnose.tsne import tsne_map as tsne_map
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "possible_rank",
     "rankme",
     "singular_values",
+    "stable_rank",
     "tsne_map",
     "uniformity",
 ]
@@ -84,6 +86,9 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
     ),
     "participation_ratio": Diagnostic(
         participation_ratio, "the same from squared shares: large directions count more"
+    ),
+    "stable_rank": Diagnostic(
+        stable_rank, "the spread in units of that along the strongest direction"
     ),
     "alpha_req": Diagnostic(
         alpha_req,

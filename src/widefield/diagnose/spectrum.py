@@ -145,6 +145,21 @@ def participation_ratio(h: Tensor | Spectrum) -> float:
     return float(eigenvalues.sum().square() / eigenvalues.square().sum())
 
 
+def stable_rank(h: Tensor | Spectrum) -> float:
+    """Return |H|_F^2 / |H|_2^2 = sum sigma^2 / max sigma^2 of centred features H; 0 for equal rows.
+
+    It lies between 1 and the rank, and hardly moves when small directions come or go, while the
+    strongest direction decides it. Rudelson and Vershynin (2007), "Sampling from large matrices",
+    section 1, who call it the numerical rank.
+
+    Example:
+        >>> round(stable_rank(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
+        3.0
+    """
+    sigma = spectrum_of(h).centred
+    return 0.0 if sigma[0] == 0 else float((sigma / sigma[0]).square().sum())
+
+
 def alpha_req(h: Tensor | Spectrum) -> float:
     """Return the decay a of the covariance eigenvalues, lambda_i ~ i^-a.
 

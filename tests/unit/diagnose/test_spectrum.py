@@ -18,6 +18,7 @@ from widefield.diagnose import (
     participation_ratio,
     rankme,
     singular_values,
+    stable_rank,
 )
 
 MEASURES = [
@@ -26,6 +27,7 @@ MEASURES = [
     effective_rank,
     rankme,
     participation_ratio,
+    stable_rank,
     alpha_req,
     dimension_std,
     feature_std,
@@ -84,6 +86,16 @@ def test_participation_ratio_follows_the_covariance() -> None:
     covariance = np.cov(h.double().numpy().T)
     expected = np.trace(covariance) ** 2 / np.trace(covariance @ covariance)
     assert participation_ratio(h) == pytest.approx(expected)
+
+
+def test_stable_rank_is_the_ratio_of_the_two_norms() -> None:
+    h = torch.randn(80, 9, generator=torch.Generator().manual_seed(0)) * torch.arange(1, 10) + 5
+    centred = h.double().numpy() - h.double().numpy().mean(0)
+    expected = np.linalg.norm(centred, "fro") ** 2 / np.linalg.norm(centred, 2) ** 2
+    assert stable_rank(h) == pytest.approx(expected)
+    assert stable_rank(3 * h - 7) == pytest.approx(expected)
+    assert 1 <= stable_rank(h) <= participation_ratio(h) <= 9
+    assert stable_rank(torch.ones(10, 4)) == 0
 
 
 @pytest.mark.parametrize("decay", [0.5, 1.0, 2.5])
