@@ -11,6 +11,17 @@ from widefield.probes.linear import fit_linear as fit_linear
 from widefield.probes.sgd import score_sgd as score_sgd
 from widefield.types import Score
 
+__all__ = [
+    "LinearResult",
+    "Pixels",
+    "extract",
+    "fit_linear",
+    "knn",
+    "pixels",
+    "score",
+    "score_sgd",
+]
+
 
 def score(
     train_h: Tensor,
@@ -21,7 +32,7 @@ def score(
     classes: dict[str, int],
     seed: int = 0,
 ) -> dict[str, Score]:
-    """Linear probe and nearest neighbours' vote of every task in `classes` (task -> K).
+    """Score every task in `classes` (task -> K) by a linear probe and a vote of neighbours.
 
     Features are float [n, D] on one device, labels int64 [n]. The test examples choose nothing:
     the L2 strength comes from a validation split of the training examples, drawn by `seed`.
@@ -35,14 +46,14 @@ def score(
         300
     """
     linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
-    near = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {
         task: Score(
             task=task,
             accuracy=result.accuracy,
             low=result.low,
             high=result.high,
-            knn=near[task],
+            knn=votes[task],
             l2=result.l2,
             classes=classes[task],
             train_examples=len(train_h),

@@ -1,7 +1,5 @@
 """Images -> one row of features each, computed once and kept."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -18,14 +16,13 @@ def extract(
     batch_size: int = 512,
     device: torch.device | str | None = None,
     precision: Precision = "32-true",
-    progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Features float32 [n, D] of `images` uint8 [n, H, W, C], which may be a memory map.
+    """Compute the features float32 [n, D] of `images` uint8 [n, H, W, C], maybe a memory map.
 
-    The encoder sees float images [B, C, H, W] in [0, 1] on `device` (where its own parameters
-    lie unless said otherwise) and is left exactly as it was: it runs in evaluation mode, so that
-    BatchNorm statistics stand still, and every submodule then gets its own mode back. The result
-    stays on `device`; `progress(done, total)` is called after every batch.
+    The encoder sees float images [B, C, H, W] in [0, 1] on `device`, by default that of its own
+    parameters. It is left exactly as it was: it runs in evaluation mode, so that BatchNorm
+    statistics stand still, and every submodule then gets its own mode back. The result stays on
+    `device`.
 
     Raises `ValueError` for images that are not uint8 [n, H, W, C], for none at all, and for an
     encoder that does not return [B, D].
@@ -41,22 +38,20 @@ def extract(
         device = "cpu" if first is None else first.device
     device = torch.device(device)
     total = len(images)
-    kept = torch.empty(0)
+    rows = torch.empty(0)
     with evaluating(encoder):
         for start in range(0, total, batch_size):
             h = features(
                 encoder, image_batch(images[start : start + batch_size], device), precision
             )
             if start == 0:  # outside inference mode, so that a probe may differentiate through it
-                kept = torch.empty(total, h.shape[1], device=device)
-            kept[start : start + len(h)] = h
-            if progress is not None:
-                progress(start + len(h), total)
-    return kept
+                rows = torch.empty(total, h.shape[1], device=device)
+            rows[start : start + len(h)] = h
+    return rows
 
 
 def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
-    """Features [B, D] of one batch of float images [B, C, H, W], in inference mode.
+    """Compute the features [B, D] of one batch of float images [B, C, H, W], in inference mode.
 
     Raises `ValueError` for an encoder that does not return [B, D].
     """
@@ -72,7 +67,7 @@ def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
 
 
 def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
-    """The floor: pixels in [0, 1] as features, float32 [n, C h w], on the CPU.
+    """Return pixels in [0, 1] as features, float32 [n, C h w], on the CPU: the floor of a probe.
 
     Sides longer than `size` are first shrunk to `size` by averaging over areas, so that photos
     give as many features as thumbnails do and the probe's cost does not grow with resolution.
@@ -94,7 +89,7 @@ class Pixels(nn.Module):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        """The pixels, flattened."""
+        """Return the pixels, flattened."""
         height, width = (min(side, self.size) for side in x.shape[-2:])
         return functional.adaptive_avg_pool2d(x, (height, width)).flatten(1)
 
@@ -110,7 +105,7 @@ def _check_images(images: np.ndarray) -> None:
 
 
 def image_batch(images: np.ndarray, device: torch.device) -> Tensor:
-    """Float images [B, C, H, W] in [0, 1] on `device` of uint8 [B, H, W, C]."""
+    """Return uint8 [B, H, W, C] as float images [B, C, H, W] in [0, 1] on `device`."""
     rows = np.array(images)  # a copy: a memory map may be read-only
     x = torch.from_numpy(rows).to(device)  # as bytes, a quarter of the traffic
     return x.permute(0, 3, 1, 2).float().div_(255)  # strides say channels_last already

@@ -1,4 +1,4 @@
-"""Nearest neighbours vote: a probe with nothing to fit.
+"""A vote of nearest neighbours: a probe with nothing to fit.
 
 Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination",
 section 3.4: the k training examples of highest cosine s_i vote for their class with weight
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _SIMILARITIES = 2**25
-"""Cosines held at a time: 128 MiB."""
+"""Cosines held in memory together: 128 MiB."""
 
 
 def knn(
@@ -24,10 +24,10 @@ def knn(
     k: int = 20,
     temperature: float = 0.07,
 ) -> dict[str, float]:
-    """Accuracy of the weighted cosine vote for every task; the neighbours are found once.
+    """Return the accuracy of the weighted cosine vote for every task.
 
-    Features [n, D] and labels int64 [n]; with fewer than `k` training examples all of them vote.
-    Of classes with equal votes the lowest id wins.
+    Features are [n, D], labels int64 [n]; with fewer than `k` training examples all of them vote.
+    If classes have equal votes, the lowest id wins. The neighbours are found once for all tasks.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ def knn(
 
 
 def _neighbours(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Chunks of test rows with the cosines and indices, [rows, k], of their neighbours."""
+    """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbours."""
     keys = functional.normalize(train_h.float(), dim=1)
     k = min(k, len(keys))
     chunk = max(1, _SIMILARITIES // len(keys))

@@ -40,31 +40,31 @@ class Problems:
     """float32 [P, K], added to the logits: -inf for classes that a problem lacks, else 0."""
 
     def __getitem__(self, index: Tensor) -> "Problems":
-        """The problems that `index`, int64 [P'] or bool [P], selects."""
+        """Return the problems that `index`, int64 [P'] or bool [P], selects."""
         return Problems(self.target[index], self.share[index], self.l2[index], self.absent[index])
 
     def logits(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Logits [P, K, n] of `weight` [P, K, d]."""
+        """Return the logits [P, K, n] of `weight` [P, K, d]."""
         return times(weight, x.T) + self.absent[:, :, None]
 
     def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """f [P] in float64 and the probabilities [P, K, n]."""
+        """Return f [P] in float64 and the probabilities [P, K, n]."""
         top = logits.amax(1, keepdim=True)
         probability = (logits - top).exp_()
         total = probability.sum(1, keepdim=True)
-        surprise = total.log() + top - logits.gather(1, self.target[:, None])
+        nll = total.log() + top - logits.gather(1, self.target[:, None])
         penalty = self.l2 * weight.square().sum(1)
-        loss = (self.share * surprise[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
+        loss = (self.share * nll[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
         return loss, probability.div_(total)
 
     def gradient(self, x: Tensor, weight: Tensor, probability: Tensor) -> Tensor:
-        """df/dW, [P, K, d]."""
+        """Return df/dW, [P, K, d]."""
         share = self.share[:, None]
         residual = (probability * share).scatter_add_(1, self.target[:, None], -share)
         return times(residual, x) + self.l2[:, None] * weight
 
     def diagonal(self, variance: Tensor, probability: Tensor) -> Tensor:
-        """About the diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
+        """Return nearly the diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
         others = (self.absent == 0).sum(1) - 1
         mean = (self.share * (1 - probability.square().sum(1))).sum(1) / others
         # Probabilities that round to one must not leave the bias, which has no penalty, with 1 / 0.
@@ -72,20 +72,20 @@ class Problems:
 
 
 def times(stack: Tensor, x: Tensor) -> Tensor:
-    """[P, K, a] @ [a, b] as one matrix product, [P, K, b]."""
+    """Return [P, K, a] @ [a, b] as one matrix product, [P, K, b]."""
     product = stack.flatten(0, 1) @ x
     return product.view(*stack.shape[:2], x.shape[1])
 
 
 def minimise(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
-    """The minimisers [P, K, d] over `x` [n, d], from `start` [P, K, d].
+    """Return the minimisers [P, K, d] over `x` [n, d], starting at `start` [P, K, d].
 
-    A problem is left where the norm of its gradient is below `tolerance`, or where rounding
+    A problem is finished when the norm of its gradient is below `tolerance`, or when rounding
     leaves no step that lowers it.
     """
     variance = x.square().mean(0)
     solution, running = start.clone(), torch.arange(len(start), device=x.device)
-    weight, logits, pairs = start, problems.logits(x, start), _Pairs()
+    weight, logits, curvature = start, problems.logits(x, start), _Curvature()
     loss, probability = problems.loss(logits, weight)
     gradient = problems.gradient(x, weight, probability)
     lowered = torch.ones_like(running, dtype=torch.bool)
@@ -96,30 +96,30 @@ def minimise(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) 
             running, problems, loss = running[going], problems[going], loss[going]
             weight, gradient = weight[going], gradient[going]
             logits, probability = logits[going], probability[going]
-            pairs.keep(going)
+            curvature.keep(going)
         if len(running) == 0:
             return solution
         inverse = 1 / problems.diagonal(variance, probability)
-        direction = -pairs.inverse_hessian_times(gradient, inverse)
-        slope, rise = _dot(gradient, direction), times(direction, x.T)
-        length = torch.ones_like(slope)
+        direction = -curvature.inverse_hessian_times(gradient, inverse)
+        descent, rise = _dot(gradient, direction), times(direction, x.T)
+        length = torch.ones_like(descent)
         for _ in range(_TRIALS):  # until every problem has Armijo's decrease
             step = _scale(length, direction)
             new_logits = logits + _scale(length, rise)
             new_loss, probability = problems.loss(new_logits, weight + step)
-            lowered = new_loss <= loss + 1e-4 * length * slope
+            lowered = new_loss <= loss + 1e-4 * length * descent
             if lowered.all():
                 break
             length = torch.where(lowered, length, length / 2)
         step = _scale(lowered, step)
         weight, logits, loss = weight + step, new_logits, new_loss
         old, gradient = gradient, problems.gradient(x, weight, probability)
-        pairs.add(step, gradient - old)
+        curvature.add(step, gradient - old)
     solution[running] = weight
     return solution
 
 
-class _Pairs:
+class _Curvature:
     """The last steps s and gradient changes y of every problem, [P, K, d] each."""
 
     def __init__(self) -> None:

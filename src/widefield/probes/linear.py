@@ -5,8 +5,8 @@ With features standardised to x and one weight matrix W[K, D] and bias b[K] per 
     f(W, b) = mean_i -log softmax(W x_i + b)[y_i]  +  l2 / 2 |W|^2        (no penalty on b).
 
 Every task at every L2 strength is one problem over the same x; `lbfgs.py` minimises them side by
-side. It likes uncorrelated columns, so x is first turned to its principal axes, which leaves f as
-it is: |W| is the same in any orthonormal basis.
+side. It converges fastest on uncorrelated columns, so x is first turned to its principal axes. That
+leaves f as it is: |W| is the same in any orthonormal basis.
 """
 
 import math
@@ -21,7 +21,7 @@ from widefield.probes.lbfgs import Problems, minimise
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _LOGITS = 2**25
-"""Logits solved for at a time, 128 MiB; a larger grid is solved a few problems at a time."""
+"""Logits held in memory together, 128 MiB; a larger grid is solved a few problems at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ def fit_linear(
     """Fit and test one probe for every task in `classes` (task -> number of classes K).
 
     Features are float [n, D] and labels int64 [n] in 0..K-1. A class-stratified fifth of the
-    training examples, drawn by `seed`, chooses each task's L2 strength by accuracy (of equals
-    by cross-entropy); the probe is then refitted on all training examples. Test examples decide
-    nothing.
+    training examples, drawn by `seed`, chooses each task's L2 strength by accuracy (and by
+    cross-entropy among equals); the probe is then refitted on all training examples. Test examples
+    decide nothing.
 
     Raises `ValueError` for non-finite features, labels that do not fit the features or `classes`,
     a task with fewer than two classes in its training labels, and a class with one example.
@@ -80,8 +80,8 @@ def fit_linear(
     sizes = torch.tensor(list(classes.values()), device=x.device)
     trials = _search(x, target, sizes, grid, torch.Generator().manual_seed(seed))
     best = trials.best()
-    everyone = torch.ones_like(target, dtype=torch.bool)
-    final = _problems(x, target, everyone, sizes, torch.tensor(grid, device=x.device)[best])
+    all_examples = torch.ones_like(target, dtype=torch.bool)
+    final = _problems(x, target, all_examples, sizes, torch.tensor(grid, device=x.device)[best])
     start = trials.weight[torch.arange(len(best), device=x.device), best]
     weights = minimise(x, final, start, tolerance=1e-4)
 
@@ -115,7 +115,7 @@ class _Trials(NamedTuple):
     """[tasks, grid, K, d]."""
 
     def best(self) -> Tensor:
-        """The place in the grid of the best strength of each task, int64 [tasks]."""
+        """Return the position in the grid of the best strength of each task, int64 [tasks]."""
         top = self.accuracy == self.accuracy.amax(1, keepdim=True)
         return torch.where(top, self.loss, torch.inf).argmin(1)
 
@@ -144,7 +144,7 @@ def _search(
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """95 % interval of a proportion (Wilson 1927), inside [0, 1] also at 0 and at 1.
+    """Return the 95 % interval of a proportion (Wilson 1927), in [0, 1] even at 0 and 1.
 
     Example:
         >>> [round(end, 3) for end in wilson(10, 10)]
@@ -169,7 +169,7 @@ class _Frame:
 
     @classmethod
     def of(cls, h: Tensor) -> "_Frame":
-        """The frame of training features [n, D]."""
+        """Return the frame of training features [n, D]."""
         mean = h.mean(0)
         deviation = (h - mean).square().mean(0).sqrt()
         # A constant feature deviates too, by rounding: it must not be blown up to noise.
@@ -187,13 +187,13 @@ class _Frame:
         return (h.to(self.mean) - self.mean) / self.scale
 
     def coordinates(self, h: Tensor) -> Tensor:
-        """Along the axes, and a column of ones for the bias: [n, D] -> [n, min(n, D) + 1]."""
+        """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
         z = self.standardise(h)
         return torch.cat([z @ self.axes, z.new_ones(len(z), 1)], dim=1)
 
 
 def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
-    """Problems over the examples `used`, bool [P, n]; the last column of `x` is not penalised."""
+    """Return problems over the examples `used`, bool [P, n], with no penalty on x's last column."""
     present = torch.arange(int(sizes.max()), device=x.device) < sizes[:, None]
     penalty = l2[:, None].repeat(1, x.shape[1])
     penalty[:, -1] = 0
@@ -206,7 +206,7 @@ def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor
 
 
 def _stratified_fifth(target: Tensor, generator: torch.Generator) -> Tensor:
-    """True for a fifth of each class of each task, at least one and never all; [tasks, n]."""
+    """Mark a fifth of each class of each task, at least one and never all; bool [tasks, n]."""
     held_out = torch.zeros_like(target, dtype=torch.bool)
     for j, labels in enumerate(target.cpu()):
         for label in torch.unique(labels):
@@ -244,9 +244,9 @@ def check(
         if len(sizes) < 2:
             raise ValueError(f"task {task!r}: training labels hold one class: a probe needs two")
         if sizes.min() < 2:
-            lonely = int(present[sizes.argmin()])
+            rare = int(present[sizes.argmin()])
             raise ValueError(
-                f"task {task!r}: class {lonely} has one training example: give it a second one "
+                f"task {task!r}: class {rare} has one training example: give it a second one "
                 "(a validation split must leave one to fit on) or leave the class out"
             )
 

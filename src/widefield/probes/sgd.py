@@ -1,7 +1,7 @@
 """Feature Dropout's probe: softmax regression by SGD on augmented images, encoder frozen.
 
-The encoder is in evaluation mode throughout. As published its batch normalisation was left in
-training mode, so that probing changed the encoder; that is not repeated here.
+The encoder is in evaluation mode throughout. The authors' code leaves its batch normalisation in
+training mode, so that probing changes the encoder; that is not repeated here.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ EPOCHS, BATCH_SIZE, MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
 
 
 def learning_rate(epoch: int) -> float:
-    """Of epoch 0, 1, ...: 0.01, and a tenth of that from each of the epochs 60 and 80 on.
+    """Return the learning rate of epoch 0, 1, ...: 0.01, a tenth from epoch 60 and again from 80.
 
     Example:
         >>> [learning_rate(epoch) for epoch in (59, 60, 80)]
@@ -47,8 +47,8 @@ def score_sgd(
 
     Images are uint8 [n, H, W, C], labels int64 [n]; `augment` draws a view of float images
     [B, C, H, W] in [0, 1]. SGD with momentum 0.9 takes 100 epochs in batches of 128 on features as
-    they are, from weights of zero. Test images are not augmented, and decide nothing. The encoder
-    is not changed. `Score.l2` is 0; `Score.knn` is the vote on features of plain images.
+    they are, from weights of zero. Test images are not augmented and decide nothing. The encoder is
+    not changed. `Score.l2` is 0; `Score.knn` is the vote on features of plain images.
 
     Raises `ValueError` as `fit_linear` does.
 
@@ -68,10 +68,11 @@ def score_sgd(
             shuffled = torch.randperm(len(train_images), generator=order)
             for index in torch.split(shuffled, BATCH_SIZE):
                 x = augment(image_batch(train_images[index.numpy()], device), drawing)
-                h = features(encoder, x, precision).clone()  # as inference tensors cannot be used
+                # A copy: autograd refuses tensors of inference mode.
+                h = features(encoder, x, precision).clone()
                 for probe in probes.values():
                     probe.step(h, index.to(device), learning_rate(epoch))
-    near = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     scores = {}
     for task, probe in probes.items():
         hits = int((probe.logits(test_h).argmax(1) == test_labels[task].to(device)).sum())
@@ -81,7 +82,7 @@ def score_sgd(
             accuracy=hits / len(test_h),
             low=low,
             high=high,
-            knn=near[task],
+            knn=votes[task],
             l2=0.0,
             classes=classes[task],
             train_examples=len(train_h),
@@ -91,7 +92,7 @@ def score_sgd(
 
 
 class _Probe:
-    """Softmax regression under way: labels int64 [n] of all training examples."""
+    """A softmax regression in training; `labels` int64 [n] are those of all training examples."""
 
     def __init__(self, dim: int, classes: int, labels: Tensor) -> None:
         self.labels = labels
@@ -100,11 +101,11 @@ class _Probe:
         self.optimizer = torch.optim.SGD([self.weight, self.bias], lr=0.0, momentum=MOMENTUM)
 
     def logits(self, h: Tensor) -> Tensor:
-        """Logits [b, K] of features [b, D]."""
+        """Return the logits [b, K] of features [b, D]."""
         return functional.linear(h, self.weight, self.bias)
 
     def step(self, h: Tensor, index: Tensor, lr: float) -> None:
-        """One step on features h [b, D] of the examples `index`, int64 [b]."""
+        """Take one step on features h [b, D] of the examples `index`, int64 [b]."""
         loss = functional.cross_entropy(self.logits(h), self.labels[index])
         self.weight.grad, self.bias.grad = torch.autograd.grad(loss, (self.weight, self.bias))
         self.optimizer.param_groups[0]["lr"] = lr

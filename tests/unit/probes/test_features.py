@@ -64,12 +64,6 @@ def test_a_read_only_memory_map_will_do(tmp_path: "pytest.TempPathFactory") -> N
     assert torch.equal(extract(encoder(), mapped), extract(encoder(), images()))
 
 
-def test_progress_counts_examples() -> None:
-    seen: list[tuple[int, int]] = []
-    extract(encoder(), images(), batch_size=4, progress=lambda *done: seen.append(done))
-    assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
 def test_bf16_features_are_close_and_float32() -> None:
     exact = extract(encoder(), images())
     rounded = extract(encoder(), images(), precision="bf16-mixed")
