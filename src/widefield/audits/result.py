@@ -56,7 +56,7 @@ class Audit:
     preferred: tuple[PictureRow, ...]
     """A picture made to excite a feature, then the images that excite it most."""
     map: ImageMap | None
-    """Where images lie in a t-SNE map; None for fewer than four images."""
+    """A t-SNE map of the images; None for fewer than four images."""
     report: Path | None
     """The page that was written."""
 

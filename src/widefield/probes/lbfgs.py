@@ -136,7 +136,7 @@ class _Curvature:
             self._pairs.append((step[problems], change[problems], inverse[problems]))
 
     def inverse_hessian_times(self, gradient: Tensor, start: Tensor) -> Tensor:
-        """The two-loop recursion (algorithm 7.4); H_0 is the diagonal `start`, rescaled."""
+        """Run the two-loop recursion (algorithm 7.4); H_0 is the diagonal `start`, rescaled."""
         q, alphas = gradient, []
         for step, change, inverse in reversed(self._pairs):
             alphas.append(inverse * _dot(step, q))
@@ -156,10 +156,10 @@ class _Curvature:
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner products [P] of [P, K, d] with [P, K, d]."""
+    """Return the inner products [P] of [P, K, d] with [P, K, d]."""
     return (a * b).sum((1, 2))
 
 
 def _scale(factor: Tensor, stack: Tensor) -> Tensor:
-    """Each [K, d] of a stack [P, K, d] times its own factor [P]."""
+    """Multiply each [K, d] of a stack [P, K, d] by its own factor [P]."""
     return factor[:, None, None] * stack

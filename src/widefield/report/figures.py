@@ -63,7 +63,10 @@ def chart(
             edge = 0 if logarithmic else 0.02 * (last - first)
             axes.set_xlim(first - edge, last + edge)
         if y_range is not None:
-            axes.set_ylim(*y_range)
+            low, high = y_range
+            if high is None:  # room above the line, which would touch the upper end
+                high = low + 1.1 * (max(axes.get_ylim()[1], low) - low)
+            axes.set_ylim(low, high)
         return _svg(figure, prefix)
 
 
