@@ -125,7 +125,11 @@ def _facts(audit: Audit) -> dict[str, str]:
 
 def _over_training(audit: Audit) -> list[Figure]:
     epochs = list(audit.checkpoints)
-    tasks = list(audit.checkpoints[epochs[0]])[:_CURVES] if epochs else []
+    tasks = [
+        task
+        for task in (audit.checkpoints[epochs[0]] if epochs else ())
+        if any(audit.checkpoints[epoch][task].learned is not None for epoch in epochs)
+    ]
     if not tasks:
         return []
     return [
@@ -135,7 +139,7 @@ def _over_training(audit: Audit) -> list[Figure]:
             "again was suppressed by what came later.",
             series={
                 task: (epochs, [_share(audit.checkpoints[epoch][task]) for epoch in epochs])
-                for task in tasks
+                for task in tasks[:_CURVES]
             },
             x_label="epoch",
             y_label="learned",
@@ -145,38 +149,43 @@ def _over_training(audit: Audit) -> list[Figure]:
 
 
 def _plants(audit: Audit) -> list[Figure]:
-    if not audit.plants:
-        return []
     learned = {
         name: (range(1, len(plant.grades) + 1), [_share(grade) for grade in plant.grades])
         for name, plant in audit.plants.items()
+        if any(grade.learned is not None for grade in plant.grades)
     }
     neighbours = {
         name: (range(1, len(plant.grades) + 1), plant.neighbours_kept)
         for name, plant in audit.plants.items()
     }
-    return [
-        Lines(
-            title="How easy must a planted feature be?",
-            how="Learned share of each plant, from small, faint and colourful (1) to large, "
-            "opaque, white and always at one place (5). The sooner a curve rises, the better the "
-            "encoder sees. Gaps cannot be told: too faint even for the ceiling, or plain to raw "
-            "pixels.",
-            series=learned,
-            x_label="ease",
-            y_label="learned",
-            y_range=(0, 1.03),
-        ),
-        Lines(
-            title="Do plants hide the images?",
-            how=f"Share of an image's {NEIGHBOURS} nearest neighbours that stay the same when "
-            "every image gets a plant. Low where the encoder looks at plants alone.",
-            series=neighbours,
-            x_label="ease",
-            y_label="neighbours kept",
-            y_range=(0, 1.03),
-        ),
-    ]
+    figures: list[Figure] = []
+    if learned:
+        figures.append(
+            Lines(
+                title="How easy must a planted feature be?",
+                how="Learned share of each plant, from small, faint and colourful (1) to large, "
+                "opaque, white and always at one place (5). The sooner a curve rises, the better "
+                "the encoder sees. Gaps cannot be told: too faint even for the ceiling, or plain "
+                "to raw pixels.",
+                series=learned,
+                x_label="ease",
+                y_label="learned",
+                y_range=(0, 1.03),
+            )
+        )
+    if neighbours:
+        figures.append(
+            Lines(
+                title="Do plants hide the images?",
+                how=f"Share of an image's {NEIGHBOURS} nearest neighbours that stay the same when "
+                "every image gets a plant. Low where the encoder looks at plants alone.",
+                series=neighbours,
+                x_label="ease",
+                y_label="neighbours kept",
+                y_range=(0, 1.03),
+            )
+        )
+    return figures
 
 
 def _trained(audit: Audit) -> list[Figure]:
@@ -205,7 +214,7 @@ def _spectrum(audit: Audit) -> Figure:
         title="How many directions do the features use?",
         how="Singular values of the centred features, as shares of the largest. A line that falls "
         "off early says that a few directions carry everything; a flat one, that many do.",
-        series={"singular value": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
+        series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
         x_label="direction",
         y_label="share of the largest",
         logarithmic=True,

@@ -63,6 +63,15 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbours
 
 
+def test_what_cannot_be_told_at_all_draws_no_empty_figure() -> None:
+    audit, unclear = whole(), task("unclear", None)
+    plants = {name: replace(plant, grades=(unclear,) * 5) for name, plant in audit.plants.items()}
+    text = audit_page(replace(audit, plants=plants, checkpoints={1: {"unclear": unclear}}))
+    assert "How easy must" not in text
+    assert "When was it learned" not in text
+    assert "Do plants hide the images?" in text
+
+
 def test_every_string_of_an_audit_is_escaped() -> None:
     text = audit_page(whole(HOSTILE))
     assert "<script" not in text
