@@ -34,8 +34,7 @@ def audit(
     Parameters
     ----------
     encoder
-        Audit this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random
-        or pixels.
+        Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Audit on these data, with or without labels; by default on those the run was trained on.
     plant

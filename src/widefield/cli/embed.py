@@ -20,8 +20,7 @@ def embed(
     Parameters
     ----------
     encoder
-        Use this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or
-        pixels.
+        Use a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Read these data, named as for pretrain.
     out

@@ -24,8 +24,7 @@ def probe(
     Parameters
     ----------
     encoder
-        Probe this encoder: a run's folder, a file of weights, timm:NAME, torchvision:NAME, random
-        or pixels.
+        Probe a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Score on these data; by default on the test split of the run's data.
     task
