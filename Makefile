@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PYTHON_FILES := src tests benchmarks scripts
 
-.PHONY: demo test lint format install
+.PHONY: demo test lint format tables torture install
 
 demo: demo/report.html
 
@@ -14,13 +15,23 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q
 
 lint: $(INSTALLED)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check $(PYTHON_FILES)
+	$(BIN)/ruff check $(PYTHON_FILES)
+	$(BIN)/python scripts/tables.py --check
 	$(BIN)/mypy
 
 format: $(INSTALLED)
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format $(PYTHON_FILES)
+	$(BIN)/ruff check --fix $(PYTHON_FILES)
+
+# Writes what README, docs and src/widefield/arguments.py take from results and from other code.
+tables: $(INSTALLED)
+	$(BIN)/python scripts/tables.py
+
+# Kills a small training run at random instants and at each weak point, and compares its endings.
+KILLS ?= 100
+torture: $(INSTALLED)
+	$(BIN)/python tests/torture.py --kills $(KILLS)
 
 install: $(INSTALLED)
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from study import Results, Run, accuracies, train
 from widefield.data import open_dataset
-from widefield.methods.s_diet import recipe_layout
+from widefield.methods import SDietSettings
 from widefield.probes import extract
-from widefield.recipe import Recipe
 
 PLANT, FULL = "+digits", "float32"
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -32,15 +31,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
 T_95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
 
 
-def run(asked: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
+def run(args: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
     """Train once and score once."""
-    data = f"{asked.train}{PLANT}"
-    trained = train(data, limit=asked.limit, epochs=asked.epochs, seed=seed, **settings)
-    train_set = open_dataset(data, limit=asked.limit, seed=seed)
-    test_set = open_dataset(f"{asked.test}{PLANT}", seed=seed, held_out=True)
+    data = f"{args.train}{PLANT}"
+    trained = train(data, limit=args.limit, epochs=args.epochs, seed=seed, **settings)
+    train_set = open_dataset(data, limit=args.limit, seed=seed)
+    test_set = open_dataset(f"{args.test}{PLANT}", seed=seed, held_out=True)
     return {
-        "limit": asked.limit,
-        "epochs": asked.epochs,
+        "limit": args.limit,
+        "epochs": args.epochs,
         "accuracy": accuracies(partial(extract, trained.encoder), train_set, test_set),
         "processor_seconds": trained.processor_seconds,
         "wall_seconds": trained.wall_seconds,
@@ -51,8 +50,8 @@ def summary(limit: int, epochs: int, runs: dict[str, Run]) -> dict[str, Any]:
     """Mean accuracies of the variants, and points gained over float32, seed by seed."""
     table: dict[str, Any] = {}
     for name, settings in VARIANTS.items():
-        layout = recipe_layout(Recipe(**settings))
-        table[name] = {"bytes_a_row": layout.row_bytes(Recipe().projector_dim)}
+        method = SDietSettings(**settings)
+        table[name] = {"bytes_a_row": method.layout.row_bytes(method.projector.dim)}
         keys = [[_key(n, limit, epochs, seed) for n in (name, FULL)] for seed in range(max(T_95))]
         pairs = [[runs[key]["accuracy"] for key in both] for both in keys if runs.keys() >= {*both}]
         for task in pairs[0][0] if pairs else ():
@@ -66,12 +65,12 @@ def summary(limit: int, epochs: int, runs: dict[str, Run]) -> dict[str, Any]:
 
 def _compared(pairs: list[list[float]]) -> dict[str, Any]:
     """Mean of the first of each pair, and of first minus second with its 95 % interval."""
-    gains = [mine - full for mine, full in pairs]
-    found: dict[str, Any] = {"mean": round(statistics.mean(mine for mine, _ in pairs), 2)}
+    gains = [compact - full for compact, full in pairs]
+    means: dict[str, Any] = {"mean": round(statistics.mean(a for a, _ in pairs), 2)}
     if len(pairs) in T_95:
         half = T_95[len(pairs)] * statistics.stdev(gains) / math.sqrt(len(pairs))
-        found |= {"minus_float32": round(statistics.mean(gains), 2), "half_width": round(half, 2)}
-    return {**found, "n": len(pairs)}
+        means |= {"minus_float32": round(statistics.mean(gains), 2), "half_width": round(half, 2)}
+    return {**means, "n": len(pairs)}
 
 
 def _key(name: str, limit: int, epochs: int, seed: int) -> str:
@@ -87,13 +86,13 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=5, choices=tuple(T_95))
-    asked = parser.parse_args()
-    results = Results(asked.json, partial(summary, asked.limit, asked.epochs))
-    for seed in range(asked.seeds):
+    args = parser.parse_args()
+    results = Results(args.json, partial(summary, args.limit, args.epochs))
+    for seed in range(args.seeds):
         for name, settings in VARIANTS.items():
-            key = _key(name, asked.limit, asked.epochs, seed)
+            key = _key(name, args.limit, args.epochs, seed)
             if key not in results:
-                results.add(key, run(asked, seed, settings))
+                results.add(key, run(args, seed, settings))
 
 
 if __name__ == "__main__":

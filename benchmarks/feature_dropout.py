@@ -52,7 +52,7 @@ class Judged(NamedTuple):
 def trained(policy: str, args: argparse.Namespace) -> Path:
     """The run under `policy`, trained now or found."""
     run: Path = args.runs / policy
-    done = pretrain(
+    pretrain(
         f"{args.train}+shapes",
         out=run,
         resume=run.exists(),
@@ -66,8 +66,6 @@ def trained(policy: str, args: argparse.Namespace) -> Path:
         checkpoint_every=1,
         seed=args.seed,
     )
-    if not done.finished:
-        raise KeyboardInterrupt
     return run
 
 
@@ -80,18 +78,18 @@ def histograms(args: argparse.Namespace) -> list[Judged]:
         ),
     )
     runs = {policy: trained(policy, args) for policy in POLICIES}
-    found = []
+    result = []
     for policy, other in (POLICIES, POLICIES[::-1]):
         views = "expert" if policy == "expert" else run_views(runs[policy])
         for task in TASKS:
             judges = {f"{other} run": runs[other], SUPERVISED: supervised(task, pair, args)}
             for judge, encoder in judges.items():
                 plain, drawn = (
-                    feature_dropout(encoder, pair, one, task, seed=args.seed)
-                    for one in ("none", views)
+                    feature_dropout(encoder, pair, policy_views, task, seed=args.seed)
+                    for policy_views in ("none", views)
                 )
-                found.append(Judged(policy, task, judge, plain, drawn))
-    return found
+                result.append(Judged(policy, task, judge, plain, drawn))
+    return result
 
 
 def supervised(task: str, pair: TrainTest, args: argparse.Namespace) -> Encoder:
@@ -104,22 +102,22 @@ def supervised(task: str, pair: TrainTest, args: argparse.Namespace) -> Encoder:
     return load_encoder(folder)
 
 
-def draw(found: list[Judged], path: Path) -> None:
+def draw(judged: list[Judged], path: Path) -> None:
     """One panel for each task and policy, by the supervised judge; plain images as an outline."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained", dpi=110)
     panels = figure.subplots(len(TASKS), len(POLICIES), sharex=True)
     edges = [i / BINS for i in range(BINS + 1)]
-    for one in found:
-        if one.judge != SUPERVISED:
+    for entry in judged:
+        if entry.judge != SUPERVISED:
             continue
-        axes = panels[TASKS.index(one.task)][POLICIES.index(one.policy)]
-        axes.stairs(one.drawn.counts(), edges, fill=True, color="#0072b2")
-        axes.stairs(one.plain.counts(), edges, color="#555555")
-        value = one.drawn.bimodality
+        axes = panels[TASKS.index(entry.task)][POLICIES.index(entry.policy)]
+        axes.stairs(entry.drawn.counts(), edges, fill=True, color="#0072b2")
+        axes.stairs(entry.plain.counts(), edges, color="#555555")
+        value = entry.drawn.bimodality
         axes.set_title(
-            f"{one.task} under {one.policy} views\n"
+            f"{entry.task} under {entry.policy} views\n"
             f"bimodality {value.coefficient:.2f} [{value.low:.2f}, {value.high:.2f}]",
             fontsize=10,
         )
@@ -145,17 +143,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     began = time.perf_counter()
-    found = histograms(args)
+    judged = histograms(args)
     report: dict[str, Any] = {
         "machine": machine(choose_device("auto")),
         "data": "cifar10+shapes",
         "budget": {k: getattr(args, k) for k in ("limit", "epochs", "image_size", "seed")},
         "seconds_of_last_call": round(time.perf_counter() - began, 1),
-        "histograms": [one.to_json() for one in found],
+        "histograms": [entry.to_json() for entry in judged],
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(report, indent=1) + "\n")
-    draw(found, args.figure)
+    draw(judged, args.figure)
     print(json.dumps(report["histograms"], indent=1))
 
 

@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from widefield.data import Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.methods.projector import recipe_projector
-from widefield.methods.s_diet import batch_cross_entropy
-from widefield.recipe import Recipe
-from widefield.rows import initial_rows
+from widefield.methods import SDietSettings
+from widefield.recipes import make_recipe
+from widefield.rows import batch_cross_entropy, initial_rows
 from widefield.train.hardware import choose_device, machine
 from widefield.views import build_views
 
@@ -35,6 +34,13 @@ PAPER = {
     "resnet18": {64: 0.9944, 128: 0.9965, 256: 0.9975, 512: 0.9980},
     "resnet50": {64: 0.9960, 128: 0.9980, 256: 0.9990, 512: 0.9995},
 }
+
+
+def published() -> SDietSettings:
+    """Return the settings of the paper."""
+    settings = make_recipe("s-diet-paper").method
+    assert isinstance(settings, SDietSettings)
+    return settings
 
 
 def flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
@@ -47,36 +53,36 @@ def cosines(
     encoder: nn.Module, projector: nn.Module, view: Tensor, index: Tensor, rows: Tensor
 ) -> dict[str, float]:
     """Cosine of the two losses' gradients at one batch of views [b, C, H, W]."""
-    recipe = Recipe.named("paper")
+    settings = published()
     z = F.normalize(projector(encoder(view)), dim=1)
-    smoothing = recipe.label_smoothing
+    smoothing = settings.label_smoothing
     full = F.cross_entropy(z @ rows.T, index, label_smoothing=smoothing)
-    batch = batch_cross_entropy(z, rows[index], scale=recipe.logit_scale, smoothing=smoothing)
+    batch = batch_cross_entropy(z, rows[index], scale=settings.logit_scale, smoothing=smoothing)
     trained = [*encoder.parameters(), *projector.parameters()]
-    one, other = (flat_gradient(loss, trained) for loss in (full, batch))
+    first, second = (flat_gradient(loss, trained) for loss in (full, batch))
     base = sum(p.numel() for p in encoder.parameters())
     return {
-        "encoder": float(F.cosine_similarity(one[:base], other[:base], dim=0)),
-        "encoder and projector": float(F.cosine_similarity(one, other, dim=0)),
+        "encoder": float(F.cosine_similarity(first[:base], second[:base], dim=0)),
+        "encoder and projector": float(F.cosine_similarity(first, second, dim=0)),
     }
 
 
 def measure(data: str, encoder_name: str, batch_size: int, batches: int) -> dict[str, list[float]]:
     """Cosines at `batches` batches, each with its own encoder, projector and rows."""
-    device, recipe = choose_device("auto"), Recipe.named("paper")
+    device, settings = choose_device("auto"), published()
     dataset = open_dataset(data)
     mean, std = dataset.channel_mean_std()
     loader = Loader(dataset, batch_size=batch_size, device=device)
-    views, found = build_views("expert"), dict[str, list[float]]()
+    views, values = build_views("expert"), dict[str, list[float]]()
     for seed, batch in zip(range(batches), loader.epoch(0), strict=False):
         encoder = build_encoder(
             encoder_name, image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
         )
         torch.manual_seed(seed)
-        projector = recipe_projector(recipe, encoder.dim)
+        projector = settings.projector.build(encoder.dim)
         rows = initial_rows(
             torch.arange(len(dataset), device=device),
-            recipe.projector_dim,
+            settings.projector.dim,
             seed=seed,
             dtype=torch.float32,
         )
@@ -84,8 +90,8 @@ def measure(data: str, encoder_name: str, batch_size: int, batches: int) -> dict
         encoder, projector = encoder.to(device).train(), projector.to(device).train()
         index = batch.index.to(device)
         for name, value in cosines(encoder, projector, view, index, rows).items():
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def main() -> None:
@@ -96,27 +102,28 @@ def main() -> None:
     parser.add_argument("--encoder", choices=tuple(PAPER), default="resnet18")
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--batch-size", type=int, action="append")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     results: list[dict[str, Any]] = []
-    for size in asked.batch_size or PAPER[asked.encoder]:
-        found = measure(asked.data, asked.encoder, size, asked.batches)
-        means = {name: round(statistics.mean(values), 5) for name, values in found.items()}
-        paper = PAPER[asked.encoder].get(size)
-        results.append({"batch_size": size, "paper_cifar100": paper, **means, "values": found})
+    for size in args.batch_size or PAPER[args.encoder]:
+        measured = measure(args.data, args.encoder, size, args.batches)
+        means = {name: round(statistics.mean(values), 5) for name, values in measured.items()}
+        paper = PAPER[args.encoder].get(size)
+        results.append({"batch_size": size, "paper_cifar100": paper, **means, "values": measured})
         print(
             f"batch {size:4}: {means['encoder']:.4f} encoder, "
             f"{means['encoder and projector']:.4f} with projector; paper, CIFAR-100: {paper}"
         )
-    if asked.json:
+    if args.json:
         report = {
             "command": "python benchmarks/gradient_cosine.py cifar10_train.npz",
             "machine": machine(choose_device("auto")),
-            "data": Path(asked.data).name,
-            "encoder": asked.encoder,
-            "batches": asked.batches,
+            "data": Path(args.data).name,
+            "encoder": args.encoder,
+            "batches": args.batches,
+            "seeds": list(range(args.batches)),
             "results": results,
         }
-        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

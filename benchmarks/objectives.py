@@ -13,23 +13,24 @@ SimCLR, whose default was chosen for longer runs and is replaced here. Supervise
 tasks is the ceiling; pixels and the untrained encoder are the floors. All are scored on the test
 file by the linear probe.
 
-The JSON file, and the same as tables in an `.md` file beside it, is rewritten after every run;
-runs that it already holds are not repeated.
+The JSON file is rewritten after every run; runs that it already holds are not repeated. The tables
+of docs/objectives.md are made from it by `make tables`.
 """
 
 import argparse
 import itertools
-import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from study import Results, Run, accuracies, train, validation_sets, write_text
-from widefield.bench.step import VARIANTS, bench
+import torch
+
+from study import Results, Run, accuracies, train, validation_sets
+from widefield.bench.step import bench, contestants
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
-from widefield.recipe import Recipe
-from widefield.workflows.pretrain import build_run_encoder
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build_run_encoder
 
 TRAIN = 5000  # images
 BARE_EPOCHS = 16  # about a minute of one core of a server
@@ -52,20 +53,13 @@ METHODS = {
     "viewmaker": ("s-diet", "simclr"),
 }
 """What is trained under which views, in the order of the work and of the tables."""
-PUBLISHED = {
-    "": {"class": 84.5 - 86.2},
-    "+shapes": {"class": 79.8 - 76.0, "shapes": 100.0 - 100.0},
-    "+digits": {"class": 69.3 - 58.8, "digits": 94.3 - 86.7},
-    "+letters": {"class": 71.9 - 74.8, "letters": 96.9 - 94.1},
-}
-"""Feature Dropout (Tamkin et al. 2022), table 1: viewmaker minus expert views, SimCLR, points."""
 RATES = (2e-3, 6e-3, 2e-2)
 FASTER = {"simclr": {"lr": 2e-2}}
 """Where a default was chosen for longer runs than these, and `RATES` say otherwise."""
 
 
 class Study:
-    """Runs what is not in the results file yet, and keeps the files up to date."""
+    """Runs what is not in the results file yet, and keeps the file up to date."""
 
     def __init__(self, train_file: Path, test_file: Path, results: Path) -> None:
         self.train_file, self.test_file = train_file, test_file
@@ -73,13 +67,13 @@ class Study:
 
     def floors(self, plant: str, seed: int) -> None:
         """Score raw pixels and an untrained encoder."""
-        recipe = Recipe(encoder="resnet-tiny", seed=seed)
+        recipe, device = make_recipe(encoder="resnet-tiny", seed=seed), torch.device("cpu")
         for name in ("pixels", "random encoder"):
             key = _key(name, "none", plant, seed)
             if key in self.results:
                 continue
             sets = self._sets(plant, seed)
-            untrained = partial(extract, build_run_encoder(recipe, sets[0]))
+            untrained = partial(extract, build_run_encoder(recipe, DataFacts.of(sets[0]), device))
             features = pixels if name == "pixels" else untrained
             self._keep(key, name, "none", plant, seed, {"accuracy": accuracies(features, *sets)})
 
@@ -125,8 +119,8 @@ class Study:
         key = f"cost | {views}"
         if key not in self.results:
             methods = list(METHODS[views])
-            found = bench(encoder="resnet-tiny", rows=TRAIN, methods=methods, views=views)
-            self.results.add(key, found["ratios"])
+            measured = bench(encoder="resnet-tiny", rows=TRAIN, methods=methods, views=views)
+            self.results.add(key, measured["ratios"])
         cost: float = self.results.runs[key][f"{method}/bare"]
         return max(1, round(bare / cost))
 
@@ -142,7 +136,6 @@ class Study:
     ) -> None:
         named = {"method": method, "views": views, "data": f"cifar10{plant}", "seed": seed}
         self.results.add(key, {**named, **measured})
-        write_text(self.results.path.with_suffix(".md"), self._page())
 
     def _summary(self, runs: dict[str, Run]) -> dict[str, Any]:
         return {
@@ -150,104 +143,14 @@ class Study:
             "budget": {"bare_epochs": BARE_EPOCHS, "images": TRAIN},
         }
 
-    def _page(self) -> str:
-        """A table for each data set."""
-        about = (
-            f"Linear probe on the test file, %, after as much time as {BARE_EPOCHS} epochs of the "
-            f"bare encoder on {TRAIN:,} images, mean of the seeds ± half the distance between "
-            "them. Written by `benchmarks/objectives.py`."
-        )
-        runs = list(self.results.runs.values())
-        tables = [*(_table(plant, runs) for plant in PLANTS), _learned_views(runs), _rates(runs)]
-        parts = ["# What the objectives learn in equal time", about, *filter(None, tables)]
-        return "\n\n".join(parts) + "\n"
-
 
 def _method(name: str) -> dict[str, Any]:
     """Settings of a method or a variant of one."""
-    return VARIANTS.get(name, {"method": name})
+    return contestants()[name]
 
 
 def _key(method: str, views: str, plant: str, seed: int) -> str:
     return f"{method} | {views} | cifar10{plant} | seed {seed}"
-
-
-def _table(plant: str, runs: list[Run]) -> str:
-    """Markdown: a row for each method under each views, a column for each task."""
-    rows: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        if run.get("data") == f"cifar10{plant}":
-            rows.setdefault((run["method"], run["views"]), []).append(run)
-    if not rows:
-        return ""
-    tasks = list(next(iter(rows.values()))[0]["accuracy"])
-    head = ["method", "views", "epochs", *tasks]
-    lines = [
-        [
-            method,
-            views,
-            str(same[0].get("epochs", 0)),
-            *(_mean([100 * run["accuracy"][task] for run in same]) for task in tasks),
-        ]
-        for (method, views), same in rows.items()
-    ]
-    return "\n".join([f"## CIFAR-10 {plant}".rstrip(), "", *_grid(head, lines)])
-
-
-def _learned_views(runs: list[Run]) -> str:
-    """Markdown: what learned views change, seed by seed, beside what was published."""
-    lines = []
-    for plant, published in PUBLISHED.items():
-        for task, theirs in published.items():
-            cells = [_gains(runs, method, plant, task) for method in METHODS["viewmaker"]]
-            if all(cells):
-                lines.append([f"CIFAR-10 {plant}".rstrip(), task, *cells, f"{theirs:+.1f}"])
-    if not lines:
-        return ""
-    head = ["data", "task", *METHODS["viewmaker"], "published, simclr"]
-    return "\n".join(["## Learned views minus expert views, points", "", *_grid(head, lines)])
-
-
-def _gains(runs: list[Run], method: str, plant: str, task: str) -> str:
-    """Mean over seeds of a score under learned views minus that under expert views."""
-    scores = {
-        views: {
-            run["seed"]: 100 * run["accuracy"][task]
-            for run in runs
-            if (run.get("data"), run.get("method"), run.get("views"))
-            == (f"cifar10{plant}", method, views)
-        }
-        for views in METHODS
-    }
-    seeds = scores["expert"].keys() & scores["viewmaker"].keys()
-    gains = [scores["viewmaker"][seed] - scores["expert"][seed] for seed in sorted(seeds)]
-    return _mean(gains, sign="+") if gains else ""
-
-
-def _rates(runs: list[Run]) -> str:
-    """Markdown: the learning rates that were compared."""
-    rows = [
-        [run["method"], f"{run['lr']:g}", *(f"{100 * x:.1f}" for x in run["accuracy"].values())]
-        for run in runs
-        if "lr" in run
-    ]
-    head = ["method", "learning rate", "class", "digits"]
-    about = (
-        "Half the budget, CIFAR-10 +digits, 3,000 images of the training file that are not "
-        "trained on, one seed. Chosen is the rate with the best class, and of those within a "
-        "point of it, which is a standard error, the one with the best digits."
-    )
-    return "\n".join(["## Learning rates", "", about, "", *_grid(head, rows)])
-
-
-def _grid(head: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
-
-
-def _mean(values: list[float], sign: str = "") -> str:
-    spread = f" ± {(max(values) - min(values)) / 2:.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{sign}.1f}{spread}"
 
 
 def main() -> None:
@@ -260,14 +163,14 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, choices=SEEDS, action="append", help="a process for each, side by side"
     )
-    asked = parser.parse_args()
-    parts = asked.part or ["rates", "runs"]
-    study = Study(asked.train, asked.test, asked.json)
+    args = parser.parse_args()
+    parts = args.part or ["rates", "runs"]
+    study = Study(args.train, args.test, args.json)
     for method, lr in itertools.product(METHODS["expert"] if "rates" in parts else (), RATES):
         study.rate(method, lr)
     if "runs" not in parts:
         return
-    seeds = asked.seed or SEEDS
+    seeds = args.seed or SEEDS
     for seed, plant in itertools.product(seeds, PLANTS):
         study.floors(plant, seed)
     for seed, views, plant in itertools.product(seeds, METHODS, PLANTS):

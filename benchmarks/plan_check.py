@@ -50,27 +50,27 @@ print(json.dumps({
 """
 
 
-def said(code: str, *arguments: Any) -> dict[str, Any]:
-    """What a process that runs `code` prints last, as JSON."""
+def last_line(code: str, *arguments: Any) -> dict[str, Any]:
+    """Return what a process that runs `code` prints last, read as JSON."""
     command = [sys.executable, "-c", code, json.dumps(arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def compare(data: str, settings: dict[str, Any], turns: int) -> dict[str, Any]:
     """Planned, measured, and measured over planned."""
-    found = [one_turn(data, settings) for _ in range(turns)]
-    ratios = {name: [turn["ratio"][name] for turn in found] for name in found[0]["ratio"]}
+    done = [one_turn(data, settings) for _ in range(turns)]
+    ratios = {name: [turn["ratio"][name] for turn in done] for name in done[0]["ratio"]}
     median = {name: statistics.median(values) for name, values in ratios.items()}
-    return {"settings": settings, "ratio": median, "turns": found}
+    return {"settings": settings, "ratio": median, "turns": done}
 
 
 def one_turn(data: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Plan once and run once."""
-    planned = said(PLAN, data, settings)
+    planned = last_line(PLAN, data, settings)
     with tempfile.TemporaryDirectory(prefix="widefield-plan-check-") as folder:
-        measured = said(RUN, data, settings, str(Path(folder) / "run"))
+        measured = last_line(RUN, data, settings, str(Path(folder) / "run"))
     images = settings["batch_size"] * measured["steps_per_epoch"]
     measured["epoch_seconds"] = images / measured["images_per_second"]
     names = [n for n in ("host_bytes", "device_bytes", "epoch_seconds") if measured[n] is not None]
@@ -91,21 +91,21 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--turns", type=int, default=3)
-    asked = parser.parse_args()
-    shared = {"limit": asked.limit, "batch_size": asked.batch_size, "epochs": asked.epochs}
+    args = parser.parse_args()
+    shared = {"limit": args.limit, "batch_size": args.batch_size, "epochs": args.epochs}
     results = {}
-    for name in asked.case or CASES:
-        results[name] = compare(asked.data, {**shared, **CASES[name]}, asked.turns)
+    for name in args.case or CASES:
+        results[name] = compare(args.data, {**shared, **CASES[name]}, args.turns)
         ratios = results[name]["ratio"]
         print(f"{name:>22}: " + ", ".join(f"{key} x {ratio}" for key, ratio in ratios.items()))
-    if asked.json:
+    if args.json:
         report = {
-            "command": f"python benchmarks/plan_check.py {asked.data} --json FILE",
+            "command": f"python benchmarks/plan_check.py {args.data} --json FILE",
             "machine": machine(choose_device("auto")),
-            "data": asked.data,
+            "data": args.data,
             "cases": results,
         }
-        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
     ratios = [ratio for result in results.values() for ratio in result["ratio"].values()]
     return int(any(abs(ratio - 1) > CLOSE_ENOUGH for ratio in ratios))
 

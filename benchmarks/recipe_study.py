@@ -30,7 +30,7 @@ import torch
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.data import open_dataset
 from widefield.probes import extract
-from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
 
 TRAIN = 5000  # images
 KNOB_EPOCHS = {"s-diet": 25, "simclr": 13}
@@ -55,27 +55,27 @@ PARTS = {
     "longer": Part(epochs={"s-diet": 500, "simclr": 267}, seeds=(0,), plants=("+digits",)),
 }
 
-DEFAULT = Recipe.named(method="s-diet")
+S_DIET, SIMCLR = (make_recipe(method=name).method.flat() for name in ("s-diet", "simclr"))
 S_DIET_KNOBS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {"recipe": "paper"},
+    "paper": {"recipe": "s-diet-paper"},
     "published loss": {"row_loss": "batch-ce", "logit_scale": 1.0},
     "published loss, smoothing 0": {"row_loss": "batch-ce", "label_smoothing": 0.0},
     "published loss, smoothing 0.2": {"row_loss": "batch-ce", "label_smoothing": 0.2},
     "rows start at random": {"row_start": "random"},
-    "head lr x 4": {"head_lr_scale": 4 * DEFAULT.head_lr_scale},
-    "scale / 2": {"logit_scale": DEFAULT.logit_scale / 2},
-    "scale x 2": {"logit_scale": 2 * DEFAULT.logit_scale},
-    "lr x 2 / 5": {"lr": DEFAULT.lr * 2 / 5},
+    "head lr x 4": {"head_lr_scale": 4 * S_DIET["head_lr_scale"]},
+    "scale / 2": {"logit_scale": S_DIET["logit_scale"] / 2},
+    "scale x 2": {"logit_scale": 2 * S_DIET["logit_scale"]},
+    "lr x 2 / 5": {"lr": S_DIET["lr"] * 2 / 5},
     "three layers in projector": {"projector_layers": 3},
     "no batch norm in projector": {"projector_batch_norm": False},
-    "projector width x 4": {"projector_width": 4 * DEFAULT.projector_width},
+    "projector width x 4": {"projector_width": 4 * S_DIET["projector_width"]},
 }
 SIMCLR_KNOBS: dict[str, dict[str, Any]] = {
     "default": {},
-    "lr / 2": {"lr": Recipe.named(method="simclr").lr / 2},
-    "lr x 5 / 3": {"lr": Recipe.named(method="simclr").lr * 5 / 3},
-    "lr x 10 / 3": {"lr": Recipe.named(method="simclr").lr * 10 / 3},
+    "lr / 2": {"lr": SIMCLR["lr"] / 2},
+    "lr x 5 / 3": {"lr": SIMCLR["lr"] * 5 / 3},
+    "lr x 10 / 3": {"lr": SIMCLR["lr"] * 10 / 3},
     "temperature 0.05": {"temperature": 0.05},
     "temperature 0.2": {"temperature": 0.2},
 }
@@ -126,7 +126,7 @@ class Study:
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    """Of the runs with several seeds: means with 95 % t-intervals, and S-DIET minus SimCLR."""
+    """Return means over seeds with 95 % t-intervals, and S-DIET minus SimCLR."""
     tasks = (("", "class"), ("+digits", "class"), ("+digits", "digits"))
     table = {
         part: {
@@ -147,13 +147,13 @@ def _compared(runs: dict[str, Run], part: str, plant: str, task: str) -> dict[st
         wanted = part if run["method"] == "simclr" else "final"
         if (run["part"], run["data"]) == (wanted, f"cifar10{plant}"):
             scores[run["method"]][run["seed"]] = 100 * run["accuracy"][task]
-    ours, theirs = scores["s-diet"], scores["simclr"]
-    both = sorted(ours.keys() & theirs.keys())
+    s_diet, simclr = scores["s-diet"], scores["simclr"]
+    both = sorted(s_diet.keys() & simclr.keys())
     if len(both) < 2:
         return {}
     return {
         **{method: _mean([by_seed[s] for s in both]) for method, by_seed in scores.items()},
-        "s-diet minus simclr": _mean([ours[s] - theirs[s] for s in both]),
+        "s-diet minus simclr": _mean([s_diet[s] - simclr[s] for s in both]),
     }
 
 
@@ -178,10 +178,10 @@ def main() -> None:
     parser.add_argument(
         "--method", choices=tuple(KNOB_EPOCHS), help="a process for each, side by side"
     )
-    asked = parser.parse_args()
-    methods = [asked.method] if asked.method else list(KNOB_EPOCHS)
-    study = Study(asked.train, asked.test, asked.json)
-    parts = asked.part or [*PARTS, "knobs"]
+    args = parser.parse_args()
+    methods = [args.method] if args.method else list(KNOB_EPOCHS)
+    study = Study(args.train, args.test, args.json)
+    parts = args.part or [*PARTS, "knobs"]
     for name, part in PARTS.items():
         for plant, seed, method in itertools.product(part.plants, part.seeds, methods):
             if name in parts and method in part.epochs:

@@ -24,10 +24,10 @@ import sqlite3
 import statistics
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,7 +87,7 @@ class JournalledMap:
         self.folder.mkdir()
         self.header = RowFileHeader(n=n, dim=words, words=words, layout="any", seed=0, run="0" * 32)
         rows = RecoverableRows.create(self.folder, self.header)
-        self.state = rows.cut()
+        self.state = rows.snapshot()
         rows.close()
 
     def open(self) -> None:
@@ -100,8 +100,8 @@ class JournalledMap:
         self.rows.write(index, records)
 
     def close(self) -> None:
-        self.state = self.rows.cut()
-        self.rows.commit()
+        self.state = self.rows.snapshot()
+        self.rows.discard_old()
         self.rows.close()
 
 
@@ -139,13 +139,15 @@ class Lmdb:
         self.size = 40 * n * words + (1 << 26)
 
     def open(self) -> None:
+        import lmdb  # here, so that --help needs no package that the library does not
+
         self.env = lmdb.open(str(self.path), map_size=self.size, sync=False, readahead=False)
 
     def read(self, index: Index) -> Records:
         keys = [key.tobytes() for key in index.astype(">i8")]
         with self.env.begin(buffers=True) as transaction:
-            found = transaction.cursor().getmulti(keys)
-            return np.frombuffer(b"".join(v for _, v in found), np.int32).reshape(-1, self.words)
+            pairs = transaction.cursor().getmulti(keys)
+            return np.frombuffer(b"".join(v for _, v in pairs), np.int32).reshape(-1, self.words)
 
     def write(self, index: Index, records: Records) -> None:
         keys = [key.tobytes() for key in index.astype(">i8")]
@@ -169,9 +171,9 @@ class Sqlite:
         self.db.execute("CREATE TABLE IF NOT EXISTS rows (i INTEGER PRIMARY KEY, record BLOB)")
 
     def read(self, index: Index) -> Records:
-        one = "SELECT record FROM rows WHERE i = ?"
-        found = [self.db.execute(one, (i,)).fetchone()[0] for i in index.tolist()]
-        return np.frombuffer(b"".join(found), np.int32).reshape(-1, self.words)
+        query = "SELECT record FROM rows WHERE i = ?"
+        records = [self.db.execute(query, (i,)).fetchone()[0] for i in index.tolist()]
+        return np.frombuffer(b"".join(records), np.int32).reshape(-1, self.words)
 
     def write(self, index: Index, records: Records) -> None:
         pairs = zip(index.tolist(), map(bytes, records), strict=True)
@@ -242,9 +244,11 @@ def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> l
         store.open()
         store.read(np.arange(n))
     order = rng.permutation(n)
-    for at in range(0, n - rows, rows)[:WARM_ROUNDS]:
+    for begin in range(0, n - rows, rows)[:WARM_ROUNDS]:
         for name, store in stores.items():
-            times.setdefault((name, "warm"), []).append(timed(store, *batch(order[at : at + rows])))
+            times.setdefault((name, "warm"), []).append(
+                timed(store, *batch(order[begin : begin + rows]))
+            )
     for store in stores.values():
         store.close()
     return [
@@ -286,7 +290,7 @@ def main() -> None:
             "load": os.getloadavg()[0],
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "lmdb": lmdb.__version__,
+            "lmdb": version("lmdb"),
             "sqlite": sqlite3.sqlite_version,
         }
         report = {

@@ -1,4 +1,4 @@
-"""What the studies here share: a run is trained once, scored once and kept in one file."""
+"""Shared by the studies: train a run once, score it once, and keep it in one file."""
 
 import fcntl
 import json
@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widefield.core.files import write_atomically
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder
 from widefield.probes import score
-from widefield.train.checkpoint import write_atomically
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain
 
@@ -33,7 +33,7 @@ class Results:
 
     Args:
         path: the file; it is rewritten after every run, and never half written.
-        summary: what else the file says, from all its runs.
+        summary: computes the rest of the file from all its runs.
     """
 
     def __init__(self, path: Path, summary: Callable[[dict[str, Run]], dict[str, Any]]) -> None:
@@ -46,7 +46,7 @@ class Results:
     def add(self, name: str, run: Run) -> None:
         """Keep a run."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone_in(self.path.parent):
+        with _locked(self.path.parent):
             self.runs = self._read() | {name: run}
             report = {
                 "machine": machine(choose_device("auto")),
@@ -64,8 +64,8 @@ class Results:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in here with the same folder."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder, which one process at a time can have."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace what the file says, in one step."""
+    """Replace the content of a file in one step."""
 
     def write(draft: Path) -> None:
         draft.write_text(text)
@@ -94,7 +94,7 @@ class Trained:
 
 
 def train(data: str, **settings: Any) -> Trained:
-    """Pretrain resnet-tiny on `data` from start to end; leave the program if asked to stop."""
+    """Pretrain resnet-tiny on `data` from start to end; Ctrl-C and SIGTERM end the program."""
     with tempfile.TemporaryDirectory() as folder:
         began, wall = time.process_time(), time.monotonic()
         done = pretrain(
@@ -106,8 +106,6 @@ def train(data: str, **settings: Any) -> Trained:
             quiet=True,
             **settings,
         )
-        if not done.finished:
-            raise SystemExit("asked to stop: the same command trains this run anew and goes on")
         return Trained(
             encoder=done.encoder,
             effective_rank=round(done.health.effective_rank, 1),
@@ -121,13 +119,13 @@ def accuracies(
 ) -> dict[str, float]:
     """Accuracy of every task's linear probe on frozen features of both sets."""
     device = choose_device("auto")
-    here, there = (
+    train_y, test_y = (
         {task: torch.from_numpy(y).to(device) for task, y in d.labels.items()}
         for d in (train_set, test_set)
     )
     classes = {task: len(names) for task, names in train_set.classes.items()}
     train_h, test_h = (features(d.images).to(device) for d in (train_set, test_set))
-    scores = score(train_h, here, test_h, there, classes=classes)
+    scores = score(train_h, train_y, test_h, test_y, classes=classes)
     return {task: round(s.accuracy, 4) for task, s in scores.items()}
 
 
@@ -135,11 +133,7 @@ def validation_sets(train_file: Path, plant: str, limit: int, seed: int) -> tupl
     """Training images, and further ones of the same file that no run trains on, for choices."""
     train_set = open_dataset(f"{train_file}{plant}", limit=limit, seed=seed)
     more = open_dataset(f"{train_file}{plant}", limit=limit + VALIDATION, seed=seed, held_out=True)
-    return train_set, _without(more, set(train_set.paths))
-
-
-def _without(dataset: Dataset, paths: set[str]) -> Dataset:
-    """The examples that are not among `paths`."""
-    rows = [i for i, path in enumerate(dataset.paths) if path not in paths]
-    assert len(rows) == VALIDATION
-    return dataset.subset(np.array(rows))
+    trained_on = set(train_set.paths)
+    others = np.flatnonzero([path not in trained_on for path in more.paths])
+    assert len(others) == VALIDATION
+    return train_set, more.subset(others)

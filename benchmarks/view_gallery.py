@@ -23,19 +23,20 @@ from torch import Tensor
 from widefield.data import Loader, open_dataset
 from widefield.data.photos import photograph
 from widefield.data.plants import Shapes, plant
-from widefield.encoders import build_encoder
-from widefield.methods import RunFacts, build_method
 from widefield.recipe import Recipe
-from widefield.train.loop import Objective, Stepper, Training
-from widefield.train.opponent import build_opponent, scene
-from widefield.train.optim import build_optimizer
+from widefield.recipes import make_recipe
+from widefield.train.adversary import augment_context
+from widefield.train.build import DataFacts, build
+from widefield.train.state import TrainState
+from widefield.train.step import TrainStep
 from widefield.types import Batch
-from widefield.views import VIEWS, Scene, Views, build_views
+from widefield.views import VIEWS, AugmentContext, build_views
 
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee")
 SIDE = 96
 BUDGET = 0.1
 STEPS = 20
+CPU = torch.device("cpu")
 LOUDER = 4
 """Differences are drawn as grey + LOUDER x difference."""
 INK, FAINT = "#22262b", "#8a9099"
@@ -52,8 +53,8 @@ def photographs() -> tuple[Tensor, Tensor]:
 def _square(image: Image.Image) -> np.ndarray:
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 4
-    cut = image.crop((left, top, left + side, top + side))
-    return np.asarray(cut.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+    cropped = image.crop((left, top, left + side, top + side))
+    return np.asarray(cropped.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
 
 
 @dataclass(frozen=True)
@@ -69,23 +70,22 @@ def row(name: str, x: Tensor, mask: Tensor) -> Row:
     """Two views of each of `x` under the policy `name`."""
     if name == "expert:stacked":
         return stacked_row(name, x)
-    recipe = Recipe.named(
-        views=name,
-        method="simclr",
-        viewmaker_budget=BUDGET,
-        attack_budget=BUDGET,
-        opponent_lr=3e-3,
-    )
-    policy = build_views(name, recipe=recipe)
-    around = Scene(mask=mask)
+    loud = {"viewmaker_budget": BUDGET, "attack_budget": BUDGET, "viewmaker_lr": 3e-3}
+    settings = {key: value for key, value in loud.items() if key in make_recipe(views=name).flat()}
+    policy = build_views(name, **settings)
+    context = AugmentContext(mask=mask)
     if policy.gradient_calls or list(policy.parameters()):
-        objective = trained(recipe, policy)
-        batch = Batch(x=x, index=torch.arange(len(x)), mask=mask)
-        around = scene(objective, batch, nullcontext)
+        recipe = make_recipe(
+            method="simclr", views=name, encoder="resnet-tiny", batch_size=16, epochs=1,
+            schedule="constant", warmup_epochs=0.0, lr=2e-3, **settings,
+        )  # fmt: skip
+        state = trained(recipe)
+        policy, batch = state.views, Batch(x=x, index=torch.arange(len(x)), mask=mask)
+        context = augment_context(state.model, batch, nullcontext)
     with torch.no_grad():
-        drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), around), dim=1)
-    kept = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "colour")
-    difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if kept else None
+        drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), context), dim=1)
+    in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "colour")
+    difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if in_place else None
     return Row(name, _pixels(drawn.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), difference)
 
 
@@ -99,28 +99,15 @@ def stacked_row(name: str, x: Tensor) -> Row:
     return Row(name, _pixels(pairs.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), None)
 
 
-def trained(recipe: Recipe, policy: Views) -> Objective:
-    """SimCLR after a few steps on crops of photographs with these views, which learn beside it."""
-    dataset = open_dataset("photos+shapes", limit=320)
-    device, rates = torch.device("cpu"), torch.full((STEPS,), 2e-3, dtype=torch.float64)
-    encoder = build_encoder("resnet-tiny", channels=3, image_size=32, seed=0)
-    facts = RunFacts(
-        encoder=encoder, feature_dim=encoder.dim, examples=len(dataset), labels={},
-        learning_rates=rates, device=device,
-    )  # fmt: skip
-    objective = Objective(encoder, build_method(recipe, facts))
-    training = Training(
-        objective=objective,
-        optimizer=build_optimizer(encoder, objective.method, recipe),
-        views=policy,
-        opponent=build_opponent(policy, recipe),
-        generator=torch.Generator().manual_seed(0),
-    )
-    stepper = Stepper(training, fabric=Fabric(accelerator="cpu", devices=1), rates=rates)
-    loader = Loader(dataset, batch_size=len(dataset) // STEPS, device=device, masks=True)
-    for batch in loader.epoch(0):
-        stepper.step(batch)
-    return objective.eval()
+def trained(recipe: Recipe) -> TrainState:
+    """Train SimCLR for a few steps on crops of photographs; views that learn train beside it."""
+    dataset, device = open_dataset("photos+shapes", limit=STEPS * recipe.batch_size), CPU
+    state = build(recipe, DataFacts.of(dataset), device=device)
+    step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
+    for batch in Loader(dataset, batch_size=recipe.batch_size, device=device, masks=True).epoch(0):
+        step(batch)
+    state.model.eval()
+    return state
 
 
 def _pixels(x: Tensor) -> np.ndarray:
@@ -139,13 +126,13 @@ def draw(rows: list[Row], x: Tensor, path: Path) -> None:
     def axes(column: int, line: int) -> Axes:
         top = height - 0.3 - (line + 1) * (tile + gap) + gap
         box = (lefts[column] / width, top / height, tile / width, tile / height)
-        made: Axes = figure.add_axes(box)
-        made.set_axis_off()
-        return made
+        panel: Axes = figure.add_axes(box)
+        panel.set_axis_off()
+        return panel
 
-    def say(text: str, at: float, line: float, **style: object) -> None:
-        where = height - 0.3 - line * (tile + gap) - tile / 2
-        figure.text(at / width, where / height, text, va="center", **{"color": INK, **style})
+    def say(text: str, left: float, line: float, **style: object) -> None:
+        bottom = height - 0.3 - line * (tile + gap) - tile / 2
+        figure.text(left / width, bottom / height, text, va="center", **{"color": INK, **style})
 
     say("image", 0.1, 0, fontsize=11, color=FAINT)
     for i, image in enumerate(_pixels(x)):
@@ -162,7 +149,8 @@ def draw(rows: list[Row], x: Tensor, path: Path) -> None:
             axes(column, line).imshow(view, interpolation="lanczos")
         if r.difference is not None:
             axes(columns - 1, line).imshow(r.difference, interpolation="lanczos")
-    figure.savefig(path, dpi=110)
+    # `make lint` compares these names with the policies of today.
+    figure.savefig(path, dpi=110, metadata={"Description": " ".join(r.name for r in rows)})
 
 
 def main() -> None:

@@ -5,51 +5,41 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 
-from widefield.encoders import build_encoder
-from widefield.methods import RunFacts, build_method
 from widefield.recipe import Recipe
-from widefield.train.loop import Objective, Stepper, Training
-from widefield.train.opponent import build_opponent
-from widefield.train.optim import build_optimizer
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build
+from widefield.train.step import TrainStep
 from widefield.types import WHOLE, Batch, Shard
-from widefield.views import build_views
 
 EXAMPLES, STEPS = 12, 24
 
+SMALL: dict[str, Any] = {
+    "encoder": "resnet-tiny",
+    "projector_width": 16,
+    "projector_dim": 8,
+    "predictor_width": 16,
+    "queue_size": 8,
+}
+"""Small sizes of every method; `small_recipe` takes those that its method has."""
 
-def stepper(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any) -> Stepper:
-    """A run's step on the CPU, on images of 16 pixels a side."""
-    recipe = Recipe.named(
-        method=method,
-        views=views,
-        projector_width=16,
-        projector_dim=8,
-        predictor_width=16,
-        queue_size=8,
-        **settings,
-    )
-    rates = torch.full((STEPS,), recipe.lr, dtype=torch.float64)
-    encoder = build_encoder("resnet-tiny", channels=3, image_size=16, seed=0)
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=EXAMPLES,
-        labels={"class": torch.arange(EXAMPLES) % 3},
-        learning_rates=rates,
-        device=torch.device("cpu"),
-        shard=shard,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        objective = Objective(encoder, build_method(recipe, facts))
-    drawn_by = build_views(views, recipe=recipe)
-    training = Training(
-        objective=objective,
-        optimizer=build_optimizer(encoder, objective.method, recipe),
-        views=drawn_by,
-        opponent=build_opponent(drawn_by, recipe),
-        generator=torch.Generator().manual_seed(shard.rank),
-    )
+
+def small_recipe(method: str, views: str = "expert", **settings: Any) -> Recipe:
+    """Return a recipe of small sizes, with those of `settings` that method and views have."""
+    recipe = make_recipe(method=method, views=views)
+    return recipe.changed({k: v for k, v in (SMALL | settings).items() if k in recipe.flat()})
+
+
+def small_facts(examples: int = EXAMPLES, image_size: int = 16, channels: int = 3) -> DataFacts:
+    """Return facts of data with a task of three classes."""
+    labels = {"class": torch.arange(examples) % 3}
+    return DataFacts(examples=examples, image_size=image_size, channels=channels, labels=labels)
+
+
+def train_step(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any) -> TrainStep:
+    """A run's step on the CPU, on images of 16 pixels a side, at a constant learning rate."""
+    sizes = {"batch_size": EXAMPLES, "epochs": STEPS, "schedule": "constant", "warmup_epochs": 0}
+    recipe = small_recipe(method, views, **sizes, **settings)
+    state = build(recipe, small_facts(), device=torch.device("cpu"), shard=shard)
     precision = "bf16-mixed" if recipe.precision == "bf16" else "32-true"
     fabric = Fabric(
         accelerator="cpu",
@@ -59,7 +49,7 @@ def stepper(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any) -
     )
     if shard.world > 1:
         fabric.launch()
-    return Stepper(training, fabric=fabric, rates=rates)
+    return TrainStep(state, fabric=fabric)
 
 
 def batch(first: int = 0, count: int = 6, skip: int = 1) -> Batch:

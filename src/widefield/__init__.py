@@ -3,10 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from widefield.version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from widefield import diagnose as diagnose
+    from widefield import losses as losses
+    from widefield import methods as methods
+    from widefield import views as views
     from widefield.audits.audit import audit as audit
     from widefield.audits.result import Audit as Audit
     from widefield.recipe import Recipe as Recipe
+    from widefield.recipes import make_recipe as make_recipe
+    from widefield.rows import RowHead as RowHead
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.export import export as export
     from widefield.workflows.extractor import load as load
@@ -14,36 +22,28 @@ if TYPE_CHECKING:
     from widefield.workflows.pretrain import pretrain as pretrain
     from widefield.workflows.probe import probe as probe
 
-__version__ = "0.1.0"
-
 # Loaded when first asked for: torch takes seconds to import, which `widefield --help` has not.
+_MODULES = ("diagnose", "losses", "methods", "views")
 _HOMES = {
     "Audit": "widefield.audits.result",
-    "audit": "widefield.audits.audit",
     "Recipe": "widefield.recipe",
+    "RowHead": "widefield.rows",
+    "audit": "widefield.audits.audit",
     "embed": "widefield.workflows.embed",
     "export": "widefield.workflows.export",
     "load": "widefield.workflows.extractor",
+    "make_recipe": "widefield.recipes",
     "plan": "widefield.workflows.plan",
     "pretrain": "widefield.workflows.pretrain",
     "probe": "widefield.workflows.probe",
 }
 
-__all__ = [
-    "Audit",
-    "Recipe",
-    "__version__",
-    "audit",
-    "embed",
-    "export",
-    "load",
-    "plan",
-    "pretrain",
-    "probe",
-]
+__all__ = ["__version__", *_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"widefield.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'widefield' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

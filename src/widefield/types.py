@@ -31,7 +31,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Of its files: "1-of-2"."""
+        """Name in its files: "1-of-2"."""
         return f"{self.rank}-of-{self.world}"
 
     def count(self, n: int) -> int:
@@ -53,6 +53,14 @@ class Shard:
 
 WHOLE = Shard()
 """One process, all examples."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One kind of memory that a run takes."""
+
+    bytes: int
+    place: Place
 
 
 @dataclass(slots=True)

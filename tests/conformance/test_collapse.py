@@ -34,7 +34,7 @@ def test_simsiam_collapses_without_its_stop_gradient(stop_gradient: bool, verdic
     optimizer = torch.optim.AdamW([*encoder.parameters(), *method.parameters()], lr=0.02)
     for _ in range(300):
         index = torch.randperm(len(x), generator=generator)[:64]
-        loss = method.loss(encoder, views(x[index], 2, generator), index)
+        loss = method(encoder, views(x[index], 2, generator), index)
         loss.total.backward()
         optimizer.step()
         optimizer.zero_grad()

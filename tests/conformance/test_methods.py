@@ -4,37 +4,25 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from widefield.encoders import build_encoder
-from widefield.methods import METHODS, Method, RunFacts, build_method
+from small_run import small_facts, small_recipe
+from widefield.methods import METHODS, Method
 from widefield.recipe import Recipe
-from widefield.train.loop import Objective
-from widefield.train.optim import build_optimizer, set_learning_rate
+from widefield.train.build import build
+from widefield.train.optim import set_learning_rate
+from widefield.train.state import TrainState
 from widefield.views import build_views
 
-EXAMPLES, STEPS = 24, 30
+EXAMPLES, STEPS, LR = 24, 30, 1e-3
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
-def build(name: str, channels: int = 3, seed: int = 0) -> tuple[nn.Module, Method, Recipe]:
-    recipe = Recipe.named(
-        method=name, encoder="resnet-tiny", projector_width=32, projector_dim=16, lr=1e-3
-    )
-    encoder = build_encoder("resnet-tiny", channels=channels, image_size=16, seed=seed)
-    labels = torch.randint(3, (EXAMPLES,), generator=torch.Generator().manual_seed(0))
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=EXAMPLES,
-        labels={"class": labels},
-        learning_rates=torch.full((STEPS + 1,), recipe.lr, dtype=torch.float64),
-        device=torch.device("cpu"),
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return encoder, build_method(recipe, facts), recipe
+def small_state(name: str, channels: int = 3, seed: int = 0) -> TrainState:
+    recipe = small_recipe(name, projector_width=32, projector_dim=16, lr=LR, seed=seed, epochs=40)
+    facts = small_facts(EXAMPLES, channels=channels)
+    return build(recipe.changed({"batch_size": 12}), facts, device=torch.device("cpu"))
 
 
 def images(count: int, channels: int = 3, width: int = 16) -> Tensor:
@@ -46,19 +34,17 @@ def draw(method: Method, x: Tensor, seed: int = 2) -> list[Tensor]:
     return build_views("expert")(x, method.view_count, generator)
 
 
-def take_steps(
-    name: str, first: int, last: int, objective: Objective, recipe: Recipe
-) -> list[float]:
-    method, losses = objective.method, []
-    optimizer = build_optimizer(objective.encoder, method, recipe)
-    x, index = images(12), torch.arange(12) * 2
-    for step in range(first, last + 1):
-        set_learning_rate(optimizer, recipe.lr)
-        total, _ = objective(draw(method, x, seed=0), index)
+def take_steps(state: TrainState, count: int) -> list[float]:
+    losses, x, index = [], images(12), torch.arange(12) * 2
+    for _ in range(count):
+        set_learning_rate(state.optimizer, LR)
+        total, _ = state.model(draw(state.method, x, seed=0), index)
         total.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        method.after_step(objective.encoder, step, recipe.lr)
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+        for head in state.heads:
+            head.step(lr=LR)
+        state.method.after_step()
         losses.append(float(total.detach()))
     return losses
 
@@ -69,9 +55,10 @@ def take_steps(
 def test_loss_is_finite_and_reaches_the_encoder(
     name: str, channels: int, count: int, width: int
 ) -> None:
-    encoder, method, _ = build(name, channels)
+    state = small_state(name, channels)
+    encoder, method = state.encoder, state.method
     views = draw(method, images(count, channels, width))
-    loss = method.loss(encoder, views, torch.arange(count))
+    loss = method(encoder, views, torch.arange(count))
     assert loss.total.shape == ()
     assert torch.isfinite(loss.total)
     assert all(not part.requires_grad for part in loss.parts.values())
@@ -85,68 +72,96 @@ def test_loss_is_finite_and_reaches_the_encoder(
 
 @every_method
 def test_loss_is_float32_under_autocast(name: str) -> None:
-    encoder, method, _ = build(name)
+    state = small_state(name)
+    encoder, method = state.encoder, state.method
     views = draw(method, images(4))
     with torch.autocast("cpu", torch.bfloat16):
-        assert method.loss(encoder, views, torch.arange(4)).total.dtype == torch.float32
+        assert method(encoder, views, torch.arange(4)).total.dtype == torch.float32
 
 
 @every_method
 def test_loss_falls_on_a_fixed_batch(name: str) -> None:
-    encoder, method, recipe = build(name)
-    losses = take_steps(name, 1, 20, Objective(encoder, method), recipe)
+    losses = take_steps(small_state(name), 20)
     assert losses[-1] < losses[0]
 
 
 @every_method
 def test_state_survives_a_checkpoint(name: str) -> None:
-    """Saved after 3 steps and loaded into a fresh pair, the loss of the next step is the same."""
-    encoder, method, recipe = build(name)
-    original = Objective(encoder, method)
-    take_steps(name, 1, 3, original, recipe)
-    saved = copy.deepcopy(original.state_dict())
-    restored = Objective(*build(name, seed=9)[:2])
-    restored.load_state_dict(saved)
-    views, index = draw(method, images(6)), torch.arange(6)
-    ours, theirs = original(views, index)[0], restored(views, index)[0]
-    assert torch.equal(ours, theirs)
+    """Saved after 3 steps and loaded into a fresh state, the losses of the next are the same."""
+    original, restored = small_state(name), small_state(name, seed=9)
+    take_steps(original, 3)
+    restored.load_state_dict(copy.deepcopy(original.state_dict()))
+    assert take_steps(original, 2) == take_steps(restored, 2)
 
 
 @every_method
 def test_same_seed_same_run(name: str) -> None:
-    runs = []
-    for _ in range(2):
-        encoder, method, recipe = build(name)
-        runs.append(take_steps(name, 1, 3, Objective(encoder, method), recipe))
-    assert runs[0] == runs[1]
+    assert take_steps(small_state(name), 3) == take_steps(small_state(name), 3)
 
 
 @every_method
 def test_nothing_is_drawn_in_evaluation_mode(name: str) -> None:
     """The global random state stands still, and the same views give the same loss."""
-    encoder, method, _ = build(name)
+    state = small_state(name)
+    encoder, method = state.encoder, state.method
     encoder.eval()
     method.eval()
     views, index = draw(method, images(5)), torch.arange(5)
     before = torch.get_rng_state()
-    first, second = (method.loss(encoder, views, index).total for _ in range(2))
+    first, second = (method(encoder, views, index).total for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(first, second)
 
 
 @every_method
 def test_an_optimiser_moves_what_needs_a_gradient_and_nothing_else(name: str) -> None:
-    encoder, method, recipe = build(name)
-    groups = build_optimizer(encoder, method, recipe).param_groups
-    moved = {id(p) for group in groups for p in group["params"]}
-    trained = [p for p in Objective(encoder, method).parameters() if p.requires_grad]
+    state = small_state(name)
+    moved = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
+    trained = [p for p in state.model.parameters() if p.requires_grad]
     assert moved == {id(p) for p in trained}
 
 
 @every_method
 def test_same_seed_same_method(name: str) -> None:
-    first, second = build(name)[1].state_dict(), build(name)[1].state_dict()
+    first, second = (small_state(name).method.state_dict() for _ in range(2))
     assert first.keys() == second.keys()
     for key, value in first.items():
         if isinstance(value, Tensor):
             assert torch.equal(value, second[key]), key
+
+
+@every_method
+def test_what_must_follow_a_step_cannot_be_forgotten(name: str) -> None:
+    """A second batch without `after_step`, or `head.step`, is refused where they do something."""
+    state = small_state(name)
+    views, index = draw(state.method, images(6)), torch.arange(6)
+    state.model(views, index)[0].backward()
+    if state.method.moves_after_step or state.heads:
+        with pytest.raises(ValueError, match="second batch before"):
+            state.model(views, index)
+        for head in state.heads:
+            head.step(lr=LR)
+            with pytest.raises(ValueError, match="call it once"):
+                head.step(lr=LR)
+        state.method.after_step()
+        if state.method.moves_after_step:
+            with pytest.raises(ValueError, match="call it once a step"):
+                state.method.after_step()
+    state.model(views, index)
+
+
+@every_method
+def test_a_name_stands_on_the_settings_and_in_the_table(name: str) -> None:
+    assert METHODS[name].name == name
+    assert Recipe(method=METHODS[name]()).flat()["method"] == name
+
+
+@every_method
+def test_memory_is_what_the_method_holds_for_its_examples(name: str) -> None:
+    """Twice the examples, twice the bytes; methods without a head say nothing."""
+    state = small_state(name)
+    one, two = state.method.memory(EXAMPLES), state.method.memory(2 * EXAMPLES)
+    assert set(one) in ({"head", "moments"}, set())
+    assert all(two[part].bytes == 2 * one[part].bytes for part in one)
+    rows = [*state.method.head_parameters(), *(h.table.store.row for h in state.heads)]
+    assert sum(r.nbytes for r in rows) == (one["head"].bytes if one else 0)

@@ -6,35 +6,40 @@ import pytest
 import torch
 from torch import Tensor
 
-from widefield.recipe import Recipe
-from widefield.views import VIEWS, Scene, Views, build_views
+from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
 
 every_policy = pytest.mark.parametrize("name", [*VIEWS, "crop+colour", "viewmaker+flip"])
-SHAPES = [(5, 3, 16, 16), (4, 1, 16, 16), (3, 4, 12, 12), (3, 3, 13, 21), (1, 3, 9, 8)]
+SHAPES_AND_COUNTS = [
+    ((5, 3, 16, 16), 2),
+    ((4, 1, 16, 16), 3),
+    ((3, 4, 12, 12), 2),
+    ((3, 3, 13, 21), 3),
+    ((1, 3, 9, 8), 1),
+]
+"""Shapes and numbers of views, which have nothing to do with each other: each is met once."""
 
 
-def build(name: str, channels: int = 3, seed: int = 0) -> Views:
-    return build_views(name, recipe=Recipe(seed=seed), channels=channels)
+def build(name: str, channels: int = 3, seed: int = 0) -> Augmentation:
+    return build_views(name, channels=channels, seed=seed)
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
-def scene(x: Tensor) -> Scene:
+def scene(x: Tensor) -> AugmentContext:
     """A planted object in the top left; a loss that wants grey pixels."""
     mask = torch.zeros(len(x), 1, *x.shape[-2:], dtype=torch.bool)
     mask[..., :5, :4] = True
-    return Scene(mask=mask, gradients=lambda views: [0.5 - view for view in views])
+    return AugmentContext(mask=mask, gradients=lambda views: [0.5 - view for view in views])
 
 
-def draw(views: Views, x: Tensor, count: int = 2, seed: int = 2) -> list[Tensor]:
+def draw(views: Augmentation, x: Tensor, count: int = 2, seed: int = 2) -> list[Tensor]:
     return views(x, count, torch.Generator().manual_seed(seed), scene(x))
 
 
 @every_policy
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(("shape", "count"), SHAPES_AND_COUNTS, ids=str)
 def test_views_are_images_like_x(name: str, shape: tuple[int, ...], count: int) -> None:
     views, x = build(name, shape[1]), images(*shape)
     given = x.clone()
@@ -137,7 +142,7 @@ def test_what_it_needs_is_what_it_uses(name: str) -> None:
         return [0.5 - view for view in at]
 
     mask = scene(x).mask if views.needs_mask else None
-    needed = Scene(mask=mask, gradients=gradients if views.gradient_calls else None)
+    needed = AugmentContext(mask=mask, gradients=gradients if views.gradient_calls else None)
     views(x, 2, torch.Generator().manual_seed(0), needed)
     assert calls == [2] * views.gradient_calls
 

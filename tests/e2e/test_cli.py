@@ -1,6 +1,8 @@
-"""Every command as a user types it, in a process of its own."""
+"""Every command as a user types it: one run in a process of its own, all else called here."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,38 +11,28 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from PIL import Image
+
+from commands import Command
+from runs import images
 
 TRAIN = "--limit 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
 
 
-def widefield(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "widefield", *map(str, words)]
+def python(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
-
-
-def good(*words: object, cwd: Path | None = None) -> Any:
-    done = widefield(*words, "--json", cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def refused(*words: object, cwd: Path | None = None) -> str:
-    """One line on stderr, exit code 2, nothing on stdout."""
-    done = widefield(*words, cwd=cwd)
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("widefield: ")]
-    assert len(lines) == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    return lines[0]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    found = good("pretrain", "photos+digits", "--out", folder, *TRAIN.split())
+    words = ("photos+digits", "--out", folder, *TRAIN.split(), "--json")
+    done = python("-m", "widefield", "pretrain", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert found["run"] == str(folder)
     assert found["steps"] == 8
     assert found["images_per_second"] > 0
@@ -66,48 +58,48 @@ def test_run_folder_holds_what_is_promised(run: Path) -> None:
     assert {"path", "digest", "skipped", "class", "digits"} <= set(manifest.column_names)
 
 
-def test_probe(run: Path) -> None:
-    found = good("probe", run, "--limit", 160)
+def test_probe(run: Path, command: Command) -> None:
+    found = command.json("probe", run, "--limit", 160, "--task", "class")
     assert found["scored_on"] == "photos:test+digits"
     assert found["train_test_overlap"] == 0
-    assert found["tasks"].keys() == {"class", "digits"}
+    assert found["tasks"].keys() == {"class"}
     for task in found["tasks"].values():
         assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
         assert 0 <= task["knn"] <= 1
         assert task["floor"].keys() == {"pixels", "random"}
-    table = widefield("probe", run, "photos:test+digits", "--task", "class", "--limit", 160)
-    assert table.returncode == 0
-    assert "\n  class " in table.stdout
-    assert "\n  digits " not in table.stdout
 
 
-def test_probe_says_when_the_images_were_trained_on(run: Path) -> None:
-    found = good("probe", run, "photos+digits", "--limit", 160, "--task", "class")
+def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command) -> None:
+    words = ("probe", run, "photos+digits", "--limit", 160, "--no-floors")
+    found = command.json(*words)
     assert found["train_test_overlap"] > 0
-    said = widefield("probe", run, "photos+digits", "--limit", 160, "--task", "class").stdout
+    assert found["tasks"].keys() == {"class", "digits"}
+    table = command.text(*words, "--task", "class")
+    assert "\n  class " in table
+    assert "\n  digits " not in table
     overlap = found["train_test_overlap"]
-    assert f"note: {overlap} of the scored images were in the encoder's training data" in said
+    note = f"note: {overlap} of the scored images were in the encoder's training data"
+    assert note in table
 
 
 @pytest.mark.parametrize("encoder", ["random", "pixels", "timm:resnet18"])
-def test_probe_of_an_encoder_that_is_no_run(encoder: str) -> None:
-    words = ("--fit-on", "photos:train", "--limit", 64)
-    if encoder == "timm:resnet18":
-        words = ("--fit-on", "photos:test", "--limit", 64)
-    found = good("probe", encoder, "photos:test", *words)
-    assert found["tasks"]["class"]["accuracy"] > 1 / 16
+def test_probe_of_an_encoder_that_is_no_run(encoder: str, command: Command, in_tmp: Path) -> None:
+    """Red and blue images are told apart by it."""
+    np.savez("train.npz", **images(40))
+    found = command.json("probe", encoder, "train.npz", "--fit-on", "train.npz", "--limit", 20)
+    assert found["tasks"]["y"]["accuracy"] > 0.8
 
 
-def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path) -> None:
+def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command) -> None:
     first, second = tmp_path / "e.npz", tmp_path / "e.parquet"
-    found = good("embed", run, "photos:test+digits", "--limit", 48, "--out", first)
+    found = command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", first)
     assert found == {
         "out": str(first),
         "examples": 48,
         "dim": 128,
         "tasks": ["class", "digits"],
     }
-    good("embed", run, "photos:test+digits", "--limit", 48, "--out", second)
+    command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", second)
     arrays, table = np.load(first), pq.read_table(second)
     assert arrays["features"].shape == (48, 128)
     assert arrays["features"].dtype == np.float32
@@ -119,72 +111,80 @@ def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path) -> None:
         assert names.tolist() == table[f"label_{task}"].to_pylist()
 
 
-def test_export_is_what_the_readme_says(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "mine.safetensors"
-    done = widefield("export", run, "--out", out)
-    assert done.returncode == 0, done.stderr
-    code = done.stdout.split("load it with timm alone:")[1]
-    check = "import torch; print(float(model.eval()(torch.zeros(1, 3, 16, 16)).sum()))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{check}"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=True,
-    )
+def test_export_is_what_the_readme_says(run: Path, in_tmp: Path, command: Command) -> None:
+    code = command.text("export", run, "--out", "mine.safetensors")
+    code = code.split("load it with timm alone:")[1]
     assert "widefield" not in code
-    assert np.isfinite(float(loaded.stdout))
-    onnx = tmp_path / "mine.onnx"
-    assert good("export", run, "--out", onnx)["dim"] == 128
-    assert onnx.stat().st_size > 1000
+    check = "import torch; out = model.eval()(torch.zeros(1, 3, 16, 16))"
+    names: dict[str, Any] = {}
+    exec(f"{code}\n{check}", names)
+    assert names["out"].isfinite().all()
+    assert command.json("export", run, "--out", "mine.onnx")["dim"] == 128
+    assert Path("mine.onnx").stat().st_size > 1000
 
 
-def test_help_imports_nothing_heavy() -> None:
-    assert widefield("--help").returncode == 0
-    code = "import sys, widefield.cli; print('torch' in sys.modules, 'matplotlib' in sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert loaded.stdout.split() == ["False", "False"]
+HEAVY = {"torch", "timm", "lightning", "matplotlib", "sklearn", "skimage"}
 
 
-def test_every_command_has_help() -> None:
-    for command in (
-        "demo",
-        "plan",
-        "pretrain",
-        "probe",
-        "audit",
-        "embed",
-        "export",
-        "lab",
-        "bench",
-    ):
-        done = widefield(command, "--help")
-        assert done.returncode == 0
-        assert "--json" in done.stdout
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("--help", 0), ("pretrain fotos --out r", 2), ("pretrain photos+digit --out r", 2)],
+)
+def test_what_needs_no_torch_is_answered_at_once(words: str, code: int, tmp_path: Path) -> None:
+    """Help, and a mistyped data name: torch alone takes seconds to import."""
+    program = f"""
+import sys
+from widefield.cli import main
+try:
+    main()
+finally:
+    print(*({HEAVY} & sys.modules.keys()), file=sys.stderr)
+"""
+    done = python("-c", program, *words.split(), cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.splitlines()[-1] == ""
 
 
-def test_plan() -> None:
-    found = good("plan", "photos+digits", *TRAIN.split(), "--row-store", "disk")
+COMMANDS = ("demo", "plan", "pretrain", "probe", "audit", "embed", "export", "lab", "bench")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str, command: Command) -> None:
+    assert "--json" in command.text(name, "--help")
+
+
+@pytest.mark.parametrize("words", ["pretrain", "plan --method simclr", "pretrain --views=noise"])
+def test_help_shows_the_options_of_the_chosen_method_and_views(
+    words: str, command: Command
+) -> None:
+    text = command.text(*words.split(), "--help")
+    assert ("--row-store" in text) == ("simclr" not in words)
+    assert ("--temperature" in text) == ("simclr" in words)
+    assert ("--noise-std" in text) == ("noise" in words)
+    assert "--batch-size" in text
+
+
+def test_plan(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widefield.workflows.plan.TRIAL_SECONDS", 0.1)
+    found = command.json("plan", "photos+digits", *TRAIN.split(), "--row-store", "disk")
     assert found["head_bytes"] == 64 * 16 * 4
     assert found["parts"]["moments"] == {"bytes": 2 * found["head_bytes"], "place": "disk"}
     assert found["host_bytes"] > found["device_bytes"] > 0
     assert found["epoch_seconds"] > 0
-    said = widefield("plan", "photos", *TRAIN.split()).stdout
-    assert "\n  moments " in said
-    assert "s an epoch of 4 steps" in said
+    text = command.text("plan", "photos", *TRAIN.split())
+    assert "\n  moments " in text
+    assert "s an epoch of 4 steps" in text
 
 
-def test_lab(tmp_path: Path) -> None:
+def test_lab(tmp_path: Path, command: Command) -> None:
     figure = tmp_path / "angle.svg"
     words = ["downstream-angle", "--scale", "tiny", "--seed", 1, "--out", figure]
-    found = good("lab", *words)
+    found = command.json("lab", *words)
     assert found["name"] == "downstream-angle"
     assert found["verdict"] == "holds"
     assert found["measured"].keys() == found["predicted"].keys()
     assert figure.read_text().startswith("<?xml")
-    assert len(good("lab")) == 12
+    assert len(command.json("lab")) == 12
 
 
 def paint(folder: Path, count: int, size: int = 16) -> None:
@@ -195,17 +195,17 @@ def paint(folder: Path, count: int, size: int = 16) -> None:
         Image.fromarray(pixels).save(folder / f"{i:02}.png")
 
 
-def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
+def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
     """A corrupt file is skipped, counted, named; the run goes on."""
-    paint(tmp_path / "photos of mine", 40)
-    broken = tmp_path / "photos of mine" / "07.png"
+    paint(Path("photos of mine"), 40)
+    broken = Path("photos of mine/07.png")
     broken.write_bytes(broken.read_bytes()[:80])
     words = ["--batch-size", 16, "--epochs", 1, "--encoder", "resnet-tiny"]
-    done = widefield("pretrain", "photos of mine", "--out", "run", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "1 " in done.stderr
-    assert "07.png" in done.stderr
-    manifest = pq.read_table(tmp_path / "run" / "manifest.parquet").to_pylist()
+    code, _, err = command("pretrain", "photos of mine", "--out", "run", *words)
+    assert code == 0
+    assert "1 " in err
+    assert "07.png" in err
+    manifest = pq.read_table("run/manifest.parquet").to_pylist()
     assert [row["path"] for row in manifest if row["skipped"]] == ["07.png"]
     assert sum(row["index"] is not None for row in manifest) == 39
 
@@ -220,9 +220,24 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
         (["pretrain", "photos", "--out", "r", "--views", "random-mask"], "two halves of an image"),
         (["pretrain", "photos", "--out", "r", "--views", "mask-viewmaker"], "there is none in"),
         (["pretrain", "photos", "--out", "r", "--encoder", "resnet81"], "did you mean"),
-        (["pretrain", "photos", "--out", "r", "--recipe", "papr"], "did you mean 'paper'"),
+        (["pretrain", "photos", "--out", "r", "--recipe", "papr"], "s-diet-paper"),
+        (
+            ["pretrain", "photos", "--out", "r", "--recipe", "s-diet-paper", "--method", "simclr"],
+            "the recipe s-diet-paper has no settings for simclr: it is for s-diet and diet",
+        ),
+        (
+            ["pretrain", "photos", "--out", "r", "--method", "simclr", "--row-store", "disk"],
+            "row_store is no setting of simclr with views expert: it is one of s-diet",
+        ),
+        (
+            ["plan", "photos", "--temperature", "0.1"],
+            "temperature is no setting of s-diet with views expert: it is one of simclr, ",
+        ),
+        (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
+        (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
+        (["pretrain", "photos", "--method", "simcrl", "--help"], "did you mean 'simclr'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
-        (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be above 0"),
+        (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be at least 1"),
         (["pretrain", "photos", "--out", "r", "--limit", "9", "--batch-size", "10"], "batch_size"),
         (["pretrain", "photos", "--out", "r", "--device", "cuda"], "use --device cpu"),
         (["pretrain", "photos", "--out", "r", "--resume"], "is not a run"),
@@ -257,24 +272,74 @@ def test_own_folder_with_a_bad_file(tmp_path: Path) -> None:
     ],
     ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
 )
-def test_bad_input_gets_one_line(tmp_path: Path, words: list[str], message: str) -> None:
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "mine.txt").write_text("mine")
-    (tmp_path / "taken.npz").write_text("mine")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "words").mkdir()
-    (tmp_path / "words" / "a.txt").write_text("a")
-    paint(tmp_path / "mine", 20)
-    np.savez(tmp_path / "keys.npz", images_of_mine=np.zeros((20, 8, 8, 3), np.uint8))
-    np.savez(tmp_path / "nan.npz", x=np.full((20, 8, 8, 3), np.nan, np.float32))
-    np.savez(tmp_path / "text.npz", x=np.array(["a"] * 20))
-    (tmp_path / "half.npz").write_bytes((tmp_path / "keys.npz").read_bytes()[:300])
-    assert message in refused(*words, cwd=tmp_path)
-    assert (tmp_path / "taken" / "mine.txt").read_text() == "mine"
-    assert (tmp_path / "taken.npz").read_text() == "mine"
-    assert not (tmp_path / "r").exists()
+def test_bad_input_gets_one_line(
+    in_tmp: Path, command: Command, words: list[str], message: str
+) -> None:
+    Path("taken").mkdir()
+    Path("taken/mine.txt").write_text("mine")
+    Path("taken.npz").write_text("mine")
+    Path("empty").mkdir()
+    Path("words").mkdir()
+    Path("words/a.txt").write_text("a")
+    paint(Path("mine"), 20)
+    np.savez("keys.npz", images_of_mine=np.zeros((20, 8, 8, 3), np.uint8))
+    np.savez("nan.npz", x=np.full((20, 8, 8, 3), np.nan, np.float32))
+    np.savez("text.npz", x=np.array(["a"] * 20))
+    Path("half.npz").write_bytes(Path("keys.npz").read_bytes()[:300])
+    assert message in command.refused(*words)
+    assert Path("taken/mine.txt").read_text() == "mine"
+    assert Path("taken.npz").read_text() == "mine"
+    assert not Path("r").exists()
 
 
-def test_debug_shows_where_it_came_from() -> None:
-    done = widefield("pretrain", "fotos", "--out", "r", "--debug")
-    assert "Traceback" in done.stderr
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "message"),
+    [
+        ("seed: 0", "seed: 0\n  sede: 1", "'sede' is unknown"),
+        ("    layers: 2", "    layer: 2", "'layer' is unknown"),
+        ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
+        ("name: s-diet", "name: sdiet", "did you mean 's-diet'"),
+        ("name: expert", "name: expart", "did you mean 'expert'"),
+        ("row_loss: .*", "row_loss: mse", "row_loss must be one of decoupled, batch-ce"),
+        ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),
+        ("format: 2", "format: 3", "has format 3 and this version of widefield reads format 2"),
+        ("format: 2\n", "", "has format 1 and this version"),
+        ("recipe:", "recip:", "describes no run: data or recipe is missing"),
+        ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "holds no whole recipe"),
+        ("format: 2", "format: [", "run.yaml cannot be read as YAML"),
+    ],
+)
+def test_a_run_yaml_that_does_not_fit_gets_one_line(
+    run: Path, in_tmp: Path, command: Command, pattern: str, replacement: str, message: str
+) -> None:
+    copy = Path(shutil.copytree(run, "copy"))
+    text, count = re.subn(pattern, replacement, (run / "run.yaml").read_text(), count=1)
+    assert count == 1
+    (copy / "run.yaml").write_text(text)
+    line = command.refused("pretrain", "photos+digits", "--out", copy, "--resume")
+    assert message in line
+    assert (copy / "run.yaml").read_text() == text
+
+
+def test_epochs_below_those_that_have_begun_get_one_line(
+    run: Path, in_tmp: Path, command: Command
+) -> None:
+    copy = Path(shutil.copytree(run, "copy"))
+    words = ("pretrain", "photos+digits", "--out", copy, "--resume", "--epochs")
+    line = command.refused(*words, 1)
+    assert "2 epochs of the run in copy have begun: give at least that many epochs, not 1" in line
+    assert command.json(*words, 3)["steps"] == 12
+    assert yaml.safe_load((copy / "run.yaml").read_text())["recipe"]["epochs"] == 3
+
+
+def test_bad_input_to_a_process(tmp_path: Path) -> None:
+    done = python("-m", "widefield", "pretrain", "fotos", "--out", "r", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch("widefield: .*did you mean 'photos'.*", line)
+    assert not list(tmp_path.iterdir())
+
+
+def test_debug_shows_where_it_came_from(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+    with pytest.raises(ValueError, match="did you mean 'photos'"):
+        command("pretrain", "fotos", "--out", "r", "--debug")

@@ -35,8 +35,8 @@ def row(ours: tuple[float, float]) -> dict[str, Score]:
 def test_demo_leaves_runs_a_report_and_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "S_DIET", {**module.S_DIET, **SMALL})
-    monkeypatch.setattr(module, "SUPERVISED", {**module.SUPERVISED, **SMALL})
+    monkeypatch.setattr(module, "SETTINGS", {**module.SETTINGS, **SMALL})
+    monkeypatch.setattr(module, "CEILING_SETTINGS", {**module.CEILING_SETTINGS, **SMALL})
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"

@@ -8,71 +8,50 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from runs import (
+    EXAMPLES,
+    SMALL,
+    STEPS,
+    assert_same_weights,
+    images,
+    last_checkpoint,
+    signal_at,
+)
 from two_processes import in_two_processes
-from widefield.encoders import load_encoder
-from widefield.train.loop import Pulse
-from widefield.workflows import pretrain as module
+from widefield.core.gather import rank_and_world
 from widefield.workflows.pretrain import pretrain
 
-SMALL: dict[str, Any] = {
-    "limit": 64,
-    "batch_size": 16,
-    "image_size": 16,
-    "epochs": 4,
-    "checkpoint_every": 1,
-    "health_every": 4,
-    "projector_width": 32,
-    "projector_dim": 16,
-    "encoder": "resnet-tiny",
-    "precision": "32",
-    "quiet": True,
-}
-EXAMPLES, STEPS = 64, 16
-
-
-def weights(run: Path) -> dict[str, Tensor]:
-    return load_encoder(run).state_dict()
-
-
-def assert_same(one: Path, two: Path) -> None:
-    first, second = weights(one), weights(two)
-    assert all(torch.equal(first[key], second[key]) for key in first)
+PRECISE = {**SMALL, "precision": "32"}
 
 
 def asked_to_stop(run: Path, step: int, **settings: Any) -> None:
-    """Train `step` steps; one rank alone gets the signal, and all stop."""
-    original = module.Session._on_step
-
-    def interrupt(self: module.Session, pulse: Pulse) -> None:
-        if pulse.step == step and self.ranks.shard.rank == self.ranks.shard.world - 1:
-            os.kill(os.getpid(), signal.SIGINT)
-        original(self, pulse)
-
-    module.Session._on_step = interrupt  # type: ignore[method-assign]
-    try:
-        done = pretrain("photos", out=run, **settings)
-    finally:
-        module.Session._on_step = original  # type: ignore[method-assign]
-    assert (done.finished, done.steps) == (False, step)
+    """Train until `step`; the last rank alone gets the signal, and all stop."""
+    rank, world = rank_and_world()
+    send = signal_at(step) if rank == world - 1 else None
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(run.parent / "images.npz", out=run, on_step=send, **settings)
+    assert last_checkpoint(run)["step"] == step
 
 
 def train_in_two(rank: int, folder: Path) -> None:
     """A run left alone, one that is stopped and resumed, and two that others will resume."""
-    whole = pretrain("photos", out=folder / "whole", **SMALL)
+    whole = pretrain(folder / "images.npz", out=folder / "whole", **PRECISE)
     assert (whole.finished, whole.steps) == (True, STEPS)
-    asked_to_stop(folder / "broken", 6, **SMALL)
-    pretrain("photos", out=folder / "broken", resume=True, quiet=True)
+    asked_to_stop(folder / "broken", 6, **PRECISE)
+    pretrain(folder / "images.npz", out=folder / "broken", resume=True, quiet=True)
     for place in ("host", "disk"):
-        asked_to_stop(folder / place, 6, **{**SMALL, "row_store": place, "epochs": 400})
+        asked_to_stop(folder / place, 6, **{**PRECISE, "row_store": place, "epochs": 400})
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
+    np.savez(folder / "images.npz", **images())
     in_two_processes(train_in_two, folder)
     return folder
 
@@ -82,13 +61,13 @@ def last_steps(run: Path, world: int) -> Tensor:
     steps = torch.zeros(EXAMPLES, dtype=torch.int64)
     for rank in range(world):
         (file,) = (run / "checkpoints").glob(f"last-step-*-rank-{rank}-of-{world}.pt")
-        own = torch.load(file, weights_only=True)
-        steps[rank::world] = own["extra"]["method._extra_state"]["rows"]["last"]
+        extra = torch.load(file, weights_only=True)["extra"]
+        steps[rank::world] = extra["method.head._extra_state"]["rows"]["last"]
     return steps
 
 
 def test_stopped_and_resumed_they_end_as_if_left_alone(runs: Path) -> None:
-    assert_same(runs / "whole", runs / "broken")
+    assert_same_weights(runs / "whole", runs / "broken")
     files = {p.name for p in (runs / "whole" / "checkpoints").iterdir() if p.is_file()}
     assert files == {"last.pt", *(f"last-step-16-rank-{r}-of-2.pt" for r in (0, 1))}
 
@@ -107,9 +86,9 @@ def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
     run = runs / "disk"
     asked_to_stop(run, 7, resume=True, quiet=True)
     assert [p.name for p in (run / "rows").iterdir()] == ["0-of-1"]
-    words = "-m torch.distributed.run --standalone --nproc-per-node 2 -m widefield pretrain photos"
+    words = "-m torch.distributed.run --standalone --nproc-per-node 2 -m widefield pretrain"
     both = subprocess.Popen(
-        [sys.executable, *words.split(), "--out", str(run), "--resume"],
+        [sys.executable, *words.split(), runs / "images.npz", "--out", run, "--resume"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -118,7 +97,7 @@ def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
         deadline = time.monotonic() + 120
         while not list((run / "checkpoints").glob("last-step-12-rank-1-of-2.pt")):
             assert time.monotonic() < deadline
-            assert both.poll() is None
+            assert both.poll() is None, both.communicate()
             time.sleep(0.02)
         assert {p.name for p in (run / "rows").iterdir()} == {"0-of-2", "1-of-2"}
         os.kill(worker(both.pid, rank=1), signal.SIGKILL)

@@ -6,54 +6,49 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
-from torch import Tensor
 
-from widefield.encoders import load_encoder
+from runs import (
+    SMALL,
+    STEPS,
+    Killed,
+    assert_same,
+    assert_same_weights,
+    die_at,
+    images,
+    last_checkpoint,
+    signal_at,
+    small,
+    weights,
+)
 from widefield.rows import FolderLock
-from widefield.train.loop import Pulse
 from widefield.train.progress import read_metrics
-from widefield.workflows import pretrain as module
+from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 
-SMALL = {
-    "limit": 64,
-    "batch_size": 16,
-    "image_size": 16,
-    "epochs": 4,
-    "checkpoint_every": 1,
-    "health_every": 2,
-    "projector_width": 32,
-    "projector_dim": 16,
-    "encoder": "resnet-tiny",
-    "quiet": True,
-}
+IMAGES = images()
 
 
-def weights(run: Path) -> dict[str, Tensor]:
-    return load_encoder(run).state_dict()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Train a run that nothing stops, once for all tests that ask for it."""
 
+    @cache
+    def train(method: str = "s-diet", **settings: Any) -> Path:
+        run = tmp_path_factory.mktemp("runs") / "whole"
+        assert pretrain(IMAGES, out=run, **{**small(method), **settings}).finished
+        return run
 
-def assert_same(one: Path, two: Path) -> None:
-    a, b = weights(one), weights(two)
-    assert a.keys() == b.keys()
-    for key, value in a.items():
-        assert torch.equal(value, b[key]), key
-    first, second = ((run / "metrics.csv").read_text().splitlines() for run in (one, two))
-    columns = first[0].split(",")
-    timed = {columns.index("images_per_second"), columns.index("data_wait")}
-    for x, y in zip(first, second, strict=True):
-        kept = [[v for i, v in enumerate(row.split(",")) if i not in timed] for row in (x, y)]
-        assert kept[0] == kept[1]
-
-
-class Killed(Exception):
-    pass
+    return train
 
 
 @pytest.mark.parametrize(
@@ -61,44 +56,34 @@ class Killed(Exception):
     [
         ("s-diet", "host"),
         ("s-diet", "disk"),
-        ("diet", "auto"),
-        ("simclr", "auto"),
-        ("supervised", "auto"),
+        ("diet", None),
+        ("simclr", None),
+        ("supervised", None),
     ],
 )
 @pytest.mark.parametrize("after", [1, 3])
 def test_killed_after_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, place: str, after: int
+    tmp_path: Path, whole: Callable[..., Path], method: str, place: str | None, after: int
 ) -> None:
     """The process dies after epoch `after`'s checkpoint, in the middle of the next epoch."""
-    data = "photos+digits"
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    pretrain(data, out=whole, method=method, **SMALL)
-
-    def die(self: object, pulse: Pulse) -> None:
-        if pulse.epoch == after and pulse.step == after * 4 + 2:
-            raise Killed
-
-    monkeypatch.setattr(module.Session, "_on_step", die)
+    broken, settings = tmp_path / "broken", small(method)
+    if place is not None:
+        settings["row_store"] = place
     with pytest.raises(Killed):
-        pretrain(data, out=broken, method=method, row_store=place, **SMALL)
-    monkeypatch.undo()
-    pretrain(data, out=broken, resume=True, quiet=True)
-    assert_same(whole, broken)  # and rows on disk train as rows in memory do
+        pretrain(IMAGES, out=broken, on_step=die_at(4 * after + 2), **settings)
+    pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert_same(whole(method), broken)  # rows on disk train as rows in memory do
     assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
-
-
-@pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "whole"
-    pretrain("photos", out=run, **{**SMALL, "epochs": 3})
-    return run
 
 
 @pytest.mark.parametrize("file", ["last-step-8-rank-0-of-1.pt", "last.pt"])
 @pytest.mark.parametrize("done", [False, True])
 def test_killed_inside_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_run: Path, file: str, done: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: Callable[..., Path],
+    file: str,
+    done: bool,
 ) -> None:
     """The second one: before or after one of its files gets its name."""
     broken, replace = tmp_path / "broken", os.replace
@@ -113,155 +98,21 @@ def test_killed_inside_a_checkpoint(
 
     monkeypatch.setattr(os, "replace", die)
     with pytest.raises(Killed):
-        pretrain("photos", out=broken, row_store="disk", **{**SMALL, "epochs": 3})
+        pretrain(IMAGES, out=broken, row_store="disk", **SMALL)
     monkeypatch.undo()
-    pretrain("photos", out=broken, resume=True, quiet=True)
-    assert_same(whole_run, broken)
-
-
-@pytest.mark.parametrize(
-    ("method", "views"), [("simclr", "viewmaker+flip"), ("s-diet", "mask-viewmaker")]
-)
-def test_both_players_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, views: str
-) -> None:
-    """Views that learn, stopped within an epoch, end as those that were not."""
-    data, settings = "photos+digits", {**SMALL, "epochs": 3, "method": method, "views": views}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    pretrain(data, out=whole, **settings)
-    original = module.Session._on_step
-
-    def interrupt(self: module.Session, pulse: Pulse) -> None:
-        if pulse.step == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        original(self, pulse)
-
-    monkeypatch.setattr(module.Session, "_on_step", interrupt)
-    assert not pretrain(data, out=broken, **settings).finished
-    monkeypatch.undo()
-    pretrain(data, out=broken, resume=True, quiet=True)
-    first, second = (
-        torch.load(run / "checkpoints" / "last.pt", weights_only=True) for run in (whole, broken)
-    )
-    for player in ("views", "opponent", "objective", "optimizer"):
-        torch.testing.assert_close(first[player], second[player], rtol=0, atol=0)
-    rows = read_metrics(broken / "metrics.csv")
-    assert [row["opponent_step"] for row in rows] == ["4", "8", "12"]
-    assert {row["opponent_optimizer"] for row in rows} == {"adam"}
-    assert {row["opponent_lr"] for row in rows} == {"0.001"}
-    assert all(float(row["opponent_loss"]) > 0 for row in rows)
-    assert (broken / "report.html").exists()
-
-
-@pytest.mark.parametrize("precision", ["32", "bf16"])
-def test_asked_to_stop_inside_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
-) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    settings = {**SMALL, "precision": precision}
-    pretrain("photos", out=whole, **settings)
-    original = module.Session._on_step
-
-    def interrupt(self: module.Session, pulse: Pulse) -> None:
-        if pulse.step == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        original(self, pulse)
-
-    monkeypatch.setattr(module.Session, "_on_step", interrupt)
-    stopped = pretrain("photos", out=broken, **settings)
-    monkeypatch.undo()
-    assert not stopped.finished
-    assert stopped.steps == 6
-    resumed = pretrain("photos", out=broken, resume=True, quiet=True)
-    assert resumed.finished
-    assert resumed.steps == 16
-    assert torch.equal(
-        weights(whole)["backbone.conv1.weight"], weights(broken)["backbone.conv1.weight"]
-    )
-    first, second = weights(whole), weights(broken)
-    assert all(torch.equal(first[key], second[key]) for key in first)
-
-
-@pytest.mark.parametrize("place", ["host", "disk"])
-def test_sigkill_then_resume(tmp_path: Path, place: str) -> None:
-    """As a user would see it: kill -9, then --resume."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    words = "--limit 64 --batch-size 16 --image-size 16 --checkpoint-every 1 --epochs 12"
-    words += " --encoder resnet-tiny --projector-width 32 --projector-dim 16 --health-every 12"
-    words += f" --row-store {place}"
-    command = [sys.executable, "-m", "widefield", "pretrain", "photos", *words.split()]
-    subprocess.run([*command, "--out", whole], check=True, capture_output=True)
-    process = subprocess.Popen(
-        [*command, "--out", broken], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while not (broken / "checkpoints" / "last.pt").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    resumed = [sys.executable, "-m", "widefield", "pretrain", "photos", "--out", str(broken)]
-    subprocess.run([*resumed, "--resume"], check=True, capture_output=True)
-    first, second = weights(whole), weights(broken)
-    assert all(torch.equal(first[key], second[key]) for key in first)
-
-
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    pretrain("photos", out=run, **{**SMALL, "epochs": 1})
-    pid = os.getpid()
-    with (
-        FolderLock(run),
-        pytest.raises(ValueError, match=f"run is in use by process {pid}: wait for it to end"),
-    ):
-        pretrain("photos", out=run, resume=True, quiet=True)
-
-
-@pytest.mark.parametrize(("place", "room"), [("disk", 1000), ("host", 300_000)])
-def test_full_disk_stops_with_one_line_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, room: int
-) -> None:
-    """From the third epoch on no file grows beyond `room`: a journal, or a checkpoint."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    pretrain("photos", out=whole, **SMALL)
-    original = module.Session._on_step
-    free = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill(self: module.Session, pulse: Pulse) -> None:
-        if pulse.step == 9:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, free[1]))
-        original(self, pulse)
-
-    monkeypatch.setattr(module.Session, "_on_step", fill)
-    try:
-        with pytest.raises(ValueError, match=r"last checkpoint is whole; make room and run") as e:
-            pretrain("photos", out=broken, row_store=place, **SMALL)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, free)
-    assert "\n" not in str(e.value)
-    monkeypatch.undo()
-    pretrain("photos", out=broken, resume=True, quiet=True)
-    assert_same(whole, broken)
+    pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert_same(whole(), broken)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
 def test_killed_before_the_first_checkpoint_it_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    tmp_path: Path, whole: Callable[..., Path], place: str
 ) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    pretrain("photos", out=whole, **SMALL)
-
-    def die(self: object, pulse: Pulse) -> None:
-        if pulse.step == 2:
-            raise Killed
-
-    monkeypatch.setattr(module.Session, "_on_step", die)
+    broken = tmp_path / "broken"
     with pytest.raises(Killed):
-        pretrain("photos", out=broken, row_store=place, **SMALL)
-    monkeypatch.undo()
-    pretrain("photos", out=broken, resume=True, quiet=True)
-    assert_same(whole, broken)
+        pretrain(IMAGES, out=broken, on_step=die_at(2), row_store=place, **SMALL)
+    pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert_same(whole(), broken)
 
 
 def test_a_folder_that_a_killed_run_had_only_locked_is_free(tmp_path: Path) -> None:
@@ -269,23 +120,153 @@ def test_a_folder_that_a_killed_run_had_only_locked_is_free(tmp_path: Path) -> N
     run.mkdir()
     for name in (".lock", ".run.yaml.draft"):
         (run / name).touch()
-    assert pretrain("photos", out=run, **{**SMALL, "epochs": 1}).finished
+    assert pretrain(IMAGES, out=run, **{**SMALL, "epochs": 1}).finished
+
+
+@pytest.mark.parametrize(
+    ("method", "views"), [("simclr", "viewmaker+flip"), ("s-diet", "mask-viewmaker")]
+)
+def test_both_players_go_on(tmp_path: Path, method: str, views: str) -> None:
+    """Augmentation that learn, stopped within an epoch, end as those that were not."""
+    data, settings = "photos+digits", {**small(method), "epochs": 3, "views": views}
+    settings |= {"limit": 32}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain(data, out=whole, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(data, out=broken, on_step=signal_at(3), **settings)
+    pretrain(data, out=broken, resume=True, quiet=True)
+    first, second = last_checkpoint(whole), last_checkpoint(broken)
+    for player in ("views", "adversary", "model", "optimizer"):
+        torch.testing.assert_close(first[player], second[player], rtol=0, atol=0)
+    rows = read_metrics(broken / "metrics.csv")
+    assert [row["adversary_step"] for row in rows] == ["2", "4", "6"]
+    assert {row["adversary_optimizer"] for row in rows} == {"adam"}
+    assert {row["adversary_lr"] for row in rows} == {"0.001"}
+    assert all(float(row["adversary_loss"]) > 0 for row in rows)
+    assert (broken / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("precision", "step", "epoch"), [("32", 6, 1), ("bf16", 6, 1), ("32", 8, 2), ("32", STEPS, 4)]
+)
+def test_ctrl_c(
+    tmp_path: Path, whole: Callable[..., Path], precision: str, step: int, epoch: int
+) -> None:
+    """The step, and the epoch that it ends, are saved; then Ctrl-C does what it always does."""
+    broken = tmp_path / "broken"
+    settings = {**SMALL, "precision": precision, "checkpoint_every": 3}
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(IMAGES, out=broken, on_step=signal_at(step), **settings)
+    saved = last_checkpoint(broken)
+    assert (saved["step"], saved["epoch"], saved["epoch_step"]) == (step, epoch, step - 4 * epoch)
+    resumed = pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert resumed.finished
+    assert resumed.steps == STEPS
+    compare = assert_same if saved["epoch_step"] == 0 else assert_same_weights
+    compare(whole(precision=precision), broken)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_handler_that_swallows_the_signal_gets_it_after_the_run_is_saved(
+    tmp_path: Path, sign: signal.Signals
+) -> None:
+    run, handled = tmp_path / "run", []
+
+    def handle(number: int, frame: object) -> None:
+        handled.append((number, last_checkpoint(run)["step"]))
+
+    before = signal.signal(sign, handle)
+    try:
+        stopped = pretrain(IMAGES, out=run, on_step=signal_at(6, sign), **SMALL)
+    finally:
+        signal.signal(sign, before)
+    assert (stopped.finished, stopped.steps) == (False, 6)
+    assert handled == [(sign, 6)]
+
+
+@pytest.mark.parametrize(
+    ("sign", "place", "code"),
+    [
+        (signal.SIGKILL, "host", -signal.SIGKILL),
+        (signal.SIGKILL, "disk", -signal.SIGKILL),
+        (signal.SIGTERM, "disk", 143),
+        (signal.SIGINT, "host", 130),
+    ],
+)
+def test_a_signal_to_the_command_then_resume(
+    tmp_path: Path, whole: Callable[..., Path], sign: signal.Signals, place: str, code: int
+) -> None:
+    """As a user would see it: kill -9, SIGTERM or Ctrl-C, then --resume."""
+    broken, data = tmp_path / "broken", tmp_path / "images.npz"
+    np.savez(data, **IMAGES)
+    options = {**SMALL, "row_store": place, "epochs": 12}
+    del options["quiet"]
+    words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "widefield", "pretrain", data, "--out", broken, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (broken / "checkpoints" / "last.pt").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(sign)
+    out, err = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    if sign != signal.SIGKILL:
+        assert out == f"stopped; go on with: widefield pretrain {data} --out {broken} --resume\n"
+    assert pretrain(data, out=broken, resume=True, quiet=True).finished
+    assert_same_weights(whole(epochs=12), broken)
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain(IMAGES, out=run, **{**SMALL, "epochs": 1})
+    pid = os.getpid()
+    with (
+        FolderLock(run),
+        pytest.raises(ValueError, match=f"run is in use by process {pid}: wait for it to end"),
+    ):
+        pretrain(IMAGES, out=run, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(("place", "room"), [("disk", 1000), ("host", 300_000)])
+def test_full_disk_stops_with_one_line_and_the_run_goes_on(
+    tmp_path: Path, whole: Callable[..., Path], place: str, room: int
+) -> None:
+    """From the third epoch on no file grows beyond `room`: a journal, or a checkpoint."""
+    broken, free = tmp_path / "broken", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(metrics: StepMetrics) -> None:
+        if metrics.step == 9:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, free[1]))
+
+    try:
+        with pytest.raises(ValueError, match=r"last checkpoint is whole; make room and run") as e:
+            pretrain(IMAGES, out=broken, on_step=fill, row_store=place, **SMALL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, free)
+    assert "\n" not in str(e.value)
+    pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert_same(whole(), broken)
 
 
 def paint(folder: Path, count: int) -> None:
-    rng = np.random.default_rng(0)
-    for i in range(count):
-        pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    folder.mkdir()
+    for i, pixels in enumerate(images(count)["x"]):
         Image.fromarray(pixels).save(folder / f"{i:02}.png")
 
 
 def test_resume_on_changed_data_is_refused_by_name(tmp_path: Path) -> None:
     photos, run = tmp_path / "mine", tmp_path / "run"
-    photos.mkdir()
     paint(photos, 20)
     settings = {k: v for k, v in SMALL.items() if k not in ("limit", "epochs", "image_size")}
     pretrain(photos, out=run, epochs=1, **settings)
-    (photos / "03.png").write_bytes((photos / "04.png").read_bytes())
+    (photos / "03.png").write_bytes((photos / "05.png").read_bytes())
     with pytest.raises(ValueError, match=r"03\.png has other pixels"):
         pretrain(photos, out=run, resume=True, quiet=True)
     (photos / "03.png").unlink()
@@ -293,27 +274,64 @@ def test_resume_on_changed_data_is_refused_by_name(tmp_path: Path) -> None:
         pretrain(photos, out=run, resume=True, quiet=True)
 
 
-def test_resume_with_other_settings_is_refused_by_name(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    pretrain("photos", out=run, **{**SMALL, "epochs": 1})
-    with pytest.raises(ValueError, match="has epochs 1, not 7"):
-        pretrain("photos", out=run, resume=True, epochs=7, quiet=True)
+@pytest.fixture(scope="module")
+def short_run(whole: Callable[..., Path]) -> Path:
+    """A finished run of one epoch, to look at."""
+    return whole(epochs=1)
 
 
-def test_a_folder_with_another_run_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 32}, "has batch_size 16, not 32: resume without batch_size"),
+        ({"row_update": "estimated"}, "has row_update 'exact', not 'estimated'"),
+        ({"method": "simclr"}, "has method 's-diet', not 'simclr'"),
+        ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
+        ({"temperature": 0.5}, "temperature is no setting of s-diet with views expert"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_resume_with_other_settings_is_refused_by_name(
+    short_run: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        pretrain(IMAGES, out=short_run, resume=True, quiet=True, **settings)
+
+
+def test_the_number_of_epochs_may_change(tmp_path: Path) -> None:
+    """Up at any time, and down to those that have begun."""
     run = tmp_path / "run"
-    pretrain("photos", out=run, **{**SMALL, "epochs": 1})
-    before = weights(run)
+    pretrain(IMAGES, out=run, **{**SMALL, "epochs": 1})
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(
+            IMAGES,
+            out=run,
+            resume=True,
+            epochs=5,
+            quiet=True,
+            on_step=signal_at(10),
+        )
+    with pytest.raises(ValueError, match=r"3 epochs of the run in .* have begun: give at least"):
+        pretrain(IMAGES, out=run, resume=True, epochs=2, quiet=True)
+    settings = yaml.safe_load((run / "run.yaml").read_text())
+    assert settings["recipe"]["epochs"] == 5
+    done = pretrain(IMAGES, out=run, resume=True, epochs=3, quiet=True)
+    assert (done.finished, done.steps) == (True, 12)
+
+
+def test_a_folder_with_another_run_is_refused(short_run: Path, tmp_path: Path) -> None:
+    before = weights(short_run)
     with pytest.raises(ValueError, match="already holds a run: go on with --resume"):
-        pretrain("photos", out=run, **SMALL)
+        pretrain(IMAGES, out=short_run, **SMALL)
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mine.txt").write_text("keep me")
     with pytest.raises(ValueError, match="not an empty folder"):
-        pretrain("photos", out=tmp_path / "letters", **SMALL)
+        pretrain(IMAGES, out=tmp_path / "letters", **SMALL)
     assert (tmp_path / "letters" / "mine.txt").read_text() == "keep me"
-    assert all(torch.equal(before[key], weights(run)[key]) for key in before)
+    assert all(torch.equal(before[key], value) for key, value in weights(short_run).items())
 
 
 def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run"):
-        pretrain("photos", out=tmp_path / "nothing", resume=True, quiet=True)
+        pretrain(IMAGES, out=tmp_path / "nothing", resume=True, quiet=True)

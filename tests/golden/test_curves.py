@@ -1,18 +1,20 @@
 """Short loss curves, kept as text: a change of any number of a method shows in a review.
 
-After a change that means to move them: `python tests/golden/test_curves.py`.
+For a new method, or after a change that means to move a curve, write it anew:
+`python tests/golden/test_curves.py NAME`; without a name, all of them.
 """
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from widefield.encoders import build_encoder
-from widefield.methods import METHODS, RunFacts, build_method
-from widefield.recipe import Recipe
-from widefield.train.loop import Objective
-from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
+from widefield.methods import METHODS
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build
+from widefield.train.optim import set_learning_rate
 from widefield.views import build_views
 
 HERE = Path(__file__).parent
@@ -21,36 +23,33 @@ TOLERANCE = 1e-5  # relative, or absolute where a cosine is near 0
 # Other processors add in another order. In float32 twelve steps make 1e-3 of that for some losses;
 # in float64 nothing that shows, so any difference is a change of the method.
 
+SMALL = {"projector_width": 32, "projector_dim": 16}
+
 
 def curve(name: str) -> list[float]:
     """Losses of six epochs of two steps in float64, from seeded images, weights and views."""
-    recipe = Recipe.named(method=name, projector_width=32, projector_dim=16, lr=1e-3)
-    rates = learning_rates(recipe.lr, steps=2 * EPOCHS, warmup_steps=2)
+    sizes = {k: v for k, v in SMALL.items() if k in METHODS[name]().flat()}
+    recipe = make_recipe(
+        method=name, lr=1e-3, epochs=EPOCHS, batch_size=BATCH, warmup_epochs=1, **sizes
+    )
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(EXAMPLES, 3, 16, 16, generator=generator).double()
     encoder = build_encoder("resnet-tiny", channels=3, image_size=16, seed=0).double()
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=EXAMPLES,
-        labels={"class": torch.arange(EXAMPLES) % 3},
-        learning_rates=rates,
-        device=torch.device("cpu"),
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        method = build_method(recipe, facts).double()
-    objective = Objective(encoder, method)
-    optimizer, views = build_optimizer(encoder, method, recipe), build_views("expert")
+    labels = {"class": torch.arange(EXAMPLES) % 3}
+    facts = DataFacts(examples=EXAMPLES, image_size=16, labels=labels)
+    state = build(recipe, facts, device=torch.device("cpu"), encoder=encoder)
+    model, method, views = state.model.double(), state.method, build_views("expert")
     losses = []
-    for step, rate in enumerate(rates.tolist(), start=1):
+    for step, rate in enumerate(state.rates.tolist(), start=1):
         index = torch.arange(BATCH) + BATCH * (step % 2)
-        set_learning_rate(optimizer, rate)
-        total, _ = objective(views(images[index], method.view_count, generator), index)
+        set_learning_rate(state.optimizer, rate)
+        total, _ = model(views(images[index], method.view_count, generator), index)
         total.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        method.after_step(encoder, step, rate)
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+        for head in state.heads:
+            head.step(lr=rate)
+        method.after_step()
         losses.append(float(total.detach()))
     return losses
 
@@ -66,5 +65,5 @@ def test_every_curve_on_file_belongs_to_a_method() -> None:
 
 
 if __name__ == "__main__":
-    for each in METHODS:
+    for each in sys.argv[1:] or METHODS:
         (HERE / f"{each}.txt").write_text("".join(f"{loss:.6f}\n" for loss in curve(each)))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from widefield.methods.diet import Diet
-from widefield.methods.s_diet import batch_cross_entropy, decoupled_contrast
 from widefield.methods.simclr import nt_xent, one_sided
 from widefield.methods.supervised import Supervised
+from widefield.rows import batch_cross_entropy, decoupled_contrast
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -118,7 +118,7 @@ def test_batch_cross_entropy_of_all_rows_is_full_cross_entropy() -> None:
 def test_diet_is_cross_entropy_against_the_example() -> None:
     method = Diet(examples=9, feature_dim=3, label_smoothing=0.8, seed=0)
     h, index = draw(2, 3).float(), torch.tensor([7, 2])
-    ours = float(method.loss(torch.nn.Identity(), [h], index).total.detach())
+    ours = float(method(torch.nn.Identity(), [h], index).total.detach())
     expected = 0.0
     for i in range(2):
         logits = [float(h[i] @ row) for row in method.rows.detach()]
@@ -130,7 +130,7 @@ def test_supervised_is_the_sum_of_its_tasks() -> None:
     labels = {"shape": torch.tensor([0, 2, 1, 1]), "colour": torch.tensor([1, 0, 0, 1])}
     method = Supervised(labels=labels, feature_dim=3)
     h, index = draw(2, 3).float(), torch.tensor([3, 0])
-    out = method.loss(torch.nn.Identity(), [h], index)
+    out = method(torch.nn.Identity(), [h], index)
     expected = 0.0
     for task, y in labels.items():
         logits = method.classifiers[task](h).tolist()

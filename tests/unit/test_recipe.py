@@ -1,88 +1,202 @@
-"""Settings, their ranges, their words."""
+"""Settings, their ranges, their words, and the recipes that combine them."""
 
-import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import pytest
+from annotated_types import Ge, Gt, Interval
+from hypothesis import given
+from hypothesis import strategies as st
 
-from widefield.recipe import RECIPES, Recipe, check_name, setting_help
+from widefield.core.names import check_name
+from widefield.methods import METHODS, SimCLRSettings
+from widefield.recipe import RUN_SETTINGS, Recipe, owners
+from widefield.recipes import FIRST_METHOD, RECIPES, make_recipe
+from widefield.settings import Settings, describe
+from widefield.views import VIEWS, ViewSettings
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("settings", "message"),
     [
-        ({"epochs": 0}, "epochs must be above 0, got 0"),
-        ({"lr": -1.0}, "lr must be above 0"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"lr": -1.0}, "lr must be above 0, got -1.0"),
         ({"lr": float("nan")}, "lr must be a finite number, got nan"),
-        ({"temperature": float("inf")}, "temperature must be a finite number, got inf"),
         ({"lr": "fast"}, "lr must be a finite number, got 'fast'"),
         ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
+        ({"epochs": True}, "epochs must be a whole number, got True"),
         ({"limit": "all"}, "limit must be a whole number, got 'all'"),
+        ({"limit": 0}, "limit must be above 0, got 0"),
         ({"gather": 1}, "gather must be True or False, got 1"),
         ({"encoder": 18}, "encoder must be a word, got 18"),
-        ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
-        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\)"),
-        ({"teacher_momentum": 1.1}, r"teacher_momentum must be in \[0, 1\], got 1.1"),
-        ({"infonce_eps": -1.0}, "infonce_eps must be at least 0"),
-        ({"queue_size": 0}, "queue_size must be above 0"),
-        ({"redundancy_weight": 0.0}, "redundancy_weight must be above 0"),
-        ({"pair_importance": "gausian"}, "unknown pair_importance 'gausian': did you mean 'gauss"),
-        ({"limit": 0}, "limit must be at least 1"),
-        ({"precision": "bf61"}, "unknown precision 'bf61': did you mean 'bf16'"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
+        ({"projector_layers": 0}, "projector_layers must be at least 1, got 0"),
+        ({"precision": "bf61"}, "precision must be one of auto, 32, bf16, got 'bf61'"),
+        ({"row_store": "disc"}, "row_store must be one of auto, device, host, disk, got 'disc'"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
-        ({"row_store": "disc"}, "unknown row_store 'disc': did you mean"),
+        ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
+        ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
+        ({"method": "byol", "ema_decay": 1.1}, "ema_decay must be at most 1, got 1.1"),
+        ({"method": "infonce", "eps": -1.0}, "eps must be at least 0, got -1.0"),
+        ({"method": "moco", "queue_size": 0}, "queue_size must be at least 1, got 0"),
+        (
+            {"temperature": 0.1},
+            "temperature is no setting of s-diet with views expert: "
+            "it is one of simclr, infonce, alpha-cl and moco",
+        ),
+        (
+            {"method": "simclr", "queue_size": 7},
+            "queue_size is no setting of simclr with views expert: it is one of moco",
+        ),
+        (
+            {"noise_std": 0.1},
+            "noise_std is no setting of s-diet with views expert: "
+            "it is one of noise and noise:object",
+        ),
     ],
 )
-def test_bad_settings_are_named(setting: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Recipe.named(**setting)
+def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        make_recipe(**settings)
+    assert "\n" not in str(error.value)
 
 
 def test_unknown_recipe_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown recipe 'papr': did you mean 'paper'"):
-        Recipe.named("papr")
+    with pytest.raises(ValueError, match="unknown recipe 'defualt': did you mean 'default'"):
+        make_recipe("defualt")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_named_recipe_is_valid(name: str) -> None:
-    for method in (*RECIPES[name], "s-diet"):
-        assert Recipe.named(name, method=method).method == method
+def test_a_recipe_is_for_some_methods_and_refuses_the_others(name: str) -> None:
+    assert make_recipe(name).method.name == FIRST_METHOD[name]
+    for method in METHODS:
+        try:
+            recipe = make_recipe(name, method=method)
+        except ValueError as error:
+            assert f"the recipe {name} has no settings for {method}" in str(error)  # noqa: PT017
+        else:
+            assert recipe.method.name == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("views", ["expert", "viewmaker+flip", "noise+adversarial"])
+def test_a_recipe_survives_its_plain_values(method: str, views: str) -> None:
+    """What `run.yaml` holds is the recipe, and the flat names are the recipe too."""
+    recipe = make_recipe(method=method, views=views, epochs=3)
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert make_recipe(**recipe.flat()) == recipe
+
+
+def test_unknown_and_missing_keys_of_a_run_are_named() -> None:
+    values = make_recipe(method="simclr").to_dict()
+    with pytest.raises(ValueError, match="'colour' is unknown"):
+        Recipe.from_dict({**values, "colour": "red"})
+    with pytest.raises(ValueError, match="'queue_size' is unknown"):
+        Recipe.from_dict({**values, "method": {**values["method"], "queue_size": 9}})
+    with pytest.raises(ValueError, match="'epochs' is missing"):
+        Recipe.from_dict({k: v for k, v in values.items() if k != "epochs"})
+
+
+def test_a_name_belongs_to_the_run_or_to_parts_of_one_kind() -> None:
+    """No flat name means two things in one recipe."""
+    methods = {name for s in METHODS.values() for name in s().flat()}
+    views = {name for policy in VIEWS.values() for name in policy.settings().flat()}
+    run = {"method", "views", *RUN_SETTINGS}
+    assert not methods & views
+    assert not run & (methods | views)
+    assert owners().keys() == methods | views
+
+
+def test_a_method_object_is_as_good_as_its_name() -> None:
+    by_object = make_recipe(method=SimCLRSettings(temperature=0.3), epochs=2)
+    assert by_object == make_recipe(method="simclr", temperature=0.3, epochs=2)
 
 
 def test_paper_recipe_is_appendix_c() -> None:
-    paper = Recipe.named("paper")
-    assert (paper.epochs, paper.batch_size, paper.lr, paper.weight_decay) == (5000, 256, 1e-3, 0.05)
-    assert (paper.label_smoothing, paper.projector_layers, paper.logit_scale) == (0.8, 3, 1.0)
-    assert (paper.head_lr_scale, paper.row_update) == (1.0, "estimated")
-    assert paper.projector_batch_norm is False
+    paper = make_recipe("s-diet-paper").flat()
+    assert (paper["epochs"], paper["batch_size"], paper["lr"]) == (5000, 256, 1e-3)
+    assert (paper["weight_decay"], paper["warmup_epochs"]) == (0.05, 0)
+    assert (paper["label_smoothing"], paper["projector_layers"]) == (0.8, 3)
+    assert (paper["logit_scale"], paper["row_loss"]) == (1.0, "batch-ce")
+    assert (paper["head_lr_scale"], paper["row_update"]) == (1.0, "estimated")
+    assert paper["row_start"] == "random"
+    assert paper["projector_batch_norm"] is False
 
 
 def test_feature_dropout_is_as_published() -> None:
-    fd = Recipe.named("feature-dropout", method="simclr")
-    assert (fd.epochs, fd.batch_size, fd.opponent_lr) == (200, 256, 1e-3)
-    assert (fd.optimizer, fd.lr, fd.weight_decay) == ("sgd", 0.03, 1e-4)
-    assert (fd.schedule, fd.warmup_epochs) == ("constant", 0)
-    assert (fd.temperature, fd.simclr_loss, fd.viewmaker_budget) == (0.07, "one-sided", 0.05)
-
-
-@pytest.mark.parametrize("views", ["viewmaker:as_published", "flip+viewmaker:as_published"])
-def test_the_published_viewmaker_comes_with_its_loss(views: str) -> None:
-    recipe = Recipe.named(method="simclr", views=views)
-    assert (recipe.temperature, recipe.simclr_loss) == (0.07, "one-sided")
-    assert Recipe.named(method="simclr", views=views, temperature=0.1).temperature == 0.1
-    assert Recipe.named(method="s-diet", views=views).temperature == Recipe().temperature
-    assert Recipe.named(method="simclr", views="viewmaker").simclr_loss == "nt-xent"
+    fd = make_recipe("feature-dropout", views="viewmaker:published").flat()
+    assert (fd["epochs"], fd["batch_size"], fd["viewmaker_lr"]) == (200, 256, 1e-3)
+    assert (fd["optimizer"], fd["lr"], fd["weight_decay"]) == ("sgd", 0.03, 1e-4)
+    assert (fd["schedule"], fd["warmup_epochs"]) == ("constant", 0)
+    assert (fd["temperature"], fd["loss"], fd["viewmaker_budget"]) == (0.07, "one-sided", 0.05)
 
 
 def test_settings_win_over_the_recipe() -> None:
-    assert Recipe.named("paper", lr=0.5).lr == 0.5
+    assert make_recipe("s-diet-paper", lr=0.5).method.lr == 0.5
 
 
 def test_every_setting_says_what_it_means() -> None:
-    texts = setting_help()
-    assert texts.keys() == {f.name for f in dataclasses.fields(Recipe)}
-    assert all(text.endswith(".") and "\n" not in text for text in texts.values())
+    parts = [s() for s in METHODS.values()] + [p.settings() for p in VIEWS.values()]
+    for part in [*parts, Recipe()]:
+        for setting in describe(part).values():
+            assert setting.help.endswith("."), setting
+            assert "\n" not in setting.help, setting
 
 
 def test_without_a_near_match_all_names_are_given() -> None:
     with pytest.raises(ValueError, match="known: a, b"):
         check_name("letter", "zzzz", ("a", "b"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner(Settings):
+    size: Annotated[int, Ge(1)] = 3
+    """Size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(Settings):
+    rate: Annotated[float, Gt(0)] = 1.0
+    """Rate."""
+    share: Annotated[float, Interval(ge=0, lt=1)] = 0.5
+    """Share."""
+    kind: Literal["a", "b"] = "a"
+    """Kind."""
+    some: Annotated[int | None, Ge(2)] = None
+    """Some."""
+    inner: Inner = Inner(size=4)
+    """Inner."""
+
+
+@given(
+    rate=st.floats(1e-3, 1e3),
+    share=st.floats(0, 0.999),
+    kind=st.sampled_from(["a", "b"]),
+    some=st.none() | st.integers(2, 9),
+    size=st.integers(1, 99),
+)
+def test_flat_names_reach_every_field(
+    rate: float, share: float, kind: str, some: int | None, size: int
+) -> None:
+    values = {"rate": rate, "share": share, "kind": kind, "some": some, "inner_size": size}
+    changed = Outer().changed(values)
+    assert changed.flat() == values
+    assert Outer.from_dict(changed.to_dict()) == changed
+    assert Outer().changed({}) == Outer()
+
+
+@given(st.one_of(st.floats(max_value=0), st.just(float("nan")), st.text(), st.booleans()))
+def test_nothing_outside_a_range_gets_in(value: object) -> None:
+    with pytest.raises(ValueError, match="rate must be"):
+        Outer(rate=value)  # type: ignore[arg-type]
+
+
+def test_a_whole_number_is_a_real_one_too() -> None:
+    """So that `--lr 1` and lr: 1.0 in run.yaml are one value."""
+    assert repr(Outer(rate=1)) == repr(Outer(rate=1.0))
+
+
+def test_settings_of_views_reach_every_policy_that_has_them() -> None:
+    chain = ViewSettings.named("noise+noise:object").changed({"noise_std": 0.3})
+    assert [settings.flat() for _, settings in chain.policies] == [{"noise_std": 0.3}] * 2

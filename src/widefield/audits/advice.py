@@ -4,7 +4,6 @@ A run of widefield is told of settings that its own recipe has, and of no others
 other encoder is told in words.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ _FINER = {"logit_scale": "larger", "temperature": "smaller"}
 
 def run_settings(run: RunFolder) -> dict[str, Any]:
     """Return name -> value of every setting of the recipe of `run`."""
-    return dataclasses.asdict(run.recipe())
+    return run.recipe().flat()
 
 
 def advice(audit: Audit) -> tuple[str, ...]:

@@ -83,10 +83,7 @@ def audit(
         ValueError: an input that cannot work; one line says which and what to do.
     """
     out = None if out is None else checked_out(out, overwrite)
-    for name in plant:
-        check_name("plant", name, tuple(GRADES))
-    if pretrain_with is not None:
-        check_name("method", pretrain_with, tuple(METHODS))
+    _refuse_unknown(plant, pretrain_with)
     extractor = open_encoder(encoder)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     rival = None if compare is None else open_encoder(compare)
@@ -103,9 +100,7 @@ def audit(
     plants = {name: auditor.plant(name) for name in plant}
     compared, similarity = {}, {}
     if rival is not None:
-        _refuse_other_size(rival, split)
-        compared[rival.name] = auditor.judge(rival, auditor.bounds(rival))
-        similarity[rival.name] = linear_cka(test_h, rival.features(split.test.images).to(test_h))
+        compared[rival.name], similarity[rival.name] = auditor.compare(rival, test_h)
     result = Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else run_settings(extractor.run),
@@ -114,9 +109,7 @@ def audit(
         examples=(len(split.train), len(split.test)),
         tasks=tasks | {name: planted.verdict for name, planted in plants.items()},
         plants=plants,
-        trained=tuple(auditor.training(name, pretrain_with) for name in plant)
-        if pretrain_with
-        else (),
+        trained=tuple(auditor.training(name, pretrain_with) for name in plant if pretrain_with),
         compared=compared,
         similarity=similarity,
         checkpoints=auditor.checkpoints(folders, bounds),
@@ -131,6 +124,14 @@ def audit(
     if out is not None:
         write_audit_page(result, out, overwrite=overwrite)
     return result
+
+
+def _refuse_unknown(plant: Sequence[str], method: str | None) -> None:
+    """Refuse names of plants or of a method that do not exist."""
+    for name in plant:
+        check_name("plant", name, tuple(GRADES))
+    if method is not None:
+        check_name("method", method, METHODS)
 
 
 class _Auditor:
@@ -171,6 +172,12 @@ class _Auditor:
             )
             for epoch, path in folders.items()
         }
+
+    def compare(self, rival: FeatureExtractor, h: Tensor) -> tuple[dict[str, TaskAudit], float]:
+        """Judge another encoder, and return how alike its features are to `h` (linear CKA)."""
+        _refuse_other_size(rival, self.data)
+        tasks = self.judge(rival, self.bounds(rival))
+        return tasks, linear_cka(h, rival.features(self.data.test.images).to(h))
 
     def plant(self, name: str) -> PlantAudit:
         """Judge a planted feature at every grade."""

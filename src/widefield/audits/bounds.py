@@ -15,7 +15,6 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from torch import nn
 
 from widefield.audits.probing import Features, probe_tasks
@@ -25,20 +24,19 @@ from widefield.core.files import write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.encoders import Encoder, VisionEncoder
-from widefield.methods.supervised import Supervised
+from widefield.methods import CEILING
 from widefield.probes import pixels
-from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build
 from widefield.train.hardware import choose_device
-from widefield.train.loop import Objective, Training, train
-from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.ranks import lone_fabric
-from widefield.views import build_views
+from widefield.train.trainer import Trainer
 from widefield.workflows.extractor import FeatureExtractor, encode
 
 STEPS = 600
 """Steps that a ceiling is trained for."""
 BUDGET: dict[str, Any] = {
-    "method": "supervised",
+    "method": CEILING,
     "views": "gentle",
     "batch_size": 64,
     "lr": 3e-3,
@@ -162,31 +160,11 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(STEPS / loader.steps_per_epoch))
-    recipe = Recipe(**BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed})
-    total = epochs * loader.steps_per_epoch
-    warmup = round(min(recipe.warmup_epochs, epochs / 2) * loader.steps_per_epoch)
-    encoder = encoder.to(device).to(memory_format=torch.channels_last)
-    labels = {task: torch.from_numpy(y) for task, y in dataset.labels.items()}
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        width = encode(encoder, dataset.images[:2]).shape[1]
-        method = Supervised(labels=labels, feature_dim=width).to(device)
-        rates = learning_rates(recipe.lr, steps=total, warmup_steps=warmup)
-        training = Training(
-            objective=Objective(encoder, method),
-            optimizer=build_optimizer(encoder, method, recipe),
-            views=build_views(recipe.views, recipe=recipe).to(device),
-            generator=torch.Generator(device).manual_seed(seed),
-        )
-        train(
-            training,
-            fabric=lone_fabric(device),
-            loader=loader,
-            rates=rates,
-            epochs=epochs,
-            on_step=lambda pulse: None,
-            on_epoch=lambda pulse: None,
-        )
+    settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
+    recipe = make_recipe(**settings)
+    state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)
+    trainer = Trainer(state, fabric=lone_fabric(device), loader=loader)
+    trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 
 

@@ -20,7 +20,7 @@ from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
 from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
-from widefield.views import Scene, Views, build_views
+from widefield.views import Augmentation, AugmentContext, build_views
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
 
 DRAWS = 1200
@@ -63,7 +63,7 @@ class DropoutHistogram:
 def feature_dropout(
     encoder: EncoderSpec,
     data: TrainTest,
-    policy: str | Views,
+    policy: str | Augmentation,
     task: str,
     *,
     draws: int = DRAWS,
@@ -121,7 +121,7 @@ def _judge(extractor: FeatureExtractor, data: TrainTest, task: str, seed: int) -
 
 
 def _probabilities(
-    views: Views, judge: nn.Module, dataset: Dataset, task: str, draws: int, seed: int
+    views: Augmentation, judge: nn.Module, dataset: Dataset, task: str, draws: int, seed: int
 ) -> Tensor:
     """Return P(correct class) of one view of each of `draws` rows, float64 [draws]."""
     generator = Generator().manual_seed(seed)
@@ -134,9 +134,9 @@ def _probabilities(
         mask = None
         if views.needs_mask:
             mask = torch.from_numpy(dataset.masks(chosen)).permute(0, 3, 1, 2)
-        scene = Scene(mask=mask, gradients=_gradients(judge, truth))
+        context = AugmentContext(mask=mask, gradients=_gradients(judge, truth))
         with torch.no_grad():
-            view = views(x, 2 if views.come_in_pairs else 1, generator, scene)[0]
+            view = views(x, 2 if views.complementary_pairs else 1, generator, context)[0]
             share = judge(view).double().softmax(1)
             probabilities.append(share[torch.arange(len(x)), truth])
     return torch.cat(probabilities)

@@ -1,6 +1,5 @@
 """What the per-example head costs: a step at four sizes, and the bare store beside a memory map."""
 
-import os
 import statistics
 import tempfile
 import time
@@ -13,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widefield.encoders import build_encoder
-from widefield.methods import RunFacts, build_method
-from widefield.methods.s_diet import SDiet
+from widefield.core.memory import device_memory
+from widefield.encoders import Encoder, EncoderSettings
+from widefield.methods import DietSettings, SDietSettings
 from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
 from widefield.rows import DiskStore, MemoryStore, RowState, Store
+from widefield.train.build import DataFacts, build
 from widefield.train.hardware import choose_device
-from widefield.train.loop import Objective, Stepper, Training
-from widefield.train.optim import build_optimizer
 from widefield.train.ranks import lone_fabric
+from widefield.train.step import TrainStep
 from widefield.types import Batch
-from widefield.views import build_views
 
 SIZES = (10**4, 10**5, 10**6, 10**7)
 _VISITED_AT, _NOW = 1, 1000  # steps: rows were last seen long enough ago to replay every term
@@ -39,13 +38,13 @@ def bench(
     rounds: int = 8,
     sizes: tuple[int, ...] = SIZES,
 ) -> dict[str, Any]:
-    """Seconds per training step with n rows of width `dim` on disk, for every n of `sizes`.
+    """Measure seconds per training step with n rows of width `dim` on disk, for every n of `sizes`.
 
-    All sizes take turns in one process, as do the first size's rows in host memory, and DIET's
-    dense head while it and its logits, each fourfold, take under a quarter of the memory. Every
-    row used was visited long ago and is written for the first time since a checkpoint, so
-    that each step replays missed steps and journals what it overwrites. Images are the same at
-    every step.
+    All sizes take turns in one process, as do the first size's rows in host memory. DIET's dense
+    head takes part where the head and its logits, with a gradient and two moments each, need less
+    than 25 % of the memory. Every row used was visited long ago and is written for the first time
+    since a checkpoint, so that each step replays missed steps and journals what it overwrites.
+    Images are the same at every step.
 
     Returns:
         `ratios`: medians over the rounds of `step@1e7/step@1e4` (last and first size) and
@@ -56,18 +55,13 @@ def bench(
         `table`: median seconds and bytes on the device by n, for DIET None where it does not fit.
     """
     device = choose_device("auto")
-    if encoder == "auto":
-        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
-    settings: dict[str, Any] = {
-        "encoder": encoder,
-        "batch_size": batch_size,
-        "image_size": image_size,
-        "projector_dim": dim,
-    }
+    encoder = EncoderSettings(name=encoder).resolved(device).name
+    settings = {"encoder": encoder, "batch_size": batch_size, "image_size": image_size}
     first, last = sizes[0], sizes[-1]
-    on_disk = Recipe(**settings, row_store="disk")
-    on_host = Recipe(**settings, row_store="host")
-    dense = Recipe(**settings, method="diet")
+    rows = {"method": SDietSettings.name, "projector_dim": dim, **settings}
+    on_disk = make_recipe(row_store="disk", **rows)
+    on_host = make_recipe(row_store="host", **rows)
+    dense = make_recipe(method=DietSettings.name, **settings)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="widefield-bench-")))
         disk = {n: _Run(on_disk, n, device, rounds, folder / str(n)) for n in sizes}
@@ -75,7 +69,7 @@ def bench(
         diet = {
             n: _Run(dense, n, device, rounds, folder)
             for n in sizes
-            if _dense_bytes(n, disk[n], batch_size) < _dense_limit(device)
+            if _dense_bytes(n, disk[n], batch_size) < device_memory(device) // 4
         }
         runs = (*disk.values(), host, *diet.values())
         for run in runs:
@@ -95,20 +89,12 @@ def bench(
         },
         "values": {
             **settings,
+            "projector_dim": dim,
             "host_seconds": host.median(),
             "host_bytes": host.device_bytes(),
-            "diet_limit_bytes": _dense_limit(device),
+            "diet_limit_bytes": device_memory(device) // 4,
         },
-        "table": [
-            {
-                "n": n,
-                "disk_seconds": disk[n].median(),
-                "disk_bytes": disk[n].device_bytes(),
-                "diet_seconds": diet[n].median() if n in diet else None,
-                "diet_bytes": diet[n].device_bytes() if n in diet else None,
-            }
-            for n in sizes
-        ],
+        "table": [_row(n, disk[n], diet.get(n)) for n in sizes],
     }
 
 
@@ -120,34 +106,17 @@ class _Run:
     ) -> None:
         self.device, self.seconds, self.peak = device, list[float](), 0
         size, steps = recipe.image_size or 32, rounds + _WARM_UP
-        self.encoder = build_encoder(recipe.encoder, image_size=size, seed=0).to(device)
-        self.encoder.to(memory_format=torch.channels_last)
-        rates = torch.full((_NOW + steps,), recipe.lr, dtype=torch.float64)
-        facts = RunFacts(
-            encoder=self.encoder,
-            feature_dim=self.encoder.dim,
-            examples=n,
-            labels={},
-            learning_rates=rates,
-            device=device,
-            folder=folder,
-        )
-        self.method = build_method(recipe, facts).to(device)
-        self.training = Training(
-            objective=Objective(self.encoder, self.method),
-            optimizer=build_optimizer(self.encoder, self.method, recipe),
-            views=build_views(recipe.views, recipe=recipe),
-            generator=torch.Generator(device).manual_seed(0),
-            step=_NOW,
-        )
+        facts = DataFacts(examples=n, image_size=size, labels={})
+        self.state = build(replace(recipe, epochs=1), facts, device=device, folder=folder)
         order = _spread(n, steps, recipe.batch_size)
-        if isinstance(self.method, SDiet):
-            self.method.steps = _NOW
-            _visit(self.method.head.store, order)
-        self.method.expect(order)
+        for head in self.state.heads:
+            _visit(head.table.store, order)
+            for _ in range(_NOW):
+                head.miss_step(lr=recipe.method.lr)
+            head.prefetch(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
-        self.stepper = Stepper(self.training, fabric=lone_fabric(device), rates=rates)
+        self.train_step = TrainStep(self.state, fabric=lone_fabric(device))
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()
@@ -159,7 +128,7 @@ class _Run:
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
         began = time.perf_counter()
-        self.stepper.step(next(self.batches))
+        self.train_step(next(self.batches))
         if cuda:
             torch.cuda.synchronize(self.device)
             self.peak = torch.cuda.max_memory_allocated(self.device) - before
@@ -175,18 +144,29 @@ class _Run:
 
     def device_bytes(self) -> int:
         """Weights, optimiser state and head on the device; on CUDA the step's own peak besides."""
-        objective = self.training.objective
-        held = [*objective.parameters(), *objective.buffers()]
-        for state in self.training.optimizer.state.values():
-            held += [x for x in state.values() if isinstance(x, Tensor)]
-        if isinstance(self.method, SDiet) and isinstance(self.method.head.store, MemoryStore):
-            store = self.method.head.store
-            held += [store.row, store.m, store.v]
+        model = self.state.model
+        held = [*model.parameters(), *model.buffers()]
+        for entry in self.state.optimizer.state.values():
+            held += [x for x in entry.values() if isinstance(x, Tensor)]
+        for store in (head.table.store for head in self.state.heads):
+            if isinstance(store, MemoryStore):
+                held += [store.row, store.m, store.v]
         return self.peak + sum(x.nbytes for x in held if x.device.type == self.device.type)
 
     def close(self) -> None:
         """Let go of the rows."""
-        self.method.close()
+        self.state.close()
+
+
+def _row(n: int, disk: _Run, diet: _Run | None) -> dict[str, Any]:
+    """Return seconds and bytes at n examples, for DIET None where it took no part."""
+    return {
+        "n": n,
+        "disk_seconds": disk.median(),
+        "disk_bytes": disk.device_bytes(),
+        "diet_seconds": None if diet is None else diet.median(),
+        "diet_bytes": None if diet is None else diet.device_bytes(),
+    }
 
 
 def _spread(n: int, steps: int, batch_size: int) -> list[Tensor]:
@@ -208,19 +188,14 @@ def _visit(store: Store, batches: list[Tensor]) -> None:
         last = torch.full((len(index),), _VISITED_AT)
         store.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
     store.state_dict()
-    store.commit()
+    store.discard_old()
 
 
 def _dense_bytes(n: int, run: _Run, batch_size: int) -> int:
-    """Of DIET's head and logits: each with its gradient and two more of its size."""
-    return 4 * 4 * n * (run.encoder.dim + batch_size)
-
-
-def _dense_limit(device: torch.device) -> int:
-    """A quarter of the memory."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[1] // 4
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    """Return the bytes of DIET's head and logits, each with its gradient and two moments' room."""
+    encoder = run.state.encoder
+    assert isinstance(encoder, Encoder)
+    return 4 * 4 * n * (encoder.dim + batch_size)
 
 
 def _power(n: int) -> str:
@@ -238,7 +213,7 @@ def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40
         states = [store.read(index) for index in batches]
         records = [torch.cat([s.row, s.m, s.v], dim=1).numpy() for s in states]
         began = time.perf_counter()
-        store.expect(batches)
+        store.prefetch(batches)
         for index, state in zip(batches, states, strict=True):
             store.read(index)
             store.write(index, replace(state, last=state.last + _NOW))

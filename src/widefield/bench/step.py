@@ -3,29 +3,25 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from widefield.data import Loader, open_dataset
-from widefield.encoders import Encoder, build_encoder
-from widefield.methods import METHODS, RunFacts, build_method
-from widefield.methods.s_diet import SDiet
-from widefield.recipe import Recipe, check_name
-from widefield.rows import RowState
-from widefield.train.hardware import choose_device, keep_freed_memory
-from widefield.train.loop import Objective, Stepper, Training
-from widefield.train.opponent import build_opponent, refuse_misfit
-from widefield.train.optim import build_optimizer
+from widefield.core.names import check_name
+from widefield.data import Dataset, Loader, open_dataset
+from widefield.encoders import Encoder, EncoderSettings, build_encoder
+from widefield.methods import METHODS
+from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.rows import RowHead, RowState
+from widefield.train.adversary import refuse_misfit
+from widefield.train.build import DataFacts, build
+from widefield.train.hardware import choose_device
 from widefield.train.ranks import lone_fabric
+from widefield.train.step import TrainStep
 from widefield.types import Batch
-from widefield.views import Views, build_views
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "byol-both-directions": {"method": "byol", "byol_directions": "both"},
-}
-"""Settings that change the work of a method's step; timed, and named, beside the methods."""
 
 
 def bench(
@@ -38,13 +34,14 @@ def bench(
     methods: list[str] | None = None,
     views: str = "expert",
 ) -> dict[str, Any]:
-    """Seconds per step of the bare encoder and of each method, turn by turn in one process.
+    """Measure seconds per step of the bare encoder and of each method, turn by turn in one process.
 
     On a CPU they are seconds of the processor, summed over threads.
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of s-diet has been visited, so that its missed steps have to be replayed. Views that learn
-    take their own step too. `methods` are all, and `VARIANTS`, unless said otherwise.
+    row of a per-example head has been visited, so that its missed steps have to be replayed. Views
+    that learn take their own step too. `methods` are all, with the variants that they declare,
+    unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -53,24 +50,19 @@ def bench(
         ValueError: an unknown name, or views that do not fit a method.
     """
     device = choose_device("auto")
-    keep_freed_memory()
-    if encoder == "auto":
-        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
+    encoder = EncoderSettings(name=encoder).resolved(device).name
     pixels = np.random.default_rng(0).integers(
         0, 256, (rows, image_size, image_size, 3), dtype=np.uint8
     )
     dataset = open_dataset(pixels)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {"bare": _bare_step(encoder, loader, device)}
-    known = (*METHODS, *VARIANTS)
+    known = contestants()
     methods = methods or list(known)
     for name in methods:
         check_name("method", name, known)
-        settings = VARIANTS.get(name, {"method": name})
-        recipe = Recipe.named(**settings, views=views, encoder=encoder, batch_size=batch_size)
-        policy = build_views(views, recipe=recipe).to(device)
-        refuse_misfit(recipe, policy, METHODS[recipe.method], dataset)
-        steps[name] = _method_step(recipe, policy, loader, rows, device)
+        recipe = make_recipe(views=views, encoder=encoder, batch_size=batch_size, **known[name])
+        steps[name] = _method_step(recipe, loader, dataset, device)
     for _ in range(3):  # warm up caches and allocators
         for step in steps.values():
             step()
@@ -122,46 +114,42 @@ def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], 
     return step
 
 
+def contestants() -> dict[str, dict[str, Any]]:
+    """Return the settings of every method, and of every variant that a method declares."""
+    table: dict[str, dict[str, Any]] = {}
+    for name, settings in METHODS.items():
+        table[name] = {"method": name}
+        for variant, changes in settings.step_variants.items():
+            table[f"{name}-{variant}"] = {"method": name, **changes}
+    return table
+
+
 def _method_step(
-    recipe: Recipe, views: Views, loader: Loader, rows: int, device: torch.device
+    recipe: Recipe, loader: Loader, dataset: Dataset, device: torch.device
 ) -> Callable[[], None]:
-    encoder = _fresh_encoder(recipe.encoder, loader, device)
-    rates = torch.full((1_000_000,), recipe.lr, dtype=torch.float64)
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=rows,
-        labels={"class": torch.arange(rows) % 10},
-        learning_rates=rates,
-        device=device,
-    )
-    method = build_method(recipe, facts).to(device)
-    training = Training(
-        objective=Objective(encoder, method),
-        optimizer=build_optimizer(encoder, method, recipe),
-        views=views,
-        opponent=build_opponent(views, recipe),
-        generator=torch.Generator(device).manual_seed(0),
-    )
-    if isinstance(method, SDiet):
-        method.steps = training.step = loader.steps_per_epoch
-        _visit_every_row(method, loader.steps_per_epoch)
-    stepper = Stepper(training, fabric=lone_fabric(device), rates=rates)
-    batches = _endless(loader)
+    labels = {"class": torch.arange(len(dataset)) % 10}
+    facts = replace(DataFacts.of(dataset), labels=labels)
+    state = build(replace(recipe, epochs=100), facts, device=device)
+    refuse_misfit(state.views, state.method, dataset, recipe.views.names)
+    for head in state.heads:
+        _visit_every_row(head, loader.steps_per_epoch, recipe.method.lr)
+    train_step, batches = TrainStep(state, fabric=lone_fabric(device)), _endless(loader)
 
     def step() -> None:
-        stepper.step(next(batches))
+        train_step(next(batches))
 
     return step
 
 
-def _visit_every_row(method: SDiet, steps: int) -> None:
-    """As after a first epoch of `steps` steps: every row has momentum and a gap to catch up on."""
-    store = method.head.store
-    everyone = torch.arange(store.n)
-    state = store.read(everyone)
+def _visit_every_row(head: RowHead, steps: int, lr: float) -> None:
+    """Bring rows to where a first epoch leaves them: all have momentum and steps to catch up on."""
+    for _ in range(steps):
+        head.miss_step(lr=lr)
+    store = head.table.store
+    rows = torch.arange(store.n)
+    state = store.read(rows)
     m, v = torch.full_like(state.m, 1e-3), torch.full_like(state.v, 1e-6)
-    store.write(everyone, RowState(state.row, m, v, 1 + everyone % steps))
+    store.write(rows, RowState(state.row, m, v, 1 + rows % steps))
 
 
 def _endless(loader: Loader) -> Iterator[Batch]:

@@ -4,7 +4,7 @@ import inspect
 from importlib import import_module
 
 from widefield.cli.output import print_json, print_line
-from widefield.recipe import check_name
+from widefield.core.names import check_name
 
 KINDS = ("step", "head", "views", "probe")
 
@@ -64,8 +64,9 @@ def bench(
         if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be 1 or more, got {value}")
 
-    from widefield.train.hardware import choose_device, machine
+    from widefield.train.hardware import choose_device, keep_freed_memory, machine
 
+    keep_freed_memory()
     result = {**run(**given), "machine": machine(choose_device("auto"))}
     if json:
         print_json(result)

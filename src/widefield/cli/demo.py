@@ -17,9 +17,11 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
     json
         Print one JSON object.
     """
+    from widefield.train.hardware import keep_freed_memory
     from widefield.workflows.demo import COLUMNS
     from widefield.workflows.demo import demo as call
 
+    keep_freed_memory()
     done = call(out=out, seed=seed)
     if json:
         print_json(done.to_json())

@@ -40,8 +40,8 @@ def lab(
     settings
         Set a parameter of the lab, such as --noise 0.2; --parameters lists them.
     """
+    from widefield.core.names import check_name
     from widefield.labs import claims
-    from widefield.recipe import check_name
 
     known = claims()
     if name is None:

@@ -3,24 +3,30 @@
 from typing import Any
 
 from widefield.cli.output import print_json, print_line, print_table
-from widefield.cli.pretrain import with_recipe_options
 
 
-@with_recipe_options
 def plan(data: str, /, *, recipe: str = "default", json: bool = False, **settings: Any) -> None:
     """Say what pretrain with the same options will take: memory, where, and seconds.
+
+    Help shows the options of the chosen method and views: add --method simclr --help.
 
     Parameters
     ----------
     data
-        As for pretrain.
+        Name the data as for pretrain.
     recipe
-        default, or paper for the published settings.
+        Start from these settings: default, s-diet-paper or feature-dropout.
     json
         Print one JSON object.
     """
+    from widefield.data.spec import parse
+
+    parse(data)  # before anything heavy is imported: a typing error is answered at once
+
+    from widefield.train.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
+    keep_freed_memory()
     given = {name: value for name, value in settings.items() if value is not None}
     ahead = call(data, recipe=recipe, **given)
     if json:

@@ -3,19 +3,23 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import timm
 import torch
 from torch import Tensor, nn
 
+from widefield.core.names import check_name
 from widefield.core.rng import seeded
 
-SMALL_IMAGE = 64
-"""Up to this many pixels a side, an encoder made for 224 pixels gets a finer stem."""
+Stem = Literal["auto", "small", "native"]
+"""First layers: `small` for small images, `native` as timm builds them, `auto` by image size."""
 
-OWN: dict[str, dict[str, Any]] = {
-    # 0.3 M weights in timm's own ResNet class: one basic block per stage, 16 channels in the stem.
+SMALL_IMAGE = 64
+"""Greatest side in pixels at which `auto` takes the small stem; timm's are made for 224 pixels."""
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    # 0.3 M weights in timm's ResNet class: one basic block per stage, 16 channels in the stem.
     "resnet-tiny": {
         "model_name": "resnet18",
         "layers": [1, 1, 1, 1],
@@ -24,35 +28,36 @@ OWN: dict[str, dict[str, Any]] = {
         "stem_width": 8,
     },
 }
-"""Names of ours: each is a variant that `timm.create_model` builds from these arguments."""
+"""Encoders that timm does not name: the arguments with which `timm.create_model` builds each."""
 
 TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
-"""timm's modules whose models cut the image into one grid of patches and keep it."""
+"""timm's modules whose models cut the image into one grid of patches and keep that grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """Everything needed to build the encoder again; every field is plain JSON."""
+    """Everything that is needed to build the encoder again; every field is plain JSON."""
 
     name: str
     channels: int
     image_size: int
     mean: tuple[float, ...]
-    """Per channel, in [0, 1] space: the encoder's first operation is (x - mean) / std."""
+    """Mean of each channel of images in [0, 1]; the first operation is (x - mean) / std."""
     std: tuple[float, ...]
+    """Standard deviation of each channel."""
     stem: str
-    """`small`: finer than timm's, for images up to 64 pixels; `native`: as timm builds it."""
+    """Stem that was built: `small` or `native`."""
     timm: dict[str, Any]
     """Arguments of `timm.create_model`."""
     conv1: dict[str, Any] | None
-    """Arguments of the `nn.Conv2d` that replaces a ResNet's stem, its max-pool removed."""
+    """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
 
 
 class Encoder(nn.Module):
-    """Normalises images in [0, 1], then encodes them: x[B, C, H, W] -> h[B, D].
+    """A timm model that normalises its images first: x[B, C, H, W] in [0, 1] -> h[B, D].
 
     Attributes:
-        config: what rebuilds this encoder, without its weights.
+        config: everything that rebuilds this encoder, except its weights.
         backbone: the timm model, with timm's names for the weights.
         dim: D, the width of h.
     """
@@ -71,57 +76,61 @@ class Encoder(nn.Module):
         self.register_buffer("shift", -mean / std, persistent=False)
 
     def normalise(self, x: Tensor) -> Tensor:
-        """(x - mean) / std in one pass; the memory format is kept."""
+        """Return (x - mean) / std, computed in one pass; the memory format is kept."""
         return torch.addcmul(self.shift, x, self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pooled features h[B, D] of images x[B, C, H, W] in [0, 1]."""
-        h: Tensor = self.backbone(self.normalise(x))
-        return h
+        """Return pooled features h[B, D] of images x[B, C, H, W] in [0, 1]."""
+        return self.backbone(self.normalise(x))
 
     def feature_map(self, x: Tensor) -> Tensor:
-        """Features before pooling, as timm's `forward_features` lays them out.
+        """Return features before pooling, as timm's `forward_features` lays them out.
 
-        [B, K, h, w] of most convolutional nets, tokens [B, T, K] of ViTs; K differs from `dim`
-        where the family has a layer between pooling and h.
+        They are [B, K, h, w] for most convolutional networks and tokens [B, T, K] for ViTs. K
+        differs from `dim` if the family has a layer between pooling and h.
         """
-        features: Tensor = self.backbone.forward_features(self.normalise(x))  # type: ignore[operator]
-        return features
+        return self.backbone.forward_features(self.normalise(x))  # type: ignore[operator]
 
 
 def build_encoder(
     name: str,
     *,
+    stem: Stem = "auto",
     channels: int = 3,
     image_size: int = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     seed: int,
 ) -> Encoder:
-    """Randomly initialised encoder: any timm image model by name, or `resnet-tiny`.
+    """Build a randomly initialised encoder: any timm image model by name, or `resnet-tiny`.
 
-    Nothing is downloaded, and the global random state is left as it was. Up to 64 pixels
-    ResNets (one 3x3 convolution of stride 1, no max-pool), ViTs and their kin (patches of an
-    eighth of the side) and ConvNeXts (patches of a 32nd) get a small-image stem; other families
-    keep their own. `config.stem` says which.
+    Nothing is downloaded, and the global random state is left as it was.
+
+    The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs
+    and their kin has patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With
+    `stem="auto"` these families get it up to 64 pixels. Other families have timm's stem alone.
 
     Args:
-        name: `resnet18`, `vit_tiny_patch16_224`, ..., or `resnet-tiny`.
+        name: name of the model, such as `resnet18`, `vit_tiny_patch16_224` or `resnet-tiny`.
+        stem: first layers, by image size or at any size; `config.stem` says which were built.
         channels: C of the images.
         image_size: H = W of the images, pixels.
-        mean: of each channel of images in [0, 1]; default 0.5.
-        std: of each channel; default 0.25.
-        seed: of the initial weights.
+        mean: mean of each channel of images in [0, 1]; default 0.5.
+        std: standard deviation of each channel; default 0.25.
+        seed: seed of the initial weights.
 
     Raises:
-        ValueError: unknown name, or sizes and statistics that do not fit together.
+        ValueError: the name is unknown, the family has no small stem, or sizes and statistics do
+            not fit together.
 
     Example:
         >>> encoder = build_encoder("resnet-tiny", seed=0)
         >>> encoder(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 128])
     """
-    config = encoder_config(name, channels=channels, image_size=image_size, mean=mean, std=std)
+    config = encoder_config(
+        name, stem=stem, channels=channels, image_size=image_size, mean=mean, std=std
+    )
     with seeded(seed):
         return assemble(config)
 
@@ -129,12 +138,14 @@ def build_encoder(
 def encoder_config(
     name: str,
     *,
+    stem: Stem = "auto",
     channels: int = 3,
     image_size: int = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> EncoderConfig:
-    """What `build_encoder` would build; same arguments, same errors."""
+    """Return the configuration that `build_encoder` would build; same arguments, same errors."""
+    check_name("stem", stem, get_args(Stem))
     mean = (0.5,) * channels if mean is None else tuple(map(float, mean))
     std = (0.25,) * channels if std is None else tuple(map(float, std))
     if channels < 1 or image_size < 8:
@@ -147,9 +158,9 @@ def encoder_config(
             f"mean and std need one number for each of {channels} channels, std above 0; "
             f"got mean={mean}, std={std}"
         )
-    arguments = dict(OWN.get(name) or {"model_name": known(name)})
+    arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
     arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
-    stem, conv1 = choose_stem(arguments, image_size)
+    stem, conv1 = choose_stem(name, stem, arguments, image_size)
     return EncoderConfig(
         name=name,
         channels=channels,
@@ -162,46 +173,66 @@ def encoder_config(
     )
 
 
-def known(name: str) -> str:
-    """`name` where timm can build it; else a ValueError with the nearest name."""
+def timm_name(name: str) -> str:
+    """Return `name` if timm can build it.
+
+    Raises:
+        ValueError: timm cannot; the message names the nearest model.
+    """
     if timm.is_model(name):
         return name
-    nearest = difflib.get_close_matches(name, [*OWN, *timm.list_models()], n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(name, [*VARIANTS, *timm.list_models()], n=1, cutoff=0.0)
     raise ValueError(f"unknown encoder {name!r}: did you mean {nearest[0]!r}?")
 
 
-def choose_stem(arguments: dict[str, Any], image_size: int) -> tuple[str, dict[str, Any] | None]:
-    """Adds the stem's settings to the arguments of `create_model`: (stem, conv1)."""
-    name = arguments["model_name"]
-    family = timm.models.model_entrypoint(name).__module__.rsplit(".", 1)[-1]
-    small = image_size <= SMALL_IMAGE
-    facts = timm.get_pretrained_cfg(name)
+def choose_stem(
+    name: str, stem: Stem, arguments: dict[str, Any], image_size: int
+) -> tuple[Stem, dict[str, Any] | None]:
+    """Add the stem's part to the arguments of `create_model`; return which it is, and `conv1`.
+
+    Raises:
+        ValueError: the small stem is asked for, and the family of the encoder has none.
+    """
+    model = arguments["model_name"]
+    family = timm.models.model_entrypoint(model).__module__.rsplit(".", 1)[-1]
+    facts = timm.get_pretrained_cfg(model)
     if facts is not None and facts.fixed_input_size:
         arguments["img_size"] = image_size
-    if small and family in TOKEN_FAMILIES:
-        arguments |= {"img_size": image_size, "patch_size": max(1, image_size // 8)}
-        return "small", None
-    if small and family == "convnext":
+    has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
+    if stem == "small" and not has_small:
+        raise ValueError(
+            f"encoder {name!r} has no small stem, as ResNets, ViTs and ConvNeXts have: "
+            "choose stem native or auto"
+        )
+    if stem == "native" or not has_small or (stem == "auto" and image_size > SMALL_IMAGE):
+        return "native", None
+    if family == "resnet":
+        return "small", _small_conv(arguments)
+    if family == "convnext":
         arguments["patch_size"] = max(1, image_size // 32)
-        return "small", None
-    if small and family == "resnet":
-        with torch.device("meta"):
-            width = cast(nn.BatchNorm2d, timm.create_model(**arguments).bn1).num_features
-        return "small", {
-            "in_channels": arguments["in_chans"],
-            "out_channels": width,
-            "kernel_size": 3,
-            "padding": 1,
-            "bias": False,
-        }
-    return "native", None
+    else:
+        arguments |= {"img_size": image_size, "patch_size": max(1, image_size // 8)}
+    return "small", None
+
+
+def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the convolution that replaces a ResNet's stem, of the same width."""
+    with torch.device("meta"):
+        width = cast(nn.BatchNorm2d, timm.create_model(**arguments).bn1).num_features
+    return {
+        "in_channels": arguments["in_chans"],
+        "out_channels": width,
+        "kernel_size": 3,
+        "padding": 1,
+        "bias": False,
+    }
 
 
 def assemble(config: EncoderConfig) -> Encoder:
-    """The encoder of `config`, its weights drawn from torch's global generator."""
+    """Build the encoder of `config`, with weights drawn from torch's global generator."""
     backbone = timm.create_model(**config.timm)
     if config.conv1 is not None:
         backbone.conv1, backbone.maxpool = nn.Conv2d(**config.conv1), nn.Identity()
-        # As timm initialises every other convolution of a ResNet.
+        # timm initialises every other convolution of a ResNet in this way.
         nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")
     return Encoder(config, backbone)

@@ -1,4 +1,4 @@
-"""Features before pooling, as an encoder of its own."""
+"""An encoder whose features are another one's feature map."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ from widefield.encoders.encoder import Encoder
 class FeatureMap(nn.Module):
     """An encoder without its pooling: x[B, C, H, W] -> h[B, K h w], the feature map flattened.
 
-    These features still say where something lies in the image; pooling averages it away.
+    These features still say at which place in the image something is; pooling averages it away.
 
     Example:
         >>> import torch
@@ -24,5 +24,5 @@ class FeatureMap(nn.Module):
         self.encoder = encoder
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the feature map, flattened."""
+        """Return the feature maps of images x[B, C, H, W], one row for each image."""
         return self.encoder.feature_map(x).flatten(1)

@@ -1,4 +1,4 @@
-"""Encoders as files: safetensors with timm's own keys, the settings beside it in JSON; ONNX."""
+"""Encoders as files: safetensors with timm's keys, the configuration in JSON; ONNX."""
 
 import copy
 import dataclasses
@@ -15,19 +15,20 @@ from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, EncoderConfig, assemble
 
 WEIGHTS = "encoder.safetensors"
+"""Name of the file of weights in a folder."""
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     """Write `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
 
-    The weights have timm's own keys. Both files hold the settings: the safetensors file alone is
+    The weights have timm's keys. Both files hold the configuration: the safetensors file alone is
     enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
     """
     save_encoder_file(encoder, Path(folder) / WEIGHTS)
 
 
 def save_encoder_file(encoder: Encoder, file: Path) -> None:
-    """Write the weights to `file`, and the settings beside it, with the suffix `.json`."""
+    """Write the weights to `file`, and the configuration to a file with the suffix `.json`."""
     settings = json.dumps(dataclasses.asdict(encoder.config), indent=2)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     write_atomically(
@@ -39,10 +40,13 @@ def save_encoder_file(encoder: Encoder, file: Path) -> None:
 
 
 def load_encoder(path: str | Path) -> Encoder:
-    """The encoder that `save_encoder` wrote, on the CPU; `path` is its folder or safetensors file.
+    """Load the encoder that `save_encoder` wrote, on the CPU.
+
+    Args:
+        path: the encoder's folder or safetensors file.
 
     Raises:
-        ValueError: no such file, a damaged one, or one that something else wrote.
+        ValueError: there is no such file, it is damaged, or another program wrote it.
     """
     file = Path(path)
     file = file / WEIGHTS if file.is_dir() else file
@@ -59,7 +63,7 @@ def load_encoder(path: str | Path) -> Encoder:
     if settings is None:
         raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
     try:
-        with seeded(0):  # `assemble` draws weights, which the file's then replace
+        with seeded(0):  # `assemble` draws weights, which those of the file then replace
             encoder = assemble(read_config(settings))
         encoder.backbone.load_state_dict(weights)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
@@ -71,7 +75,7 @@ def load_encoder(path: str | Path) -> Encoder:
 
 
 def has_settings(path: str | Path) -> bool:
-    """Whether the file or folder at `path` is ours, and so says how to rebuild its encoder."""
+    """Return whether `save_encoder` wrote `path`, so that it says how to rebuild its encoder."""
     file = Path(path)
     file = file / WEIGHTS if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
@@ -84,17 +88,21 @@ def has_settings(path: str | Path) -> bool:
 
 
 def read_config(text: str) -> EncoderConfig:
-    """The configuration in the text of an `encoder.json`."""
+    """Return the configuration in the text of an `encoder.json`."""
     fields = json.loads(text)
     fields |= {"mean": tuple(fields["mean"]), "std": tuple(fields["std"])}
     return EncoderConfig(**fields)
 
 
-def timm_snippet(config: EncoderConfig, stem: str = "encoder") -> str:
-    """Python lines that load a saved encoder with timm alone, without this library.
+def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
+    """Return Python lines that load a saved encoder with timm alone, without this library.
 
-    They read `stem`.json and `stem`.safetensors and leave `model` in evaluation mode; it expects
-    normalised images.
+    Args:
+        config: configuration of the encoder.
+        file_stem: name of the two files that the lines read, without `.json` and `.safetensors`.
+
+    Returns:
+        Lines that leave `model` in evaluation mode; it expects normalised images.
 
     Example:
         >>> from widefield.encoders import encoder_config
@@ -107,10 +115,10 @@ def timm_snippet(config: EncoderConfig, stem: str = "encoder") -> str:
     """
     lines = [
         "import json, pathlib, safetensors.torch, timm, torch",
-        f'config = json.loads(pathlib.Path("{stem}.json").read_text())',
+        f'config = json.loads(pathlib.Path("{file_stem}.json").read_text())',
         'model = timm.create_model(**config["timm"]).eval()',
         'model.conv1, model.maxpool = torch.nn.Conv2d(**config["conv1"]), torch.nn.Identity()',
-        f'model.load_state_dict(safetensors.torch.load_file("{stem}.safetensors"))',
+        f'model.load_state_dict(safetensors.torch.load_file("{file_stem}.safetensors"))',
         "# Normalise images in [0, 1] first, channel by channel: "
         '(x - config["mean"]) / config["std"]',
     ]
@@ -120,12 +128,12 @@ def timm_snippet(config: EncoderConfig, stem: str = "encoder") -> str:
 
 
 def export_onnx(encoder: Encoder, path: str | Path) -> None:
-    """Writes an ONNX model: `images` [B, C, H, W] in [0, 1] -> `features` [B, D], any B.
+    """Write an ONNX model: `images` [B, C, H, W] in [0, 1] -> `features` [B, D], for any B.
 
-    Normalisation is part of it. The size of the images is that of `encoder.config`.
+    Normalisation is part of the model. The size of the images is that of `encoder.config`.
 
     Raises:
-        ValueError: the packages that write ONNX are not installed.
+        ValueError: a package that writes ONNX is not installed.
     """
     for package in ("onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:
@@ -134,7 +142,7 @@ def export_onnx(encoder: Encoder, path: str | Path) -> None:
             )
     config = encoder.config
     frozen = copy.deepcopy(encoder).cpu().eval()
-    # Tracing takes a batch of one for a constant.
+    # Tracing would take a batch of one for a constant.
     example = torch.zeros(2, config.channels, config.image_size, config.image_size)
     torch.onnx.export(
         frozen,

@@ -1,9 +1,9 @@
 """Weights that another library wrote: timm, torchvision, lightly, solo-learn, Lightning.
 
 Such a file names its tensors but not its architecture. Tensors are found by shape and by the end
-of their name, below one common prefix (`state_dict.backbone.`, say); a network that was taken
-apart into an `nn.Sequential` is put together in the order of its parts. The architecture is the
-one of a few common ones that fits best, or the one that the caller names.
+of their names, below one common prefix such as `state_dict.backbone.`; a network that was made an
+`nn.Sequential` of its children gets their names back by order. The architecture is the one that
+fits best among a few common ones, or the one that the caller names.
 """
 
 import warnings
@@ -24,12 +24,12 @@ from torchvision import models
 
 from widefield.core.rng import seeded
 from widefield.encoders.encoder import (
-    OWN,
+    VARIANTS,
     Encoder,
     EncoderConfig,
     assemble,
     encoder_config,
-    known,
+    timm_name,
 )
 from widefield.encoders.vision import VisionEncoder, check_vision
 
@@ -50,7 +50,7 @@ COMMON = (
     "torchvision:vit_b_16",
     "torchvision:mobilenet_v2",
 )
-"""Architectures that a file is compared with when none is named."""
+"""Architectures that a file is compared with if the caller names none."""
 
 ENOUGH = 0.9
 """Share of the architecture's tensors that a file must hold."""
@@ -68,45 +68,48 @@ class _Skeleton(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Which tensors of a file belong where in an architecture."""
+    """An architecture, and which tensors of a file are its weights."""
 
     architecture: str
     keys: dict[str, str]
-    """Tensor of the architecture -> tensor of the file."""
+    """Name of a tensor in the architecture -> its name in the file."""
     random: tuple[str, ...]
     """Tensors of the architecture that the file lacks; they keep random values."""
     prefix: str
-    """What stands before the architecture's names in the file."""
+    """Text before the architecture's names in the file."""
     config: EncoderConfig | None
-    """How to build it; None for torchvision's."""
+    """Configuration to build it from; None for torchvision's."""
 
     @property
     def wanted(self) -> int:
-        """Tensors of the architecture."""
+        """Number of tensors in the architecture."""
         return len(self.keys) + len(self.random)
 
     def line(self) -> str:
-        """What was matched, in one plain line."""
-        where = f" below '{self.prefix}'" if self.prefix else ""
-        kept = f"; random: {', '.join(self.random[:3])}" if self.random else ""
-        return f"{self.architecture}: {len(self.keys)} of {self.wanted} tensors found{where}{kept}"
+        """Return what was matched, in one plain line."""
+        place = f" below '{self.prefix}'" if self.prefix else ""
+        rest = f"; random: {', '.join(self.random[:3])}" if self.random else ""
+        return f"{self.architecture}: {len(self.keys)} of {self.wanted} tensors found{place}{rest}"
 
 
 def load_foreign(
     path: str | Path, architecture: str | None = None
 ) -> tuple[Encoder | VisionEncoder, Match]:
-    """The encoder in a file of weights, on the CPU in evaluation mode, and what was matched.
+    """Load the encoder in a file of weights, on the CPU in evaluation mode.
 
     Args:
-        path: `.safetensors`, or anything that `torch.load(weights_only=True)` reads.
+        path: a `.safetensors` file, or one that `torch.load(weights_only=True)` reads.
         architecture: a timm model, or `torchvision:NAME`; by default the best of `COMMON`.
 
+    Returns:
+        The encoder, and which tensors were matched.
+
     Raises:
-        ValueError: unreadable, or too little of it fits.
+        ValueError: the file cannot be read, or holds too little of any architecture.
     """
     tensors = read_tensors(Path(path))
     names = COMMON if architecture is None else (architecture,)
-    fits = [match(tensors, one) for name in names for one in _skeletons(name)]
+    fits = [match(tensors, skeleton) for name in names for skeleton in _skeletons(name)]
     best = max(fits, key=lambda fit: (len(fit.keys) >= ENOUGH * fit.wanted, len(fit.keys)))
     if len(best.keys) < ENOUGH * best.wanted:
         raise ValueError(
@@ -116,45 +119,51 @@ def load_foreign(
         )
     with seeded(0):
         encoder = build(best.architecture, best.config)
-    weights = {key: tensors[there] for key, there in best.keys.items()}
+    weights = {key: tensors[file_key] for key, file_key in best.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)
     return encoder.eval(), best
 
 
 def cached_weights(name: str) -> Path | None:
-    """File of pretrained weights of `timm:NAME` or `torchvision:NAME` that this machine has.
+    """Return the file of pretrained weights that this machine has already, if any.
 
-    Nothing is downloaded: the caches of the Hugging Face hub and of torch are looked at.
+    Nothing is downloaded: only the caches of the Hugging Face hub and of torch are searched.
+
+    Args:
+        name: `timm:NAME` or `torchvision:NAME`.
+
+    Raises:
+        ValueError: the name is unknown.
     """
     source, _, model = name.partition(":")
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    facts = None if model in OWN else timm.get_pretrained_cfg(known(model))
+    facts = None if model in VARIANTS else timm.get_pretrained_cfg(timm_name(model))
     if facts is None:
         return None
     if facts.hf_hub_id:
         from huggingface_hub import try_to_load_from_cache
 
         for file in ("model.safetensors", "pytorch_model.bin"):
-            found = try_to_load_from_cache(facts.hf_hub_id, file)
-            if isinstance(found, str):
-                return Path(found)
+            cached = try_to_load_from_cache(facts.hf_hub_id, file)
+            if isinstance(cached, str):
+                return Path(cached)
     return _in_torch_hub(facts.url) if isinstance(facts.url, str) and facts.url else None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a file by its dotted path; nothing in the file is executed.
+    """Read every tensor of a file, by its dotted path; nothing in the file is executed.
 
     Raises:
-        ValueError: no such file, damaged, of another kind, or without tensors.
+        ValueError: there is no such file, it is damaged or of another kind, or has no tensors.
     """
     if not path.is_file():
         raise ValueError(f"no weights at {path}: give a .safetensors or state-dict file")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        with warnings.catch_warnings():  # a foreign pickle is refused below, not warned about
+        with warnings.catch_warnings():  # a pickle that holds code is refused below
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (
@@ -180,9 +189,9 @@ def match(tensors: Tensors, skeleton: _Skeleton) -> Match:
     architecture, config, wanted = skeleton
     prefix, keys = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
     for renamed in _taken_apart(wanted, tensors):
-        other, found = _below_best_prefix(wanted, renamed, tensors)
-        if len(found) > len(keys):
-            prefix, keys = other, found
+        other_prefix, other_keys = _below_best_prefix(wanted, renamed, tensors)
+        if len(other_keys) > len(keys):
+            prefix, keys = other_prefix, other_keys
     return Match(
         architecture=architecture,
         keys=keys,
@@ -193,7 +202,7 @@ def match(tensors: Tensors, skeleton: _Skeleton) -> Match:
 
 
 def build(architecture: str, config: EncoderConfig | None) -> Encoder | VisionEncoder:
-    """A random encoder, its weights drawn from torch's global generator."""
+    """Build an encoder with weights drawn from torch's global generator."""
     if config is None:
         return VisionEncoder(architecture.removeprefix("torchvision:"))
     return assemble(config)
@@ -201,7 +210,7 @@ def build(architecture: str, config: EncoderConfig | None) -> Encoder | VisionEn
 
 @cache
 def _skeletons(architecture: str) -> tuple[_Skeleton, ...]:
-    """The architecture with its tensors' shapes, with the stem of large images, and of small."""
+    """Return the architecture with its tensors' shapes; ResNets with either stem."""
     configs: list[EncoderConfig | None] = [None]
     if not architecture.startswith("torchvision:"):
         name = architecture.removeprefix("timm:")
@@ -209,17 +218,17 @@ def _skeletons(architecture: str) -> tuple[_Skeleton, ...]:
         small = _foreign_config(name, 32)
         if small.conv1 is not None:
             configs.append(small)
-    found = []
+    skeletons = []
     for config in configs:
         with torch.device("meta"):
             state = build(architecture, config).backbone.state_dict()
         wanted = {key: x for key, x in state.items() if not key.endswith("num_batches_tracked")}
-        found.append(_Skeleton(architecture, config, wanted))
-    return tuple(found)
+        skeletons.append(_Skeleton(architecture, config, wanted))
+    return tuple(skeletons)
 
 
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
-    """With the statistics that the weights were most likely trained with."""
+    """Return the configuration with the mean and deviation that such weights are trained with."""
     config = encoder_config(name, image_size=image_size)
     facts = timm.get_pretrained_cfg(config.timm["model_name"])
     if facts is None:
@@ -230,7 +239,16 @@ def _foreign_config(name: str, image_size: int) -> EncoderConfig:
 def _below_best_prefix(
     wanted: Tensors, names: Mapping[str, str], tensors: Tensors
 ) -> tuple[str, dict[str, str]]:
-    """The prefix below which most of `wanted` is found among `names` (name -> tensor's key)."""
+    """Return the prefix below which most of `wanted` is found, and what is found there.
+
+    Args:
+        wanted: tensors of the architecture.
+        names: name to search by -> key in `tensors`.
+        tensors: tensors of the file.
+
+    Returns:
+        The prefix, and name in the architecture -> key in `tensors`.
+    """
     votes: Counter[str] = Counter()
     for name, key in names.items():
         parts = name.split(".")
@@ -240,7 +258,8 @@ def _below_best_prefix(
                 votes[name.removesuffix(end)] += 1
     if not votes:
         return "", {}
-    prefix = votes.most_common(1)[0][0]  # of equals the first in the file: the online network
+    # Ties go to the first in the file: the online network stands before its moving average.
+    prefix = votes.most_common(1)[0][0]
     return prefix, {
         end: names[prefix + end]
         for end in wanted
@@ -249,14 +268,17 @@ def _below_best_prefix(
 
 
 def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
-    """Names as they were before the network became an `nn.Sequential` of its children."""
+    """Yield the file's names as they were before an `nn.Sequential` of children numbered them.
+
+    Each item maps such a name to the key in `tensors`, for one prefix that has enough numbers.
+    """
     children = list(dict.fromkeys(key.split(".")[0] for key in wanted))
     numbered: dict[str, set[int]] = {}
     for key in tensors:
         parts = key.split(".")
-        for place, part in enumerate(parts[:-1]):
+        for depth, part in enumerate(parts[:-1]):
             if part.isdecimal():
-                numbered.setdefault("".join(f"{p}." for p in parts[:place]), set()).add(int(part))
+                numbered.setdefault("".join(f"{p}." for p in parts[:depth]), set()).add(int(part))
     for prefix, numbers in numbered.items():
         if len(numbers) < len(children):
             continue
@@ -270,6 +292,7 @@ def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor in nested mappings, with its dotted path."""
     if isinstance(node, Tensor):
         yield path.removesuffix("."), node
     elif isinstance(node, Mapping):
@@ -278,5 +301,6 @@ def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _in_torch_hub(url: str) -> Path | None:
+    """Return the file that torch's hub downloaded from `url`, if it is there."""
     file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
     return file if file.is_file() else None

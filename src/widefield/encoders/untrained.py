@@ -1,4 +1,4 @@
-"""The same architecture with fresh random weights: the floor of whatever was trained."""
+"""The architecture of an encoder with new random weights: the floor of what was trained."""
 
 import copy
 
@@ -10,10 +10,10 @@ from widefield.encoders.vision import VisionEncoder
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
-    """A copy of `encoder` with weights drawn anew, as its layers draw them, on the CPU.
+    """Return a copy of `encoder` on the CPU whose weights are drawn again, as its layers draw them.
 
-    Parameters of a plain module whose owner has no `reset_parameters`, such as position
-    embeddings, are drawn from N(0, 0.02^2). The global random state is left as it was.
+    Weights of a layer without `reset_parameters` are drawn from N(0, 0.02^2), as is usual for
+    position embeddings. The global random state is left as it was.
 
     Example:
         >>> import torch

@@ -7,17 +7,20 @@ from torch import Tensor, nn
 from torchvision import models
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and deviation of each channel that torchvision's weights were trained with."""
+"""Mean and standard deviation of each channel with which torchvision's weights were trained."""
 
 
 class VisionEncoder(nn.Module):
-    """Normalises images in [0, 1], then encodes them; weights are random, torchvision's keys.
+    """A torchvision classifier with random weights and without its last layer.
+
+    It normalises its images first: x[B, 3, H, W] in [0, 1] -> h[B, D].
 
     Attributes:
-        backbone: the torchvision model, its last linear layer replaced by the identity.
+        name: torchvision's name of the model.
+        backbone: the torchvision model, with the identity as its last linear layer.
 
     Raises:
-        ValueError: unknown name, or a model without a linear layer at its end.
+        ValueError: the name is unknown, or the model has no linear layer at its end.
     """
 
     scale: Tensor
@@ -33,31 +36,39 @@ class VisionEncoder(nn.Module):
 
     @property
     def image_size(self) -> int | None:
-        """Side of the images that it needs, of those that need one."""
+        """Side of the images that the model needs; None if any size will do."""
         size = getattr(self.backbone, "image_size", None)
         return size if isinstance(size, int) else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features h[B, D] of images x[B, 3, H, W] in [0, 1]."""
+        """Return features h[B, D] of images x[B, 3, H, W] in [0, 1].
+
+        Raises:
+            ValueError: the images do not have 3 channels.
+        """
         if x.shape[1] != 3:
             raise ValueError(
                 f"torchvision:{self.name} takes 3 channels, the images have {x.shape[1]}"
             )
-        h: Tensor = self.backbone(torch.addcmul(self.shift, x, self.scale))
-        return h
+        return self.backbone(torch.addcmul(self.shift, x, self.scale))
 
 
 def check_vision(name: str) -> None:
-    """Raise ValueError, with the nearest name, unless torchvision has the classifier `name`."""
+    """Refuse a name that torchvision has no classifier for.
+
+    Raises:
+        ValueError: the name is unknown; the message gives the nearest one.
+    """
     known = models.list_models(module=models)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"unknown encoder 'torchvision:{name}': did you mean 'torchvision:{near}'?"
+            f"unknown encoder 'torchvision:{name}': did you mean 'torchvision:{nearest}'?"
         )
 
 
 def _without_head(name: str) -> nn.Module:
+    """Build the torchvision model `name`, with the identity as its last linear layer."""
     check_vision(name)
     model: nn.Module = models.get_model(name, weights=None)
     linear = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]

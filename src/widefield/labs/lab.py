@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from annotated_types import Ge
 from torch import Generator
 
+from widefield.core.names import check_name
 from widefield.labs.parameter import Parameter
 from widefield.labs.result import Arrays, Check, Result
-from widefield.recipe import check_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,17 +20,18 @@ def replay(
     Step t has the learning rate `rates` [T]; row r is visited if `visits` [T, R], with gradient
     `grads` [T, R, m].
     """
-    adamw = LazyAdamW(rates, weight_decay=weight_decay)
+    adamw = LazyAdamW(weight_decay=weight_decay)
     zero = torch.zeros_like(start)
     rows = RowState(start, zero, zero, torch.zeros(len(start), dtype=torch.long))
-    for t in range(len(rates)):
+    for t, rate in enumerate(rates.tolist()):
         index = visits[t].nonzero().squeeze(1)
         fields = (rows.row, rows.m, rows.v, rows.last)
-        visited = adamw.coast(RowState(*(field[index] for field in fields)), until=t)
-        visited = adamw.step(visited, grads[t, index], step=t + 1)
+        visited = adamw.catch_up(RowState(*(field[index] for field in fields)), t)
+        visited = adamw.step(visited, grads[t, index], lr=rate)
+        adamw.record(rate)
         new = (visited.row, visited.m, visited.v, visited.last)
         rows = RowState(*(old.index_copy(0, index, n) for old, n in zip(fields, new, strict=True)))
-    return adamw.coast(rows, until=len(rates)).row
+    return adamw.catch_up(rows, len(rates)).row
 
 
 def every_step(

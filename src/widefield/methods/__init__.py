@@ -1,46 +1,50 @@
 """Every objective by name."""
 
-from widefield.methods.alpha_cl import AlphaCl
-from widefield.methods.barlow_twins import BarlowTwins
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.byol import Byol
-from widefield.methods.diet import Diet
-from widefield.methods.diet_mse import DietMse
-from widefield.methods.infonce import InfoNce
-from widefield.methods.moco import MoCo
-from widefield.methods.s_diet import SDiet
-from widefield.methods.simclr import SimClr
-from widefield.methods.simsiam import SimSiam
-from widefield.methods.spectral import Spectral
-from widefield.methods.supervised import Supervised
-from widefield.methods.vicreg import VicReg
-from widefield.recipe import Recipe, check_name
+from widefield.methods.alpha_cl import AlphaCLSettings as AlphaCLSettings
+from widefield.methods.barlow_twins import BarlowTwinsSettings as BarlowTwinsSettings
+from widefield.methods.base import BuildContext as BuildContext
+from widefield.methods.base import Method as Method
+from widefield.methods.base import MethodSettings as MethodSettings
+from widefield.methods.byol import BYOL as BYOL
+from widefield.methods.byol import BYOLSettings as BYOLSettings
+from widefield.methods.diet import Diet as Diet
+from widefield.methods.diet import DietSettings as DietSettings
+from widefield.methods.diet_mse import DietMSE as DietMSE
+from widefield.methods.diet_mse import DietMSESettings as DietMSESettings
+from widefield.methods.infonce import InfoNCESettings as InfoNCESettings
+from widefield.methods.moco import MoCo as MoCo
+from widefield.methods.moco import MoCoSettings as MoCoSettings
+from widefield.methods.pair import PairLoss as PairLoss
+from widefield.methods.projector import ProjectorSettings as ProjectorSettings
+from widefield.methods.s_diet import SDiet as SDiet
+from widefield.methods.s_diet import SDietSettings as SDietSettings
+from widefield.methods.simclr import SimCLRSettings as SimCLRSettings
+from widefield.methods.simsiam import SimSiam as SimSiam
+from widefield.methods.simsiam import SimSiamSettings as SimSiamSettings
+from widefield.methods.spectral import SpectralSettings as SpectralSettings
+from widefield.methods.supervised import Supervised as Supervised
+from widefield.methods.supervised import SupervisedSettings as SupervisedSettings
+from widefield.methods.vicreg import VICRegSettings as VICRegSettings
 
-METHODS: dict[str, type[Method]] = {
-    "s-diet": SDiet,
-    "diet": Diet,
-    "diet-mse": DietMse,
-    "simclr": SimClr,
-    "infonce": InfoNce,
-    "alpha-cl": AlphaCl,
-    "spectral": Spectral,
-    "barlow-twins": BarlowTwins,
-    "vicreg": VicReg,
-    "moco": MoCo,
-    "byol": Byol,
-    "simsiam": SimSiam,
-    "supervised": Supervised,
+METHODS: dict[str, type[MethodSettings]] = {
+    "s-diet": SDietSettings,
+    "diet": DietSettings,
+    "diet-mse": DietMSESettings,
+    "simclr": SimCLRSettings,
+    "infonce": InfoNCESettings,
+    "alpha-cl": AlphaCLSettings,
+    "spectral": SpectralSettings,
+    "barlow-twins": BarlowTwinsSettings,
+    "vicreg": VICRegSettings,
+    "moco": MoCoSettings,
+    "byol": BYOLSettings,
+    "simsiam": SimSiamSettings,
+    "supervised": SupervisedSettings,
 }
+"""Settings of every method; `METHODS[name]()` has the measured defaults."""
 
+DEFAULT_METHOD = "s-diet"
+"""The method of a run that names none."""
 
-def build_method(recipe: Recipe, facts: RunFacts) -> Method:
-    """The method that `recipe` names.
-
-    Raises:
-        ValueError: no such method; the message gives the nearest one.
-    """
-    check_name("method", recipe.method, tuple(METHODS))
-    return METHODS[recipe.method].from_recipe(recipe, facts)
-
-
-__all__ = ["METHODS", "Method", "RunFacts", "build_method"]
+CEILING = "supervised"
+"""The method that is told the labels: what others are measured against."""

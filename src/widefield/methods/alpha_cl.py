@@ -1,23 +1,26 @@
 """alpha-CL: ascend the trace of a contrastive covariance whose pair weights are held still."""
 
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from annotated_types import Gt
+from torch import Tensor
 from torch.nn import functional
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.gather import gather
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.precision import at_least_float32, full_precision
-from widefield.methods.projector import recipe_projector
-from widefield.recipe import PairImportance, Recipe
-from widefield.types import Loss
+from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.projector import ProjectorSettings
+
+PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
 @full_precision
 def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature: float) -> Tensor:
-    """Weights alpha_ij [b, b] of the pairs of f [b, m], without gradient; alpha_ii = 0.
+    """Return weights alpha_ij [b, b] of the pairs of f [b, m], without gradient; alpha_ii = 0.
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2 and t the temperature, for j != i
 
@@ -52,7 +55,7 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
 
 @full_precision
 def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
-    """Minus the energy E_alpha of anchors f [b, m] with other views f2 [b, m], over mean alpha.
+    """Return -E_alpha of anchors f [b, m] with other views f2 [b, m], over the mean alpha.
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and alpha [b, b] held still,
 
@@ -74,61 +77,44 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
     return -(alpha * (half_squared_distances(f) - own)).sum() / alpha.sum()
 
 
-class AlphaCl(Method):
+@full_precision
+def symmetric_alpha_cl(
+    z1: Tensor, z2: Tensor, *, kind: PairImportance, temperature: float
+) -> Tensor:
+    """Return the mean of `alpha_cl` over both choices of the anchor, of z [b, m] scaled to norm 1.
+
+    The paper's Gaussian importance compares examples without augmentation. Only their views are
+    here, so the mean of an example's two projections stands for it.
+
+    Source: Tian (2022), section 2.
+    """
+    f1, f2 = functional.normalize(z1, dim=1), functional.normalize(z2, dim=1)
+    importance = partial(pair_importance, f0=(f1 + f2) / 2, kind=kind, temperature=temperature)
+    return (alpha_cl(f1, f2, importance(f1)) + alpha_cl(f2, f1, importance(f2))) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaCLSettings(PairSettings):
     """alpha-CL on the unit sphere, each view the anchor in turn.
-
-    The paper's Gaussian importance compares examples without augmentation. A method sees their
-    views alone, so the mean of an example's two projections stands for it.
-
-    Args:
-        projector: maps h [B, D] to [B, m].
-        kind: how much each pair counts, see `pair_importance`.
-        temperature: of the importance.
-        gather: in several processes, tell the examples of all their batches apart.
 
     Source: Tian (2022), section 2.
     """
 
-    view_count = 2
+    name: ClassVar[str] = "alpha-cl"
 
-    def __init__(
-        self,
-        *,
-        projector: nn.Module,
-        kind: PairImportance,
-        temperature: float,
-        gather: bool = False,
-    ) -> None:
-        super().__init__()
-        self.projector = projector
-        self.kind: PairImportance = kind
-        self.temperature = temperature
-        self.gather = gather
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the pair importance."""
+    pair_importance: PairImportance = "infonce"
+    """How much each pair of examples counts."""
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        head = recipe_projector(recipe, facts.feature_dim)
-        return cls(
-            projector=head,
-            kind=recipe.pair_importance,
-            temperature=recipe.temperature,
-            gather=recipe.gather,
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return PairLoss(
+            projector=self.projector.build(context.feature_dim),
+            loss=partial(
+                symmetric_alpha_cl, kind=self.pair_importance, temperature=self.temperature
+            ),
+            gather=self.gather,
         )
-
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Mean over both choices of the anchor; both views share one pass and its statistics."""
-        z = self.projector(encoder(torch.cat(views)))
-        f, f2 = functional.normalize(at_least_float32(z), dim=1).chunk(2)
-        if self.gather:
-            f, f2 = gather(f), gather(f2)
-        middle = (f + f2) / 2
-        totals = [
-            alpha_cl(
-                anchor,
-                other,
-                pair_importance(anchor, middle, kind=self.kind, temperature=self.temperature),
-            )
-            for anchor, other in ((f, f2), (f2, f))
-        ]
-        return Loss((totals[0] + totals[1]) / 2)

@@ -1,21 +1,21 @@
-"""The contract of every objective."""
+"""The contract of every method: settings that build it, a loss, and what follows a step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from annotated_types import Gt
+from torch import Generator, Tensor, nn
 
-from widefield.recipe import Recipe
-from widefield.types import WHOLE, Loss, Shard
+from widefield.settings import Settings
+from widefield.types import WHOLE, Loss, Part, Shard
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunFacts:
-    """What a recipe cannot know before the data and the encoder are there."""
+@dataclass(frozen=True, kw_only=True)
+class BuildContext:
+    """What a method's settings cannot know before the run, its data and its encoder are there."""
 
     encoder: nn.Module
     """The encoder to train, as it starts."""
@@ -25,12 +25,19 @@ class RunFacts:
     """n."""
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
-    learning_rates: Tensor
-    """Of steps 1..T, float64 [T]."""
+    steps: int
+    """T, the optimiser steps of the whole run."""
+    batch_size: int
+    """b, over all processes."""
+    weight_decay: float
+    """The run's weight decay, for what a method trains by itself."""
+    seed: int
     device: torch.device
     """Where the encoder is trained."""
+    generator: Generator
+    """The run's random numbers, on `device`; a method that draws takes them from here."""
     folder: Path | None = None
-    """Where a method may keep files of its own for the run; None without a run."""
+    """Where a method may keep files for the run; None without a run."""
     shard: Shard = WHOLE
     """Which examples this process trains on."""
 
@@ -43,34 +50,88 @@ class Method(nn.Module, ABC):
     """
 
     view_count: int
-    """How many views of each example a step needs: 1 for DIET and S-DIET, 2 for pair losses."""
+    """Number of views of each example that a step needs: 1 for DIET, 2 for pair losses."""
+    needs_labels: bool = False
+    """Whether the loss reads the examples' labels."""
+    moves_after_step: bool = False
+    """Whether `after_step` does something, so that forgetting it is an error."""
+    head_lr_scale: float = 1.0
+    """Learning rate of `head_parameters`, as a multiple of the run's."""
+    frozen: bool = False
+    """While set, losses are computed for somebody else's gradient, and no step follows them."""
 
-    @classmethod
-    @abstractmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._step_is_due = False
+
+    def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss of a batch, which one optimiser step and `after_step` follow.
+
+        Args:
+            encoder: maps images [B, C, H, W] to features [B, D].
+            views: `view_count` views, each [B, C, H, W].
+            index: which examples these are, int64 [B] in host memory.
+
+        Raises:
+            ValueError: `after_step` was not called since the last loss.
+        """
+        if self._step_is_due and not self.frozen:
+            raise ValueError(
+                f"{type(self).__name__} got a second batch before after_step(): call it once "
+                "after each optimizer.step()"
+            )
+        loss = self.loss(encoder, views, index)
+        if self.moves_after_step and not self.frozen:
+            self._step_is_due = self.training and torch.is_grad_enabled()
+        return loss
 
     @abstractmethod
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Loss of `views` (each [B, C, H, W]) of the examples `index` (int64 [B], on the host)."""
+        """Return the loss of `views` (each [B, C, H, W]) of the examples `index` (int64 [B])."""
+
+    def after_step(self) -> None:
+        """Finish an optimiser step: move what no gradient moves.
+
+        Raises:
+            ValueError: no loss was computed since the last call.
+        """
+        if not self.moves_after_step:
+            return
+        if not self._step_is_due:
+            raise ValueError(
+                f"after_step() of {type(self).__name__} follows a loss: call it once a step"
+            )
+        self._step_is_due = False
+        self.move()
+
+    def move(self) -> None:
+        """Move what no gradient moves, as a target network or a queue; by default nothing."""
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Parameters that learn at the head's own rate; none unless the head is dense."""
+        """Return parameters that learn at `head_lr_scale`; none unless the head is dense."""
         return []
 
-    def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
-        """Called once after optimiser step `step` (1, 2, ...) taken at learning rate `lr`."""
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return what grows with the number of examples: `head` and its `moments`, if any."""
+        return {}
 
-    @property
-    def wait_seconds(self) -> float:
-        """Time that steps have waited for files of the method's own."""
-        return 0.0
 
-    def expect(self, batches: Iterable[Tensor]) -> None:
-        """Called before an epoch, or the rest of one, with the `index` of each batch to come."""
+@dataclass(frozen=True, kw_only=True)
+class MethodSettings(Settings, ABC):
+    """Settings of one method; the defaults are those that measured best."""
 
-    def after_checkpoint(self) -> None:
-        """Called once a checkpoint with this method's state is saved."""
+    name: ClassVar[str]
+    """What the method is called on the command line and in `run.yaml`."""
+    step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Settings that change the work of a step, by name; `bench step` times them too."""
 
-    def close(self) -> None:
-        """Called when the run ends, however it ends; lets go of files and threads."""
+    lr: Annotated[float, Gt(0)] = 2e-2
+    """Peak learning rate of encoder and projector."""
+
+    @abstractmethod
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+
+    def resolved(self, examples: int, device: torch.device) -> Self:
+        """Return the settings with each `auto` replaced by what this machine gets."""
+        return self

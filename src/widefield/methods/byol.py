@@ -1,23 +1,26 @@
-"""BYOL: predict from one view what a slowly moving teacher says of the other."""
+"""BYOL: predict from one view what a slowly moving target network makes of the other."""
 
 import math
-from typing import Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.precision import full_precision
-from widefield.methods.projector import projection_std, recipe_predictor, recipe_projector
-from widefield.methods.teacher import Teacher
-from widefield.recipe import Directions, Recipe
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.projector import ProjectorSettings, projection_std
+from widefield.methods.target import TargetNetwork
 from widefield.types import Loss
+
+Directions = Literal["both", "one"]
 
 
 @full_precision
 def prediction_error(p: Tensor, z: Tensor) -> Tensor:
-    """Squared distance of directions, predictions p [b, m] from targets z [b, m].
+    """Return the squared distance of directions, predictions p [b, m] from targets z [b, m].
 
         loss = 1/b sum_i |p_i/|p_i| - z_i/|z_i||^2 = 1/b sum_i (2 - 2 cos(p_i, z_i)).
 
@@ -33,21 +36,21 @@ def prediction_error(p: Tensor, z: Tensor) -> Tensor:
     return 2 - 2 * F.cosine_similarity(p, z.detach(), dim=1).mean()
 
 
-class Byol(Method):
-    """A view predicts the teacher's projection of the other; the teacher then follows.
+class BYOL(Method):
+    """Predict from one view the target network's projection of the other.
 
-    Published are both directions, their errors summed. The four passes share nothing, so one
+    The paper sums the errors of both directions. The four passes share nothing, so one
     direction, as in `moco`, is half the work and has half the expected gradient where both views
     are drawn alike. What each learns in the same time is in docs/methods.md.
 
-    At step k of K the teacher keeps 1 - (1 - momentum)(cos(pi k/K) + 1)/2 of itself: it stands
-    still in the end.
+    After step k of K the target network keeps 1 - (1 - ema_decay)(cos(pi k/K) + 1)/2 of itself:
+    it stands still in the end.
 
     Args:
-        encoder: what the teacher starts as a copy of.
+        encoder: what the target network starts as a copy of.
         projector: maps h [B, D] to [B, m].
-        predictor: maps [B, m] to [B, m]; the teacher has none.
-        momentum: of the teacher at the first step.
+        predictor: maps [B, m] to [B, m]; the target network has none.
+        ema_decay: share of itself that the target network keeps at the first step.
         steps: K.
         directions: both, as published, or one.
 
@@ -55,6 +58,7 @@ class Byol(Method):
     """
 
     view_count = 2
+    moves_after_step = True
 
     def __init__(
         self,
@@ -62,40 +66,72 @@ class Byol(Method):
         encoder: nn.Module,
         projector: nn.Module,
         predictor: nn.Module,
-        momentum: float,
+        ema_decay: float,
         steps: int,
         directions: Directions,
     ) -> None:
         super().__init__()
         self.projector = projector
         self.predictor = predictor
-        self.teacher = Teacher(encoder, projector)
-        self.momentum = momentum
+        self.target = TargetNetwork(encoder, projector)
+        self.ema_decay = ema_decay
         self.steps = steps
         self.directions = directions
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(
-            encoder=facts.encoder,
-            projector=recipe_projector(recipe, facts.feature_dim),
-            predictor=recipe_predictor(recipe),
-            momentum=recipe.teacher_momentum,
-            steps=len(facts.learning_rates),
-            directions=recipe.byol_directions,
-        )
+        self.step = 0
+        self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Prediction errors, summed over directions; batch statistics are each view's own."""
+        """Return prediction errors, summed over directions; each view has its own statistics."""
         x1, x2 = views
         pairs = [(x1, x2), (x2, x1)] if self.directions == "both" else [(x1, x2)]
         predictions = [self.predictor(self.projector(encoder(seen))) for seen, _ in pairs]
-        targets = [self.teacher(hidden) for _, hidden in pairs]
+        targets = [self.target(hidden) for _, hidden in pairs]
         errors = [prediction_error(p, t) for p, t in zip(predictions, targets, strict=True)]
+        self._trained = (encoder,)
         return Loss(torch.stack(errors).sum(), {"projection_std": projection_std(targets[-1])})
 
-    def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
-        """Let the teacher follow."""
-        left = (math.cos(math.pi * step / self.steps) + 1) / 2
-        self.teacher.follow(encoder, self.projector, momentum=1 - (1 - self.momentum) * left)
+    def move(self) -> None:
+        """Let the target network follow."""
+        self.step += 1
+        left = (math.cos(math.pi * self.step / self.steps) + 1) / 2
+        (encoder,) = self._trained
+        self.target.follow(encoder, self.projector, ema_decay=1 - (1 - self.ema_decay) * left)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the number of steps taken, which the moving average depends on."""
+        return {"step": self.step}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on from the number of steps that `get_extra_state` returned, on any rank."""
+        self.step = state.get("shards", [state])[0]["step"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BYOLSettings(MethodSettings):
+    """BYOL: an online network predicts a target network.
+
+    Source: BYOL (Grill et al. 2020).
+    """
+
+    name: ClassVar[str] = "byol"
+    step_variants: ClassVar[dict[str, dict[str, Any]]] = {"both-directions": {"directions": "both"}}
+
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    predictor_width: Annotated[int, Ge(1)] = 512
+    """Hidden width of the predictor."""
+    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """Share of itself that the target network keeps at a step."""
+    directions: Directions = "one"
+    """Predict the second view from the first, or both ways as published, at twice the cost."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return BYOL(
+            encoder=context.encoder,
+            projector=self.projector.build(context.feature_dim),
+            predictor=self.projector.build_predictor(self.predictor_width),
+            ema_decay=self.ema_decay,
+            steps=context.steps,
+            directions=self.directions,
+        )

@@ -1,21 +1,22 @@
 """DIET: every example is its own class, with one dense linear head over all of them."""
 
-from typing import Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Gt, Interval
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.precision import full_precision
-from widefield.recipe import Recipe
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.rows import initial_rows
-from widefield.types import Loss
+from widefield.types import Loss, Part
 
 
 @full_precision
 def index_cross_entropy(h: Tensor, rows: Tensor, target: Tensor, *, smoothing: float) -> Tensor:
-    """Cross-entropy of naming the example, h [b, D], head rows [n, D], target int64 [b].
+    """Return the cross-entropy of naming the example, h [b, D], head rows [n, D], target int64 [b].
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(rows_j . h_i),
         q_ij = (1 - smoothing) [j = target_i] + smoothing / n.
@@ -40,6 +41,7 @@ class Diet(Method):
         examples: n.
         feature_dim: D.
         label_smoothing: 0.8 as published.
+        head_lr_scale: learning rate of the head, as a multiple of the encoder's.
         seed: of the head's first rows.
 
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
@@ -48,30 +50,67 @@ class Diet(Method):
     view_count = 1
 
     def __init__(
-        self, *, examples: int, feature_dim: int, label_smoothing: float, seed: int
+        self,
+        *,
+        examples: int,
+        feature_dim: int,
+        label_smoothing: float,
+        head_lr_scale: float = 1.0,
+        seed: int,
     ) -> None:
         super().__init__()
         start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
         self.label_smoothing = label_smoothing
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(
-            examples=facts.examples,
-            feature_dim=facts.feature_dim,
-            label_smoothing=recipe.label_smoothing,
-            seed=recipe.seed,
-        )
+        self.head_lr_scale = head_lr_scale
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Cross-entropy over all n examples of the one view."""
+        """Return the cross-entropy over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
         target = index.to(h.device)
         return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """The rows, which learn at the head's own rate."""
+        """Return the rows, which learn at the head's own rate."""
         return [self.rows]
+
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return the bytes of the rows and of AdamW's two moments of each."""
+        return dense_head_memory(examples, self.rows)
+
+
+def dense_head_memory(examples: int, rows: Tensor) -> dict[str, Part]:
+    """Return the bytes of a dense head with one of `rows` [n, D] for each example."""
+    size = examples * rows.shape[1] * rows.element_size()
+    return {
+        "head": Part(bytes=size, place="device"),
+        "moments": Part(bytes=2 * size, place="device"),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DietSettings(MethodSettings):
+    """DIET with its dense head.
+
+    Source: DIET (Balestriero 2023).
+    """
+
+    name: ClassVar[str] = "diet"
+
+    lr: Annotated[float, Gt(0)] = 2e-3
+    """Peak learning rate of the encoder."""
+    head_lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of the per-example head, as a multiple of lr."""
+    label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
+    """Share of the target that is spread over all examples."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return Diet(
+            examples=context.examples,
+            feature_dim=context.feature_dim,
+            label_smoothing=self.label_smoothing,
+            head_lr_scale=self.head_lr_scale,
+            seed=context.seed,
+        )

@@ -1,20 +1,22 @@
 """DIET with squared error: the form of DIET that theory can solve."""
 
-from typing import Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Gt
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.precision import full_precision
-from widefield.recipe import Recipe
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.diet import dense_head_memory
 from widefield.rows import initial_rows
-from widefield.types import Loss
+from widefield.types import Loss, Part
 
 
 @full_precision
 def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
-    """Squared error against one-hot labels, h [b, D], head rows [n, D], target int64 [b].
+    """Return the squared error to one-hot labels, h [b, D], head rows [n, D], target int64 [b].
 
         loss = 1/b sum_i 1/2 |rows h_i - e_{target_i}|^2.
 
@@ -29,7 +31,7 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
     return (logits.square().sum(1) - 2 * own[:, 0] + 1).mean() / 2
 
 
-class DietMse(Method):
+class DietMSE(Method):
     """Squared error of a bias-free head W [n, D] against the example's own index.
 
     With an isometric head and a linear encoder its minimisers are those of the spectral
@@ -38,6 +40,7 @@ class DietMse(Method):
     Args:
         examples: n.
         feature_dim: D.
+        head_lr_scale: learning rate of the head, as a multiple of the encoder's.
         seed: of the head's first rows.
 
     Source: S-DIET (2025), section 4.
@@ -45,22 +48,48 @@ class DietMse(Method):
 
     view_count = 1
 
-    def __init__(self, *, examples: int, feature_dim: int, seed: int) -> None:
+    def __init__(
+        self, *, examples: int, feature_dim: int, head_lr_scale: float = 1.0, seed: int
+    ) -> None:
         super().__init__()
         start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(examples=facts.examples, feature_dim=facts.feature_dim, seed=recipe.seed)
+        self.head_lr_scale = head_lr_scale
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Squared error over all n examples of the one view."""
+        """Return the squared error over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
         return Loss(one_hot_error(h, self.rows, index.to(h.device)))
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """The rows, which learn at the head's own rate."""
+        """Return the rows, which learn at the head's own rate."""
         return [self.rows]
+
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return the bytes of the rows and of AdamW's two moments of each."""
+        return dense_head_memory(examples, self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DietMSESettings(MethodSettings):
+    """DIET with squared error.
+
+    Source: S-DIET (2025), section 4.
+    """
+
+    name: ClassVar[str] = "diet-mse"
+
+    lr: Annotated[float, Gt(0)] = 1e-3
+    """Peak learning rate of the encoder."""
+    head_lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of the per-example head, as a multiple of lr."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return DietMSE(
+            examples=context.examples,
+            feature_dim=context.feature_dim,
+            head_lr_scale=self.head_lr_scale,
+            seed=context.seed,
+        )

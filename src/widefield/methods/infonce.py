@@ -1,29 +1,30 @@
 """InfoNCE of squared distances, as Tian analyses it; its negatives are of the anchor's own view."""
 
 import math
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
 
 import torch
-from torch import Tensor, nn
+from annotated_types import Ge, Gt
+from torch import Tensor
 from torch.nn import functional
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.gather import gather
-from widefield.methods.precision import at_least_float32, full_precision
-from widefield.methods.projector import recipe_projector
-from widefield.recipe import Recipe
-from widefield.types import Loss
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.projector import ProjectorSettings
 
 
 def half_squared_distances(f: Tensor) -> Tensor:
-    """d_ij^2 = |f[i] - f[j]|^2 / 2 of the rows of f [b, m], [b, b]."""
+    """Return d_ij^2 = |f[i] - f[j]|^2 / 2 of the rows of f [b, m], [b, b]."""
     half = f.square().sum(1) / 2
     return half[:, None] + half - f @ f.T
 
 
 @full_precision
 def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
-    """InfoNCE of anchors f [b, m], whose other views have projections f2 [b, m].
+    """Return the InfoNCE loss of anchors f [b, m], whose other views have projections f2 [b, m].
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and t the temperature,
 
@@ -46,45 +47,37 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
     return (own + temperature * log_sum).mean()
 
 
-class InfoNce(Method):
-    """InfoNCE on the unit sphere, each view the anchor in turn.
+@full_precision
+def symmetric_infonce(z1: Tensor, z2: Tensor, *, temperature: float, eps: float) -> Tensor:
+    """Return the mean of `infonce` over both choices of the anchor, of z [b, m] scaled to norm 1.
 
-    Args:
-        projector: maps h [B, D] to [B, m].
-        temperature: t.
-        eps: weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE.
-        gather: in several processes, tell the examples of all their batches apart.
+    Source: Tian (2022), section 2.
+    """
+    f1, f2 = functional.normalize(z1, dim=1), functional.normalize(z2, dim=1)
+    loss = partial(infonce, temperature=temperature, eps=eps)
+    return (loss(f1, f2) + loss(f2, f1)) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoNCESettings(PairSettings):
+    """InfoNCE on the unit sphere, each view the anchor in turn.
 
     Source: Tian (2022), section 2.
     """
 
-    view_count = 2
+    name: ClassVar[str] = "infonce"
 
-    def __init__(
-        self, *, projector: nn.Module, temperature: float, eps: float, gather: bool = False
-    ) -> None:
-        super().__init__()
-        self.projector = projector
-        self.temperature = temperature
-        self.eps = eps
-        self.gather = gather
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+    eps: Annotated[float, Ge(0)] = 1.0
+    """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        head = recipe_projector(recipe, facts.feature_dim)
-        return cls(
-            projector=head,
-            temperature=recipe.temperature,
-            eps=recipe.infonce_eps,
-            gather=recipe.gather,
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return PairLoss(
+            projector=self.projector.build(context.feature_dim),
+            loss=partial(symmetric_infonce, temperature=self.temperature, eps=self.eps),
+            gather=self.gather,
         )
-
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Mean over both choices of the anchor; both views share one pass and its statistics."""
-        z = self.projector(encoder(torch.cat(views)))
-        f, f2 = functional.normalize(at_least_float32(z), dim=1).chunk(2)
-        if self.gather:
-            f, f2 = gather(f), gather(f2)
-        options = {"temperature": self.temperature, "eps": self.eps}
-        return Loss((infonce(f, f2, **options) + infonce(f2, f, **options)) / 2)

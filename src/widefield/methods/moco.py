@@ -1,17 +1,19 @@
-"""MoCo: find the slowly moving teacher's key of the other view among the keys of the past."""
+"""MoCo: find the target network's key of the other view among the keys of the past."""
 
-from typing import Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.gather import gather
-from widefield.methods.precision import full_precision
-from widefield.methods.projector import recipe_projector
-from widefield.methods.teacher import Teacher
-from widefield.recipe import Recipe
+from widefield.core.gather import gather
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairSettings
+from widefield.methods.projector import ProjectorSettings
+from widefield.methods.target import TargetNetwork
 from widefield.types import Loss
 
 
@@ -19,7 +21,7 @@ from widefield.types import Loss
 def queue_cross_entropy(
     q: Tensor, keys: Tensor, queue: Tensor, usable: Tensor, *, temperature: float
 ) -> Tensor:
-    """Cross-entropy of finding each query's key among the batch's and the queue's.
+    """Return the cross-entropy of finding each query's key among the batch's and the queue's.
 
     With the rows of queries q [b, m], keys [b, m] and queue [K, m] normalised,
 
@@ -45,19 +47,19 @@ def queue_cross_entropy(
 
 
 class MoCo(Method):
-    """Queries of the first view against a teacher's keys of the second, and older keys.
+    """Queries of the first view against a target network's keys of the second, and older keys.
 
     One direction, as in MoCo v2, so that a step trains on one view and only looks at the other.
     Ours: the queue starts empty instead of at random, and a queued key is left out while its
     example is in the batch, which has a newer one; with few examples it would repel its own query.
 
     Args:
-        encoder: what the teacher starts as a copy of.
+        encoder: what the target network starts as a copy of.
         projector: maps h [B, D] to [B, m].
         projector_dim: m.
         queue_size: keys to keep.
-        momentum: of the teacher.
-        temperature: of the softmax.
+        ema_decay: share of itself that the target network keeps at a step.
+        temperature: temperature of the softmax.
         gather: in several processes, tell the examples of all their batches apart. The queue holds
             the keys of all of them in any case.
 
@@ -65,6 +67,7 @@ class MoCo(Method):
     """
 
     view_count = 2
+    moves_after_step = True
     queue: Tensor
     queue_index: Tensor
 
@@ -75,53 +78,72 @@ class MoCo(Method):
         projector: nn.Module,
         projector_dim: int,
         queue_size: int,
-        momentum: float,
+        ema_decay: float,
         temperature: float,
         gather: bool = False,
     ) -> None:
         super().__init__()
         self.projector = projector
-        self.teacher = Teacher(encoder, projector)
-        self.momentum = momentum
+        self.target = TargetNetwork(encoder, projector)
+        self.ema_decay = ema_decay
         self.temperature = temperature
         self.gather = gather
         self.register_buffer("queue", torch.zeros(queue_size, projector_dim))
         self.register_buffer("queue_index", torch.full((queue_size,), -1))
+        self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
         self._batch: tuple[Tensor, Tensor] | None = None
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(
-            encoder=facts.encoder,
-            projector=recipe_projector(recipe, facts.feature_dim),
-            projector_dim=recipe.projector_dim,
-            # A longer queue would hold examples twice.
-            queue_size=min(recipe.queue_size, facts.examples),
-            momentum=recipe.teacher_momentum,
-            temperature=recipe.temperature,
-            gather=recipe.gather,
-        )
-
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Cross-entropy over the batch and the queue; `after_step` then queues the keys."""
-        q, keys = self.projector(encoder(views[0])), self.teacher(views[1]).to(self.queue.dtype)
+        """Return the cross-entropy over the batch and the queue."""
+        q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
         index = index.to(q.device)
         if self.gather:
             q, keys, index = gather(q), gather(keys), gather(index)
-        self._batch = (keys, index)
+        self._trained, self._batch = (encoder,), (keys, index)
         usable = (self.queue_index >= 0) & ~torch.isin(self.queue_index, index)
         total = queue_cross_entropy(q, keys, self.queue, usable, temperature=self.temperature)
         return Loss(total)
 
-    def after_step(self, encoder: nn.Module, step: int, lr: float) -> None:
-        """Let the teacher follow, and the keys of the batch push out the oldest."""
-        assert self._batch is not None, "after_step follows loss and backward"
-        keys, index = self._batch
+    def move(self) -> None:
+        """Let the target network follow, and the keys of the batch push out the oldest."""
+        assert self._batch is not None
+        (keys, index), (encoder,) = self._batch, self._trained
         if not self.gather:
             keys, index = gather(keys), gather(index)
         size = len(self.queue)
         self.queue.copy_(torch.cat([keys, self.queue])[:size])
         self.queue_index.copy_(torch.cat([index, self.queue_index])[:size])
-        self.teacher.follow(encoder, self.projector, momentum=self.momentum)
+        self.target.follow(encoder, self.projector, ema_decay=self.ema_decay)
         self._batch = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoSettings(PairSettings):
+    """MoCo: queries of one view against a target network's keys, of now and of the past.
+
+    Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
+    """
+
+    name: ClassVar[str] = "moco"
+
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.2
+    """Temperature of the softmax."""
+    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """Share of itself that the target network keeps at a step."""
+    queue_size: Annotated[int, Ge(1)] = 4096
+    """Number of past keys to compare with."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return MoCo(
+            encoder=context.encoder,
+            projector=self.projector.build(context.feature_dim),
+            projector_dim=self.projector.dim,
+            # A longer queue would hold examples twice.
+            queue_size=min(self.queue_size, context.examples),
+            ema_decay=self.ema_decay,
+            temperature=self.temperature,
+            gather=self.gather,
+        )

@@ -1,22 +1,23 @@
 """SimCLR: two views of one example attract, views of different examples repel."""
 
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from annotated_types import Gt
+from torch import Tensor
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.gather import gather
-from widefield.methods.precision import full_precision
-from widefield.methods.projector import recipe_projector
-from widefield.recipe import ContrastiveLoss, Recipe
-from widefield.types import Loss
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.projector import ProjectorSettings
 
 
 @full_precision
 def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
-    """Normalised temperature-scaled cross-entropy of two views' projections, each [b, m].
+    """Return the temperature-scaled cross-entropy of two views' normalised projections, [b, m].
 
     With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
 
@@ -41,7 +42,7 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
 @full_precision
 def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
-    """Cross-entropy of finding the second view of each first one, each [b, m].
+    """Return the cross-entropy of finding the second view of each first one, each [b, m].
 
     With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
 
@@ -66,48 +67,28 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
 
 
-class SimClr(Method):
+@dataclass(frozen=True, kw_only=True)
+class SimCLRSettings(PairSettings):
     """NT-Xent on the projections of two views.
-
-    Args:
-        projector: maps h [B, D] to [B, m].
-        temperature: of the softmax.
-        kind: which of `LOSSES`.
-        gather: in several processes, tell the examples of all their batches apart.
 
     Source: SimCLR (Chen et al. 2020).
     """
 
-    view_count = 2
+    name: ClassVar[str] = "simclr"
 
-    def __init__(
-        self,
-        *,
-        projector: nn.Module,
-        temperature: float,
-        kind: ContrastiveLoss = "nt-xent",
-        gather: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kind = kind
-        self.projector = projector
-        self.temperature = temperature
-        self.gather = gather
+    lr: Annotated[float, Gt(0)] = 6e-3
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+    loss: Literal["nt-xent", "one-sided"] = "nt-xent"
+    """The standard loss, or the one-sided one of Feature Dropout's code."""
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        head = recipe_projector(recipe, facts.feature_dim)
-        return cls(
-            projector=head,
-            temperature=recipe.temperature,
-            kind=recipe.simclr_loss,
-            gather=recipe.gather,
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return PairLoss(
+            projector=self.projector.build(context.feature_dim),
+            loss=partial(LOSSES[self.loss], temperature=self.temperature),
+            gather=self.gather,
         )
-
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """The loss of its kind; both views share one forward pass and its batch statistics."""
-        z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
-        if self.gather:
-            z1, z2 = gather(z1), gather(z2)
-        return Loss(LOSSES[self.kind](z1, z2, temperature=self.temperature))

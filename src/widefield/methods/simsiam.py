@@ -1,20 +1,21 @@
 """SimSiam: predict one view's projection from the other's, and move the prediction alone."""
 
-from typing import Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
+from annotated_types import Ge
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.precision import full_precision
-from widefield.methods.projector import projection_std, recipe_predictor, recipe_projector
-from widefield.recipe import Recipe
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.projector import ProjectorSettings, projection_std
 from widefield.types import Loss
 
 
 @full_precision
 def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
-    """-1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
+    """Return -1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
 
     Example:
         >>> import torch
@@ -47,17 +48,33 @@ class SimSiam(Method):
         self.predictor = predictor
         self.stop_gradient = stop_gradient
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        head = recipe_projector(recipe, facts.feature_dim)
-        return cls(projector=head, predictor=recipe_predictor(recipe))
-
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Mean of both directions; each view has batch statistics of its own, as published."""
+        """Return the mean of both directions; each view has its own statistics, as published."""
         z1, z2 = (self.projector(encoder(view)) for view in views)
         p1, p2 = self.predictor(z1), self.predictor(z2)
         if self.stop_gradient:
             z1, z2 = z1.detach(), z2.detach()
         total = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
         return Loss(total, {"projection_std": projection_std(z1)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamSettings(MethodSettings):
+    """SimSiam: a projector and a narrower predictor.
+
+    Source: SimSiam (Chen & He 2021).
+    """
+
+    name: ClassVar[str] = "simsiam"
+
+    projector: ProjectorSettings = ProjectorSettings(dim=512)
+    """The projection head."""
+    predictor_width: Annotated[int, Ge(1)] = 128
+    """Hidden width of the predictor."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return SimSiam(
+            projector=self.projector.build(context.feature_dim),
+            predictor=self.projector.build_predictor(self.predictor_width),
+        )

@@ -1,17 +1,15 @@
 """The spectral contrastive loss: views of one example align, views of two are orthogonal."""
 
 import math
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.gather import gather
-from widefield.methods.precision import full_precision
-from widefield.methods.projector import recipe_projector
-from widefield.recipe import Recipe
-from widefield.types import Loss
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.projector import ProjectorSettings
 
 SQUARED_RADIUS = 10.0
 """HaoChen et al.'s mu, for projections that are larger than ours by sqrt(b)."""
@@ -19,7 +17,7 @@ SQUARED_RADIUS = 10.0
 
 @full_precision
 def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
-    """Spectral contrastive loss of two views' projections, [b, m] each, not normalised.
+    """Return the spectral contrastive loss of two views' projections, [b, m] each, not normalised.
 
         loss = 1/b ( -sum_i z1_i.z2_i + 1/2 sum_ij (z1_i.z2_j)^2 ),
 
@@ -30,6 +28,7 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
     sqrt(b).
 
     Example:
+        >>> import torch
         >>> z = torch.eye(4)
         >>> float(spectral_contrastive(z, z)), float(spectral_contrastive(2 * z, 2 * z))
         (-0.5, 4.0)
@@ -42,47 +41,45 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
 
 @full_precision
 def in_ball(z: Tensor, radius: float) -> Tensor:
-    """Rows z [b, m], those longer than `radius` shortened to it.
+    """Return the rows z [b, m], those longer than `radius` shortened to it.
 
     Example:
+        >>> import torch
         >>> in_ball(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0).tolist()
         [[0.6000000238418579, 0.800000011920929], [0.30000001192092896, 0.4000000059604645]]
     """
-    norm = z.norm(dim=1, keepdim=True)
-    return torch.where(norm > radius, z * (radius / norm), z)
+    squared = z.square().sum(1, keepdim=True)
+    # Clamped before the root: the gradient of a norm is 0 / 0 at a zero row.
+    return z * (radius / squared.clamp_min(radius**2).sqrt())
 
 
-class Spectral(Method):
-    """The spectral contrastive loss on the projections of two views, held in a ball.
+@full_precision
+def spectral_in_ball(z1: Tensor, z2: Tensor) -> Tensor:
+    """Return `spectral_contrastive` of projections [b, m] that are held in a ball.
 
     The ball's radius is sqrt(10 / b), that of HaoChen et al.'s code in S-DIET's scaling. The loss
     grows with the fourth power of the projections, so that without a ball training has little to
     do but to shrink them.
 
-    Args:
-        projector: maps h [B, D] to [B, m].
-        gather: in several processes, tell the examples of all their batches apart.
-
     Source: HaoChen et al. (2021), S-DIET's scaling (2025).
     """
+    radius = math.sqrt(SQUARED_RADIUS / len(z1))
+    return spectral_contrastive(in_ball(z1, radius), in_ball(z2, radius))
 
-    view_count = 2
 
-    def __init__(self, *, projector: nn.Module, gather: bool = False) -> None:
-        super().__init__()
-        self.projector = projector
-        self.gather = gather
+@dataclass(frozen=True, kw_only=True)
+class SpectralSettings(PairSettings):
+    """The spectral contrastive loss on the projections of two views.
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(projector=recipe_projector(recipe, facts.feature_dim), gather=recipe.gather)
+    Source: HaoChen et al. (2021); S-DIET (2025), equation 2.
+    """
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """The spectral contrastive loss; both views share one pass and its batch statistics."""
-        z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
-        if self.gather:
-            z1, z2 = gather(z1), gather(z2)
-        radius = math.sqrt(SQUARED_RADIUS / len(z1))
-        z1, z2 = in_ball(z1, radius), in_ball(z2, radius)
-        return Loss(spectral_contrastive(z1, z2))
+    name: ClassVar[str] = "spectral"
+
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        projector = self.projector.build(context.feature_dim)
+        return PairLoss(projector=projector, loss=spectral_in_ball, gather=self.gather)

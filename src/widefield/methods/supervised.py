@@ -1,14 +1,14 @@
 """Supervised training: what the same encoder reaches when it is told the labels."""
 
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from widefield.methods.base import Method, RunFacts
-from widefield.methods.precision import at_least_float32
-from widefield.recipe import Recipe
+from widefield.core.precision import at_least_float32
+from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.types import Loss
 
 
@@ -22,12 +22,13 @@ class Supervised(Method):
     Example:
         >>> import torch
         >>> method = Supervised(labels={"colour": torch.tensor([0, 1, 0])}, feature_dim=3)
-        >>> out = method.loss(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
+        >>> out = method(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
         >>> sorted(out.parts)
         ['colour']
     """
 
     view_count = 1
+    needs_labels = True
 
     def __init__(self, *, labels: dict[str, Tensor], feature_dim: int) -> None:
         super().__init__()
@@ -41,13 +42,8 @@ class Supervised(Method):
             {task: nn.Linear(feature_dim, int(y.max()) + 1) for task, y in labels.items()}
         )
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe, facts: RunFacts) -> Self:
-        """The method as a run of `recipe` uses it."""
-        return cls(labels=facts.labels, feature_dim=facts.feature_dim)
-
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Cross-entropy of the one view, summed over tasks."""
+        """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
         parts = {
@@ -58,3 +54,14 @@ class Supervised(Method):
         }
         total = torch.stack(list(parts.values())).sum()
         return Loss(total, {task: part.detach() for task, part in parts.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedSettings(MethodSettings):
+    """Training with labels: the ceiling."""
+
+    name: ClassVar[str] = "supervised"
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return Supervised(labels=context.labels, feature_dim=context.feature_dim)

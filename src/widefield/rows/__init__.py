@@ -1,25 +1,32 @@
-"""The per-example head: where its rows live and how they are stepped."""
+"""The per-example head: its losses, where its rows live and how they are stepped."""
 
-from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.rows.adamw import LazyAdamW, LearningRates, RowState
 from widefield.rows.disk import DiskStore
-from widefield.rows.head import RowHead, Rule, Store
+from widefield.rows.head import RowHead, Start, row_heads
 from widefield.rows.initial import initial_rows
 from widefield.rows.layout import Layout
 from widefield.rows.lock import FolderLock
-from widefield.rows.store import MemoryStore, Place, choose_place, choose_store
+from widefield.rows.losses import batch_cross_entropy, decoupled_contrast
+from widefield.rows.store import MemoryStore, choose_place, choose_store
+from widefield.rows.table import RowTable, Rule, Store
 
 __all__ = [
     "DiskStore",
     "FolderLock",
     "Layout",
     "LazyAdamW",
+    "LearningRates",
     "MemoryStore",
-    "Place",
     "RowHead",
     "RowState",
+    "RowTable",
     "Rule",
+    "Start",
     "Store",
+    "batch_cross_entropy",
     "choose_place",
     "choose_store",
+    "decoupled_contrast",
     "initial_rows",
+    "row_heads",
 ]

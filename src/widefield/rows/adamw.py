@@ -17,6 +17,10 @@ float32, 364 in float64, however long the gap. Products and coefficients are flo
 Where a row has one second moment for all its elements, that is the moving average of the mean of
 their squared gradients, v <- beta2 v + (1 - beta2) mean_j g_j^2; all else is as above.
 
+A row replays steps that are past. So the optimiser keeps the learning rates that were, with the
+running sum of log(1 - lr lambda), and needs to know none of those that will be: any schedule does,
+and it may change while training.
+
 What is exact: everything, up to rounding, for any schedule, any eps, bias correction on or off.
 
 Source: S-DIET (2025), section 5.3 and appendix E, whose equations 7 and 8 print the wrong sign
@@ -28,6 +32,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+BETA1, BETA2 = 0.9, 0.999
+"""Decay of the two moments at a step, as in `torch.optim.AdamW`."""
+
+WEIGHT_DECAY = 0.05
+"""Decoupled weight decay of the rows, unless told otherwise."""
+
+_MU = BETA1 / math.sqrt(BETA2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +56,104 @@ class RowState:
     """Step each row is at, int64 [b], in host memory; 0 before the first."""
 
 
+class LearningRates:
+    """Learning rates of the steps taken so far, and the decay of a row between any two of them.
+
+    Example:
+        >>> rates = LearningRates(weight_decay=0.5)
+        >>> rates.append(0.1)
+        >>> rates.append(0.2)
+        >>> rates.steps, rates.lr(torch.tensor([1, 2])).tolist()
+        (2, [0.1, 0.2])
+    """
+
+    def __init__(self, *, weight_decay: float) -> None:
+        self.weight_decay = weight_decay
+        self.steps = 0
+        self._table = torch.zeros(2, 1024, dtype=torch.float64)  # lr_s; sum of log(1 - lr_s lambda)
+
+    def append(self, lr: float) -> None:
+        """Add the learning rate of the next step.
+
+        Raises:
+            ValueError: with it, weight decay would take a row to zero or beyond.
+        """
+        if lr * self.weight_decay >= 1:
+            raise ValueError(
+                f"head learning rate {lr:g} times weight decay {self.weight_decay:g} reaches 1: "
+                "lower lr, head_lr_scale or weight_decay"
+            )
+        self.steps += 1
+        if self.steps == self._table.shape[1]:
+            self._table = torch.cat([self._table, torch.zeros_like(self._table)], dim=1)
+        before = float(self._table[1, self.steps - 1])
+        self._table[0, self.steps] = lr
+        self._table[1, self.steps] = before + math.log1p(-lr * self.weight_decay)
+
+    def lr(self, step: Tensor) -> Tensor:
+        """Return the learning rate of each of `step`, float64."""
+        return self._table[0][step]
+
+    def log_decay(self, first: Tensor, last: int) -> Tensor:
+        """Return sum_s log(1 - lr_s lambda) over the steps first + 1 .. last, float64."""
+        return self._table[1, last] - self._table[1][first]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the history, float64 [2, steps + 1]."""
+        return {"table": self._table[:, : self.steps + 1].clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over a history."""
+        self.steps = state["table"].shape[1] - 1
+        room = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
+        room[:, : self.steps + 1] = state["table"]
+        self._table = room
+
+
 class LazyAdamW:
-    """AdamW over rows that are visited at some steps only, under a known schedule.
+    """AdamW over rows that are visited at some steps only.
 
     Args:
-        lr: learning rate of steps 1..T, float64 [T]; known before training.
-        betas: decay of the two moments.
         eps: added to the root of the second moment, as in `torch.optim.AdamW`.
         weight_decay: decoupled; `lr * weight_decay` must stay below 1.
         bias_correction: divide the moments by 1 - beta^step, as `torch.optim.AdamW` does.
 
     Example:
-        >>> import torch
-        >>> adamw = LazyAdamW(torch.full((10,), 0.1, dtype=torch.float64), weight_decay=0.5)
+        >>> adamw = LazyAdamW(weight_decay=0.5)
+        >>> adamw.record(0.1)
+        >>> adamw.record(0.1)
         >>> zero = torch.zeros(1, 2)
         >>> state = RowState(torch.ones(1, 2), zero, zero, torch.tensor([0]))
-        >>> adamw.coast(state, until=2).row  # two steps of weight decay alone: 0.95 ** 2
+        >>> adamw.catch_up(state, 2).row  # two steps of weight decay alone: 0.95 ** 2
         tensor([[0.9025, 0.9025]])
     """
 
     def __init__(
         self,
-        lr: Tensor,
         *,
-        betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.05,
+        weight_decay: float = WEIGHT_DECAY,
         bias_correction: bool = True,
     ) -> None:
-        assert lr.dtype == torch.float64
-        assert lr.ndim == 1
-        if float(lr.max()) * weight_decay >= 1:
-            raise ValueError(
-                f"head learning rate {float(lr.max()):g} times weight decay {weight_decay:g} "
-                "reaches 1: lower head_lr_scale or weight_decay"
-            )
-        self.beta1, self.beta2 = betas
         self.eps = eps
         self.weight_decay = weight_decay
         self.bias_correction = bias_correction
-        nothing = lr.new_zeros(1)
-        self.lr = torch.cat([nothing, lr])  # lr[s] belongs to step s
-        self.log_decay = torch.cat([nothing, torch.log1p(-lr * weight_decay).cumsum(0)])
+        self.rates = LearningRates(weight_decay=weight_decay)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self.rates.steps
+
+    def record(self, lr: float) -> None:
+        """Note that a step was taken at learning rate `lr`: absent rows will replay it."""
+        self.rates.append(lr)
 
     def horizon(self, dtype: torch.dtype) -> int:
-        """Number of zero-gradient steps after which a row's momentum is below rounding."""
-        mu = self.beta1 / math.sqrt(self.beta2)
-        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(mu))
+        """Return the number of zero-gradient steps after which momentum is below rounding."""
+        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(_MU))
 
-    def coast(self, state: RowState, *, until: int) -> RowState:
+    def catch_up(self, state: RowState, until: int) -> RowState:
         """Take the zero-gradient steps `last + 1 .. until` of every row, in closed form.
 
         Raises:
@@ -103,9 +164,9 @@ class LazyAdamW:
         decay, fade1, fade2 = (
             column[:, None].to(state.row)
             for column in (
-                (self.log_decay[until] - self.log_decay[state.last]).exp(),
-                self.beta1 ** gap.double(),
-                self.beta2 ** gap.double(),
+                self.rates.log_decay(state.last, until).exp(),
+                BETA1 ** gap.double(),
+                BETA2 ** gap.double(),
             )
         )
         return RowState(
@@ -116,7 +177,7 @@ class LazyAdamW:
         )
 
     def _drift(self, state: RowState, until: int) -> Tensor:
-        """The sum of the missed momentum steps [b, m]."""
+        """Return the sum of the missed momentum steps [b, m]."""
         visited = state.last > 0  # the others have no momentum to replay
         if not visited.any():
             return torch.zeros_like(state.row)
@@ -131,41 +192,41 @@ class LazyAdamW:
         return torch.where(state.m == 0, 0.0, drift * state.m)
 
     def _terms(self, last: Tensor, until: int, terms: int) -> tuple[Tensor, Tensor]:
-        """Coefficients of term i (step s = last + i): both float64 [terms, b, 1].
+        """Return the coefficients of term i (step s = last + i), both float64 [terms, b, 1].
 
         Term i of the sum is weight * m / (shrink * sqrt(v) + eps).
         """
         i = torch.arange(1, terms + 1)[:, None]
         missed = last + i <= until
         s = torch.where(missed, last + i, until)
-        fade1, fade2 = self.beta1 ** i.double(), self.beta2 ** i.double()
-        weight = (self.log_decay[until] - self.log_decay[s]).exp() * self.lr[s] * fade1
+        fade1, fade2 = BETA1 ** i.double(), BETA2 ** i.double()
+        weight = self.rates.log_decay(s, until).exp() * self.rates.lr(s) * fade1
         shrink = fade2.sqrt().expand_as(weight)
         if self.bias_correction:
-            weight = weight / (1 - self.beta1 ** s.double())
-            shrink = shrink / (1 - self.beta2 ** s.double()).sqrt()
+            weight = weight / (1 - BETA1 ** s.double())
+            shrink = shrink / (1 - BETA2 ** s.double()).sqrt()
         return (weight * missed)[..., None], shrink[..., None]
 
-    def step(self, state: RowState, grad: Tensor, *, step: int) -> RowState:
-        """Take step `step` with gradient `grad` [b, m] from rows that are at `step - 1`."""
-        lr = float(self.lr[step])
+    def step(self, state: RowState, grad: Tensor, *, lr: float) -> RowState:
+        """Take the next step with gradient `grad` [b, m] from rows that have caught up."""
+        step = self.steps + 1
         m, v = self._moments(state, grad)
         mhat, vhat = m, v
         if self.bias_correction:
-            mhat, vhat = m / (1 - self.beta1**step), v / (1 - self.beta2**step)
+            mhat, vhat = m / (1 - BETA1**step), v / (1 - BETA2**step)
         row = (1 - lr * self.weight_decay) * state.row - lr * mhat / (vhat.sqrt() + self.eps)
         return RowState(row, m, v, torch.full_like(state.last, step))
 
     def _moments(self, state: RowState, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Both moments after a step with gradient `grad` [b, m]."""
+        """Return both moments after a step with gradient `grad` [b, m]."""
         square = grad.square()
         if state.v.shape[1] < grad.shape[1]:
             square = square.mean(1, keepdim=True)
-        m = torch.lerp(state.m, grad, 1 - self.beta1)
-        return m, self.beta2 * state.v + (1 - self.beta2) * square
+        m = torch.lerp(state.m, grad, 1 - BETA1)
+        return m, BETA2 * state.v + (1 - BETA2) * square
 
-    def published_visit(self, state: RowState, grad: Tensor, *, step: int, gap: int) -> RowState:
-        """The paper's visit: one gradient step, then `gap - 1` zero-gradient steps ahead of time.
+    def paper_step(self, state: RowState, grad: Tensor, *, lr: float, gap: int) -> RowState:
+        """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead.
 
         The listing of appendix E: no bias correction, the learning rate of this step throughout,
         eps not decayed, and `gap` an estimate (n / b) of when the row comes back. With
@@ -173,12 +234,11 @@ class LazyAdamW:
 
             row <- a^(gap-1) row - lr mu (a^(gap-1) - mu^(gap-1)) / (a - mu) m / (sqrt(v) + eps).
         """
-        lr = float(self.lr[step])
-        a, mu, k = 1 - lr * self.weight_decay, self.beta1 / math.sqrt(self.beta2), gap - 1
+        a, k = 1 - lr * self.weight_decay, gap - 1
         m, v = self._moments(state, grad)
         direction = m / (v.sqrt() + self.eps)
         row = a * state.row - lr * direction
-        slope = k * a ** (k - 1) if math.isclose(a, mu) else (a**k - mu**k) / (a - mu)
-        row = a**k * row - lr * mu * slope * direction
-        at = torch.full_like(state.last, step)
-        return RowState(row, self.beta1**k * m, self.beta2**k * v, at)
+        slope = k * a ** (k - 1) if math.isclose(a, _MU) else (a**k - _MU**k) / (a - _MU)
+        row = a**k * row - lr * _MU * slope * direction
+        last = torch.full_like(state.last, self.steps + 1)
+        return RowState(row, BETA1**k * m, BETA2**k * v, last)

@@ -36,12 +36,12 @@ class DiskStore:
     never written is drawn from (seed, index), so that a new store takes neither time nor space.
 
     One thread does all reading and writing, in the order in which it was asked. Batches announced
-    by `expect` are read before they are needed; if one of their rows is written in the meantime,
+    by `prefetch` are read before they are needed; if one of their rows is written in the meantime,
     they get it from memory. A step waits for the disk only if the disk is slower than the steps;
     `wait_seconds` says how long.
 
     A checkpoint keeps what `state_dict` returns, which names a generation and holds no rows. Once
-    it is saved, `commit` drops what only older checkpoints need. See `widefield.rows.journal`.
+    it is saved, `discard_old` drops what only older checkpoints need. See `widefield.rows.journal`.
 
     Args:
         folder: holds the file and its journals; made at the first use.
@@ -97,7 +97,7 @@ class DiskStore:
         if self.device.type == "cuda":
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
-    def expect(self, batches: Iterable[Tensor]) -> None:
+    def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index int64 [b], in their order."""
         self._ahead.clear()
         self._upcoming = iter(batches)
@@ -105,15 +105,16 @@ class DiskStore:
 
     def read(self, index: Tensor) -> RowState:
         """State of rows `index` [b], copied to the device; `index` is in host memory."""
-        if not (self._ahead and torch.equal(self._ahead[0].index, index)):
-            self.expect((index,))  # not what was announced: forget that
-        ahead = self._ahead.popleft()
-        records = self._wait(ahead.records)
-        for written in ahead.overlaps:
-            written.overwrite(index, records)
-        self._read_ahead()
-        here = records.to(self.device, non_blocking=True)
-        return RowState(*self._layout.unpack(here, self.dim), _steps(records))
+        if self._ahead and torch.equal(self._ahead[0].index, index):
+            ahead = self._ahead.popleft()
+            records = self._wait(ahead.records)
+            for written in ahead.overlaps:
+                written.overwrite(index, records)
+            self._read_ahead()
+        else:  # not announced: read it after all that is still to be written
+            records = self._wait(self._submit(self._load, index))
+        on_device = records.to(self.device, non_blocking=True)
+        return RowState(*self._layout.unpack(on_device, self.dim), _steps(records))
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct and past step 0.
@@ -136,8 +137,8 @@ class DiskStore:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs to come back to this instant; the rows stay where they are."""
         self.flush()
-        cut: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().cut())
-        generation = self._wait(cut)
+        snapshot: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().snapshot())
+        generation = self._wait(snapshot)
         return {"run": self._run, **generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -150,7 +151,7 @@ class DiskStore:
         """Copy its rows from the folders beside its own, of all ranks of another world size.
 
         `states` are what `state_dict` returned on each of them. Their files stay as they are until
-        `commit`; a copy that a crash left half made begins anew.
+        `discard_old`; a copy that a crash left half made begins anew.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
@@ -159,9 +160,9 @@ class DiskStore:
         old = range(self.shard.rank, len(states), self.shard.world)
         self._superseded = [self._folder.with_name(Shard(r, len(states)).name) for r in old]
 
-    def commit(self) -> None:
-        """Take note that what `state_dict` last returned is saved: nothing older is needed."""
-        self._wait(self._submit(lambda: self._open_rows().commit()))
+    def discard_old(self) -> None:
+        """Drop what only checkpoints before the last `state_dict` need: that one is saved."""
+        self._wait(self._submit(lambda: self._open_rows().discard_old()))
         while self._superseded:
             shutil.rmtree(self._superseded.pop(), ignore_errors=True)
 

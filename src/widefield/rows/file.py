@@ -203,7 +203,7 @@ class RowFile:
         assert len(index) == 0 or 0 <= int(index.min()) <= int(index.max()) < self.header.records
         return np.take(self._records, index, axis=0, out=out, mode="clip")
 
-    def stamps(self, index: Index) -> Index:
+    def last_steps(self, index: Index) -> Index:
         """First 64 bits of records `index` [b]."""
         assert self._records is not None, "the file is closed"
         return np.ascontiguousarray(self._records[index, :2]).view(np.int64)[:, 0]

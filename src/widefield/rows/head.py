@@ -1,99 +1,176 @@
-"""The per-example head: one trainable row per example, used b at a time."""
+"""The per-example head as a part of its own: rows, their loss and their optimiser."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.core.gather import gather, rank_and_world
+from widefield.core.precision import at_least_float32
+from widefield.rows.adamw import WEIGHT_DECAY, LazyAdamW
+from widefield.rows.losses import decoupled_contrast
+from widefield.rows.store import MemoryStore
+from widefield.rows.table import RowTable, Rule, Store
 
-Rule = Literal["exact", "estimated"]
+SCALE = 10.0
+"""What multiplies the logits of the decoupled contrast, unless told otherwise."""
 
-
-class Store(Protocol):
-    """Holds n rows of width `dim` with their optimiser state."""
-
-    n: int
-    dim: int
-    wait_seconds: float
-    """Time that its caller has waited for it."""
-
-    def expect(self, batches: Iterable[Tensor]) -> None:
-        """Announce the next reads, each index [b], in their order."""
-
-    def read(self, index: Tensor) -> RowState:
-        """State of rows `index` [b]."""
-
-    def write(self, index: Tensor, state: RowState) -> None:
-        """Replace rows `index` [b]."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything a checkpoint needs."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-
-    def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Take over its rows from what `state_dict` returned on all ranks of another world size."""
-
-    def commit(self) -> None:
-        """Take note that what `state_dict` last returned is saved."""
-
-    def close(self) -> None:
-        """Let go of files and threads."""
+Start = Literal["embedding", "random"]
 
 
-class RowHead:
-    """Gives a batch its rows, up to date, and takes their gradients back.
+class RowHead(nn.Module):
+    """Compares each feature of a batch with the rows of its batch, and steps these rows.
 
-    `exact`: each row first catches up on the steps it missed, under the true schedule, so that
-    the head equals, to rounding, a dense `torch.optim.AdamW` over all n rows whose gradient is
-    zero off the batch. `estimated`: the paper's rule, which steps ahead at each visit by an
-    estimate of the time until the next one.
+    A row for each of n examples, of which a step uses those of its batch alone. Rows are no
+    parameters: they are stepped by a lazy AdamW of their own, which equals a dense one over all n.
+
+        loss = head(z, index)
+        loss.backward()
+        optimizer.step()
+        head.step(lr=...)
+
+    In several processes each keeps the rows of its own examples, and the run's loss is the mean of
+    theirs; with `gather` it is the loss of one process with the batch of all.
 
     Args:
-        store: where the rows live.
-        optimizer: the row optimiser, with its schedule.
-        rule: `exact` or `estimated`.
-        gap: for `estimated`, steps between two visits of a row: n / b, rounded.
+        examples: n.
+        dim: m, the width of z and of a row.
+        loss: compares z [b, m], on the unit sphere, with the rows [b, m]; by default
+            `decoupled_contrast`.
+        start: first value of a row: its example's own first z, or random as in the paper.
+        rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
+        weight_decay: decoupled weight decay of the rows.
+        lr_scale: learning rate of the rows, as a multiple of the one that `step` gets.
+        gather: in several processes, tell the examples of all their batches apart.
+        seed: seed of random starts.
+        store: where the rows live; by default in host memory.
 
-    Source: S-DIET (2025), section 5.3 ("multistep update") and appendix E.
+    Example:
+        >>> head, encoder = RowHead(examples=100, dim=8), nn.Linear(4, 8)
+        >>> optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
+        >>> loss = head(encoder(torch.rand(16, 4)), torch.arange(16))
+        >>> loss.backward()
+        >>> optimizer.step()
+        >>> head.step(lr=1e-3)
+
+    Source: S-DIET (2025), section 5.
     """
 
     def __init__(
-        self, store: Store, optimizer: LazyAdamW, *, rule: Rule = "exact", gap: int = 1
+        self,
+        examples: int,
+        dim: int,
+        *,
+        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        start: Start = "embedding",
+        rule: Rule = "exact",
+        weight_decay: float = WEIGHT_DECAY,
+        lr_scale: float = 1.0,
+        gather: bool = False,
+        seed: int = 0,
+        store: Store | None = None,
     ) -> None:
-        self.store = store
-        self.optimizer = optimizer
-        self.rule = rule
-        self.gap = gap
-        self._taken: RowState | None = None
+        super().__init__()
+        self.examples = examples
+        self.compare = loss or partial(decoupled_contrast, scale=SCALE)
+        self.start = start
+        self.lr_scale = lr_scale
+        self.gather = gather
+        # The listing of the paper has no bias correction.
+        optimizer = LazyAdamW(weight_decay=weight_decay, bias_correction=rule == "exact")
+        store = store or MemoryStore(examples, dim, seed=seed)
+        self.table = RowTable(store, optimizer, rule=rule)
+        self.frozen = False
+        """While set, losses are computed for somebody else's gradient, and no step follows."""
+        self.row_norm = torch.zeros(())
+        """Mean norm of the rows of the last batch."""
+        self._rows: Tensor | None = None
 
-    def take(self, index: Tensor, step: int, *, newcomers: Tensor | None = None) -> Tensor:
-        """Rows [b, m] of the distinct examples `index`, as they stand before step `step`.
+    def forward(self, z: Tensor, index: Tensor) -> Tensor:
+        """Return the loss of z [b, m] of the examples `index`, int64 [b].
 
-        A row that is taken for the first time starts at its row of `newcomers` [b, m] if that is
-        given, else at its random start.
+        Raises:
+            ValueError: `index` is out of range or names an example twice, or the rows of the last
+                batch were not stepped.
         """
-        state = self.store.read(index)
-        first = (state.last == 0)[:, None]
-        if self.rule == "exact":
-            state = self.optimizer.coast(state, until=step - 1)
-        if newcomers is not None:
-            row = torch.where(first.to(state.row.device), newcomers.to(state.row), state.row)
-            state = replace(state, row=row)
-        self._taken = state
-        return state.row
+        if self._rows is not None and self._rows.grad is not None:
+            raise ValueError(
+                "RowHead got a second batch before step(): call head.step(lr=...) once after each "
+                "loss.backward()"
+            )
+        index = self._checked(index, len(z))
+        z = F.normalize(at_least_float32(z), dim=1)
+        start = z.detach() if self.start == "embedding" else None
+        _, world = rank_and_world()
+        self.table.gap = max(1, round(self.examples / (world * len(z))))
+        rows = self.table.gather(index, start=start).to(z.device).detach()
+        self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
+        self._rows = rows.requires_grad_() if not self.frozen else None
+        if self.gather:
+            z, rows = gather(z), gather(rows)
+        return self.compare(z, rows.to(z.dtype))
 
-    def put(self, index: Tensor, rows: Tensor, grad: Tensor, step: int) -> None:
-        """Apply step `step` with `grad` [b, m] to `rows`, just taken, and store them."""
-        assert self._taken is not None, "put follows take"
-        state = RowState(rows.to(self._taken.m), self._taken.m, self._taken.v, self._taken.last)
-        grad, self._taken = grad.to(state.m), None
-        if self.rule == "exact":
-            state = self.optimizer.step(state, grad, step=step)
-        else:
-            state = self.optimizer.published_visit(state, grad, step=step, gap=self.gap)
-        self.store.write(index, state)
+    def step(self, *, lr: float) -> None:
+        """Move the rows of the last batch by their gradient, at `lr_scale * lr`.
+
+        Raises:
+            ValueError: no loss was computed, or no gradient came back, since the last step.
+        """
+        if self._rows is None or self._rows.grad is None:
+            raise ValueError(
+                "RowHead.step() found no gradient: call it once after each loss.backward()"
+            )
+        _, world = rank_and_world()
+        grad, self._rows = self._rows.grad / world, None
+        self.table.apply_gradients(grad, lr=self.lr_scale * lr)
+
+    def miss_step(self, *, lr: float) -> None:
+        """Note a step that was taken without this head, at `lr_scale * lr`; rows replay it."""
+        self.table.optimizer.record(self.lr_scale * lr)
+
+    def prefetch(self, batches: Iterable[Tensor]) -> None:
+        """Announce the batches to come, each index [b]: rows on disk are then read ahead."""
+        self.table.store.prefetch(batches)
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time that steps have waited for rows on disk."""
+        return self.table.store.wait_seconds
+
+    def discard_old(self) -> None:
+        """Drop what only older checkpoints need, once one with this head's state is saved."""
+        self.table.store.discard_old()
+
+    def close(self) -> None:
+        """Let go of files and threads."""
+        self.table.store.close()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the rows, which are no parameters, and the history of their optimiser."""
+        return self.table.state_dict()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over what `get_extra_state` returned, on this rank or on all of another world."""
+        self.table.load_state_dict(state)
+
+    def _checked(self, index: Tensor, count: int) -> Tensor:
+        """Return `index` in host memory, where the table looks rows up without waiting."""
+        index = index.cpu()
+        if index.shape != (count,):
+            raise ValueError(f"{count} features came with an index of shape {tuple(index.shape)}")
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < self.examples:
+            raise ValueError(
+                f"index {int(index.min())} to {int(index.max())} is not in [0, {self.examples}): "
+                "number the examples from 0, and make the RowHead for all of them"
+            )
+        if len(torch.unique(index)) < len(index):
+            raise ValueError("an example is twice in one batch: draw batches without replacement")
+        return index
+
+
+def row_heads(module: nn.Module) -> list[RowHead]:
+    """Return the per-example heads inside `module`; whoever trains it steps them."""
+    return [part for part in module.modules() if isinstance(part, RowHead)]

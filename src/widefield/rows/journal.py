@@ -163,10 +163,10 @@ def _aligned(at: int) -> int:
 class RecoverableRows:
     """A row file that can be taken back to its last checkpoint, whatever happened since.
 
-    `cut` begins a new generation and says how to come back to it; the caller saves that, in one
-    step, with the rest of the run; `commit` then forgets the generations before. Opened with what
-    a `cut` returned, the rows are what they were at that cut: every later journal is undone, the
-    newest first.
+    `snapshot` begins a new generation and says how to come back to it; the caller saves that, in
+    one step, with the rest of the run; `discard_old` then forgets the generations before. Opened
+    with what a `snapshot` returned, the rows are what they were then: every later journal is
+    undone, the newest first.
 
     This holds when the process dies at any instant. When the machine itself loses power it holds
     for a run that had written nothing since its last checkpoint.
@@ -174,7 +174,7 @@ class RecoverableRows:
 
     def __init__(self, folder: Path, file: RowFile, generation: int, step: int) -> None:
         self._folder, self._file = folder, file
-        self._generation, self._cut_step, self._step = generation, step, step
+        self._generation, self._snapshot_step, self._step = generation, step, step
         self._journal = self._journal_of(generation)
 
     @classmethod
@@ -190,7 +190,7 @@ class RecoverableRows:
 
     @classmethod
     def open(cls, folder: Path, header: RowFileHeader, state: dict[str, Any]) -> Self:
-        """Rows as they were when `cut` returned `state`.
+        """Rows as they were when `snapshot` returned `state`.
 
         Raises:
             ValueError: a file is missing, damaged, or another run's; the message says which.
@@ -205,7 +205,7 @@ class RecoverableRows:
         return rows
 
     def _recover(self) -> None:
-        """Undo all that came after the cut, and remove what is of no more use."""
+        """Undo all that came after the snapshot, and remove what is of no more use."""
         present = {int(p.name.partition("-")[2]): p for p in self._folder.glob("journal-*")}
         later = sorted((g for g in present if g > self._generation), reverse=True)
         for generation in later:
@@ -216,7 +216,7 @@ class RecoverableRows:
         for generation in later:  # only now: until here an interrupted recovery needs them all
             present[generation].unlink()
         self._journal.clear()
-        self.commit()
+        self.discard_old()
 
     @property
     def _spare(self) -> Path:
@@ -229,7 +229,7 @@ class RecoverableRows:
 
     def steps(self, index: Index) -> Index:
         """Steps that records `index` [b] are at; 0 where one was never written."""
-        return self._file.stamps(index)
+        return self._file.last_steps(index)
 
     def write(self, index: Index, records: Records) -> None:
         """Replace records `index` [b], which are distinct and begin with their step, above 0.
@@ -237,8 +237,8 @@ class RecoverableRows:
         Raises:
             OSError: the disk is full; no record has changed.
         """
-        before = self._file.stamps(index)
-        unkept = before <= self._cut_step
+        before = self._file.last_steps(index)
+        unkept = before <= self._snapshot_step
         if unkept.any():
             fresh, old = index[unkept & (before == 0)], index[unkept & (before > 0)]
             self._journal.append(fresh, old, self._file.read_again(old))
@@ -246,17 +246,17 @@ class RecoverableRows:
         steps = np.ascontiguousarray(records[:, :2]).view(np.int64)
         self._step = max(self._step, int(steps.max()))
 
-    def cut(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """Begin a generation; returns what `open` needs to come back to this instant."""
         self._file.sync()
         following = self._journal_of(self._generation + 1).create(self._spare)
         self._journal.close()
         self._journal, self._generation = following, self._generation + 1
-        self._cut_step = self._step
-        return {"generation": self._generation, "step": self._cut_step}
+        self._snapshot_step = self._step
+        return {"generation": self._generation, "step": self._snapshot_step}
 
-    def commit(self) -> None:
-        """Forget the generations before the last cut, which has been saved."""
+    def discard_old(self) -> None:
+        """Forget the generations before the last snapshot, which has been saved."""
         for path in self._folder.glob("journal-*"):
             if int(path.name.partition("-")[2]) < self._generation:
                 path.rename(self._spare)

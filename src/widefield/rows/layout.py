@@ -32,33 +32,33 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """Of the layout, in words of 16 letters at most."""
+        """Name of the layout, 16 letters at most."""
         return f"{self.moments}/{self.second_moment}"
 
     @property
     def m_dtype(self) -> torch.dtype:
-        """Of the first moment."""
+        """Type of the first moment."""
         return torch.bfloat16 if self.moments == "bf16" else torch.float32
 
     @property
     def v_dtype(self) -> torch.dtype:
-        """Of the second moment."""
+        """Type of the second moment."""
         return torch.float32 if self.second_moment == "row" else self.m_dtype
 
     def v_width(self, dim: int) -> int:
-        """Second moments of a row of width `dim`."""
+        """Return the number of second moments of a row of width `dim`."""
         return 1 if self.second_moment == "row" else dim
 
     def row_bytes(self, dim: int) -> int:
-        """Of a row of width `dim` with its moments."""
+        """Return the bytes of a row of width `dim` with its moments."""
         return 4 * dim + self.m_dtype.itemsize * dim + self.v_dtype.itemsize * self.v_width(dim)
 
     def words(self, dim: int) -> int:
-        """32-bit words of a record, an even number."""
+        """Return the 32-bit words of a record, an even number."""
         return _even(STEP_WORDS + sum(self._widths(dim)))
 
     def pack(self, row: Tensor, m: Tensor, v: Tensor) -> Tensor:
-        """Records int32 [b, words] of rows and moments, on their device; their step is left 0."""
+        """Return records int32 [b, words] of rows and moments, on their device; the step is 0."""
         b, dim = row.shape
         step = torch.zeros(b, STEP_WORDS, dtype=torch.int32, device=row.device)
         parts = [step, *map(_as_words, (row.float(), m.to(self.m_dtype), v.to(self.v_dtype)))]
@@ -67,7 +67,7 @@ class Layout:
         return torch.cat(parts, dim=1)
 
     def unpack(self, records: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Row [b, dim], m [b, dim] and v [b, dim or 1] of records, float32, on their device.
+        """Return row [b, dim], m [b, dim] and v [b, dim or 1] of records, float32, on their device.
 
         What is float32 in the record is not copied.
         """
@@ -80,7 +80,7 @@ class Layout:
         )
 
     def _widths(self, dim: int) -> list[int]:
-        """Words of row, m and v."""
+        """Return the words of row, m and v."""
         m, v = self.m_dtype.itemsize * dim, self.v_dtype.itemsize * self.v_width(dim)
         return [dim, -(-m // 4), -(-v // 4)]
 

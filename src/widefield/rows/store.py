@@ -12,9 +12,7 @@ from widefield.rows.adamw import RowState
 from widefield.rows.disk import DiskStore
 from widefield.rows.initial import initial_rows
 from widefield.rows.layout import FULL, Layout
-from widefield.types import WHOLE, Shard
-
-Place = Literal["device", "host", "disk"]
+from widefield.types import WHOLE, Place, Shard
 
 _MEMORY_SHARE = 0.25
 _DRAWN_AT_ONCE = 4096
@@ -49,60 +47,61 @@ class MemoryStore:
         self.n, self.dim, self.shard = n, dim, shard
         self.device = torch.device(device)
         self.wait_seconds = 0.0
-        everyone = shard.examples(n).to(self.device)
-        self.row = torch.empty(len(everyone), dim, dtype=dtype, device=self.device)
-        for at in range(0, len(everyone), _DRAWN_AT_ONCE):
+        examples = shard.examples(n).to(self.device)
+        self.row = torch.empty(len(examples), dim, dtype=dtype, device=self.device)
+        for first in range(0, len(examples), _DRAWN_AT_ONCE):
             # In parts, because drawing takes several times the memory of what is drawn.
-            some = slice(at, at + _DRAWN_AT_ONCE)
-            self.row[some] = initial_rows(everyone[some], dim, seed=seed, dtype=dtype)
+            part = slice(first, first + _DRAWN_AT_ONCE)
+            self.row[part] = initial_rows(examples[part], dim, seed=seed, dtype=dtype)
         rounded = dtype == torch.float32
         self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
         self.v = torch.zeros(
-            (len(everyone), layout.v_width(dim)),
+            (len(examples), layout.v_width(dim)),
             dtype=layout.v_dtype if rounded else dtype,
             device=self.device,
         )
         # On the host: the step never waits for it.
-        self.last = torch.zeros(len(everyone), dtype=torch.int64)
+        self.last = torch.zeros(len(examples), dtype=torch.int64)
 
     def read(self, index: Tensor) -> RowState:
-        """State of rows `index` [b], copied; `index` is in host memory."""
-        at = self.shard.local(index)
-        here = at.to(self.device)
-        row = self.row[here]
-        return RowState(row, self.m[here].to(row), self.v[here].to(row), self.last[at])
+        """Return the state of rows `index` [b], copied; `index` is in host memory."""
+        local = self.shard.local(index)
+        on_device = local.to(self.device)
+        row = self.row[on_device]
+        return RowState(row, self.m[on_device].to(row), self.v[on_device].to(row), self.last[local])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
-        at = self.shard.local(index)
-        here = at.to(self.device)
-        for mine, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
-            mine.index_copy_(0, here, new.to(mine.dtype))
-        self.last[at] = state.last
+        local = self.shard.local(index)
+        on_device = local.to(self.device)
+        for table, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
+            table.index_copy_(0, on_device, new.to(table.dtype))
+        self.last[local] = state.last
 
-    def expect(self, batches: Iterable[Tensor]) -> None:
+    def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Take no note: rows in memory need no announcement."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All rows and their optimiser state."""
+        """Return all rows and their optimiser state."""
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over rows written by `state_dict` of a store of the same size."""
         assert state["row"].shape == self.row.shape
-        for name, mine in self.state_dict().items():
-            mine.copy_(state[name])
+        for name, table in self.state_dict().items():
+            table.copy_(state[name])
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
         """Take over its rows from `state_dict` of all ranks of another world size."""
         for rank, state in enumerate(states):
             example = Shard(rank, len(states)).examples(self.n)
             wanted = example % self.shard.world == self.shard.rank
-            at = self.shard.local(example[wanted])
-            for name, mine in self.state_dict().items():
-                mine[at.to(mine.device)] = state[name][wanted.to(state[name].device)].to(mine)
+            local = self.shard.local(example[wanted])
+            for name, table in self.state_dict().items():
+                rows = state[name][wanted.to(state[name].device)]
+                table[local.to(table.device)] = rows.to(table)
 
-    def commit(self) -> None:
+    def discard_old(self) -> None:
         """Do nothing: a checkpoint holds the rows themselves."""
 
     def close(self) -> None:
@@ -110,15 +109,16 @@ class MemoryStore:
 
 
 def choose_place(
-    where: Literal["auto", "device", "host", "disk"],
+    where: Place | Literal["auto"],
     n: int,
     dim: int,
     device: torch.device,
     layout: Layout = FULL,
 ) -> Place:
-    """As told, or the first of device, host and disk of which n rows fill under a quarter.
+    """Return `where`, or for `auto` the first of device, host and disk with room for n rows.
 
-    Counts the free memory of a GPU and all memory of the host.
+    There is room where the rows need less than 25 % of the memory: of what is free on a GPU, of
+    all that the host has.
 
     Example:
         >>> import torch
@@ -135,7 +135,7 @@ def choose_place(
 
 
 def choose_store(
-    where: Literal["auto", "device", "host", "disk"],
+    where: Place | Literal["auto"],
     n: int,
     dim: int,
     *,
@@ -145,7 +145,7 @@ def choose_store(
     shard: Shard = WHOLE,
     layout: Layout = FULL,
 ) -> MemoryStore | DiskStore:
-    """A store for n rows of width `dim`, or a shard of them, where `choose_place` says.
+    """Build a store for n rows of width `dim`, or a shard of them, where `choose_place` says.
 
     On disk each shard has a folder in `folder`.
 
@@ -159,8 +159,8 @@ def choose_store(
     """
     place = choose_place(where, n, dim, device, layout)
     if place != "disk":
-        at = device if place == "device" else "cpu"
-        return MemoryStore(n, dim, seed=seed, device=at, shard=shard, layout=layout)
+        home = device if place == "device" else "cpu"
+        return MemoryStore(n, dim, seed=seed, device=home, shard=shard, layout=layout)
     if folder is None:
         raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
     return DiskStore(

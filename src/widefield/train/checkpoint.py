@@ -5,17 +5,15 @@ random state. Every rank writes its file under a name of the step; when all are 
 the shared file, which names that step, into place. Only then is the last checkpoint replaced.
 """
 
-import errno
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
+from widefield.core.files import DiskFullError, disk_is_full, write_atomically
 from widefield.train.ranks import Ranks
 from widefield.types import Shard
 
@@ -24,26 +22,6 @@ _FULL = (
     "make room and run again with --resume"
 )
 _EXTRA = "_extra_state"  # what torch appends to the name of a module for `get_extra_state`
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then move it there in one step.
-
-    Raises:
-        ValueError: the disk is full; `path` is as it was before.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        write(draft)
-        with open(draft, "rb") as f:
-            os.fsync(f.fileno())
-        os.replace(draft, path)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        draft.unlink(missing_ok=True)
-        if _disk_is_full(error):
-            raise ValueError(_FULL.format(path.name)) from error
-        raise
 
 
 @contextmanager
@@ -55,15 +33,20 @@ def full_disk_as_one_line(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        if not _disk_is_full(error):
+    except (OSError, DiskFullError) as error:
+        if not isinstance(error, DiskFullError) and not disk_is_full(error):
             raise
         raise ValueError(_FULL.format(folder)) from error
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state`, a nest of dicts, lists, numbers, strings and tensors."""
-    write_atomically(path, lambda draft: torch.save(state, draft))
+    """Write `state`, a nest of dicts, lists, numbers, strings and tensors.
+
+    Raises:
+        ValueError: the disk is full; the file that was there is as it was.
+    """
+    with full_disk_as_one_line(path):
+        write_atomically(path, lambda draft: torch.save(state, draft))
 
 
 def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str, Any]:
@@ -92,18 +75,17 @@ def own_file(shared: Path, step: int, shard: Shard) -> Path:
 
 def save_together(path: Path, state: dict[str, Any], ranks: Ranks) -> None:
     """Write the run's `state`, each rank its own part, so that `path` is the old or the new one."""
-    objective = state["objective"]
-    extra = {key: value for key, value in objective.items() if key.endswith(_EXTRA)}
+    model = state["model"]
+    extra = {key: value for key, value in model.items() if key.endswith(_EXTRA)}
     shared = {k: v for k, v in state.items() if k != "random"}
-    shared["objective"] = {k: v for k, v in objective.items() if k not in extra}
-    mine = own_file(path, state["step"], ranks.shard)
-    save(mine, {"extra": extra, "random": state["random"]})
-    ranks.wait()
-    ranks.by_first(lambda: save(path, {**shared, "world": ranks.shard.world}))
+    shared["model"] = {k: v for k, v in model.items() if k not in extra}
+    save(own_file(path, state["step"], ranks.shard), {"extra": extra, "random": state["random"]})
+    ranks.barrier()
+    ranks.on_rank_zero(lambda: save(path, {**shared, "world": ranks.shard.world}))
     world = ranks.shard.world
-    kept = {own_file(path, state["step"], Shard(rank, world)) for rank in range(world)}
-    if ranks.first:
-        for old in set(path.parent.glob(f"{path.stem}-step-*-rank-*.pt")) - kept:
+    current = {own_file(path, state["step"], Shard(rank, world)) for rank in range(world)}
+    if ranks.is_rank_zero:
+        for old in set(path.parent.glob(f"{path.stem}-step-*-rank-*.pt")) - current:
             old.unlink()
 
 
@@ -126,12 +108,4 @@ def load_together(path: Path, shard: Shard) -> dict[str, Any]:
         owns = [load(file, torch.device("cpu"), mapped=True) for file in files]
         extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}
         random = owns[shard.rank % world]["random"]
-    return {**shared, "objective": {**shared["objective"], **extra}, "random": random}
-
-
-def _disk_is_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # torch and safetensors lose the errno; these are their words for a write that came up short.
-    words = ("unexpected pos", "failed writing", "No space left", "quota exceeded", "too large")
-    return any(word in str(error) for word in words)
+    return {**shared, "model": {**shared["model"], **extra}, "random": random}

@@ -1,6 +1,5 @@
 """A run's folder: what was asked for, on which data, and how far it got."""
 
-import dataclasses
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,12 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
+from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.recipe import Recipe
-from widefield.train.checkpoint import write_atomically
+
+FORMAT = 2
+"""Version of `run.yaml`: 2 nests the settings of method and views."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,13 @@ class RunFolder:
         self.write_settings(settings)
         self.write_manifest(dataset)
 
+    def keep_epochs(self, epochs: int) -> None:
+        """Write another number of epochs into `run.yaml`, where a resume asks for it."""
+        settings = self.settings()
+        if settings["recipe"]["epochs"] != epochs:
+            settings["recipe"]["epochs"] = epochs
+            self.write_settings(settings)
+
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
@@ -93,18 +102,34 @@ class RunFolder:
         """Read `run.yaml`.
 
         Raises:
-            ValueError: this is no run's folder.
+            ValueError: this is no run's folder, or not one of this version.
         """
         if not self.settings_file.exists():
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
-        settings = yaml.safe_load(self.settings_file.read_text())
+        try:
+            settings = yaml.safe_load(self.settings_file.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{self.settings_file} cannot be read as YAML: {error}") from error
         if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
             raise ValueError(f"{self.settings_file} describes no run: data or recipe is missing")
+        if settings.get("format") != FORMAT:
+            raise ValueError(
+                f"{self.settings_file} has format {settings.get('format', 1)!r} and this version "
+                f"of widefield reads format {FORMAT}: use the version that wrote it, "
+                f"{settings.get('widefield')}, or start a new run"
+            )
         return settings
 
     def recipe(self) -> Recipe:
-        """The run's recipe, as it was resolved when the run began."""
-        return Recipe(**self.settings()["recipe"])
+        """Return the run's recipe, as it was resolved when the run began.
+
+        Raises:
+            ValueError: `run.yaml` does not hold a recipe of this version.
+        """
+        try:
+            return Recipe.from_dict(self.settings()["recipe"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self.settings_file} holds no whole recipe: {error}") from error
 
     def write_manifest(self, dataset: Dataset) -> None:
         """Write which example has which index, and what was skipped."""
@@ -152,11 +177,6 @@ class RunFolder:
                 f"the data changed since the run began: {change}; "
                 "restore it, or start a new run with another --out"
             )
-
-
-def recipe_settings(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as plain values for `run.yaml`."""
-    return dataclasses.asdict(recipe)
 
 
 def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:

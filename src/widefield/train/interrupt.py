@@ -11,20 +11,24 @@ class Stop(Exception):
 
 
 class StopRequest:
-    """While entered, SIGINT and SIGTERM set a flag instead of breaking a step in the middle.
+    """Holds SIGINT and SIGTERM back while entered, so that no step breaks in the middle.
 
-    A second SIGINT is not held back: it interrupts at once, as usual.
+    Whoever entered saves what there is to save, leaves, and calls `deliver`: the signal then does
+    what it would have done. A second signal is not held back: it acts at once.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._before: dict[signal.Signals, Any] = {}
+        self.signal = 0
+        """Number of the signal that came; 0 for none."""
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        """Take over the signals; only the main thread may."""
+        """Take over the signals that are not ignored; only the main thread may."""
         if threading.current_thread() is threading.main_thread():
             for sign in (signal.SIGINT, signal.SIGTERM):
-                self._before[sign] = signal.signal(sign, self._note)
+                # A shell ignores Ctrl-C for what runs in its background; so it stays.
+                if signal.getsignal(sign) is not signal.SIG_IGN:
+                    self._handlers[sign] = signal.signal(sign, self._note)
         return self
 
     def __exit__(
@@ -36,11 +40,20 @@ class StopRequest:
         """Give the signals back."""
         self._release()
 
+    def deliver(self, number: int) -> None:
+        """Send signal `number` on to whoever handled it before; 0 is none.
+
+        Raises:
+            KeyboardInterrupt: it is SIGINT, and Python's own handler gets it.
+        """
+        if number:
+            signal.raise_signal(number)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.signal = number
         self._release()
 
     def _release(self) -> None:
-        for sign, handler in self._before.items():
+        for sign, handler in self._handlers.items():
             signal.signal(sign, handler)
-        self._before.clear()
+        self._handlers.clear()

@@ -3,10 +3,10 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from widefield.methods import Method
 from widefield.recipe import Recipe, Schedule
+from widefield.train.state import PretrainModel
 
 MOMENTUM = 0.9
 
@@ -14,7 +14,7 @@ MOMENTUM = 0.9
 def learning_rates(
     peak: float, *, steps: int, warmup_steps: int, schedule: Schedule = "cosine"
 ) -> Tensor:
-    """Learning rate of steps 1..T: linear warm-up, then half a cosine towards zero, float64 [T].
+    """Return the learning rate of steps 1..T, float64 [T]: warm-up, then half a cosine to zero.
 
         lr_s = peak s / W                                   for s <= W
         lr_s = peak (1 + cos(pi (s - W - 1) / (T - W))) / 2   after; peak if it is `constant`
@@ -32,28 +32,28 @@ def learning_rates(
     return peak * torch.cat([warm, (1 + torch.cos(torch.pi * fall)) / 2])
 
 
-def build_optimizer(encoder: nn.Module, method: Method, recipe: Recipe) -> torch.optim.Optimizer:
-    """Fused AdamW or SGD over encoder and method; gains, biases and norms are not decayed.
+def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
+    """Build fused AdamW or SGD over encoder and method; gains, biases and norms are not decayed.
 
-    What needs no gradient, as a teacher, is left alone. Each group carries `lr_scale`, its
-    learning rate as a multiple of the schedule's: 1, or `head_lr_scale` for a dense per-example
-    head.
+    What needs no gradient, as a target network, is left alone. Each group carries `lr_scale`, its
+    learning rate as a multiple of the schedule's: 1, or the method's `head_lr_scale` for a dense
+    per-example head.
     """
-    head = method.head_parameters()
-    ours = {id(p) for p in head}
-    trained = [p for m in (encoder, method) for p in m.parameters() if p.requires_grad]
-    rest = [p for p in trained if id(p) not in ours]
+    head = model.method.head_parameters()
+    head_ids = {id(p) for p in head}
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in head_ids]
     decayed = [p for p in rest if p.ndim > 1]
-    kept = [p for p in rest if p.ndim <= 1]
+    not_decayed = [p for p in rest if p.ndim <= 1]
+    decay, head_scale = recipe.weight_decay, model.method.head_lr_scale
     groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": recipe.weight_decay, "lr_scale": 1.0},
-        {"params": kept, "weight_decay": 0.0, "lr_scale": 1.0},
-        {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": recipe.head_lr_scale},
+        {"params": decayed, "weight_decay": decay, "lr_scale": 1.0},
+        {"params": not_decayed, "weight_decay": 0.0, "lr_scale": 1.0},
+        {"params": head, "weight_decay": decay, "lr_scale": head_scale},
     ]
-    groups = [g for g in groups if g["params"]]
+    groups = [group for group in groups if group["params"]]
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=recipe.lr, momentum=MOMENTUM, fused=True)
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+        return torch.optim.SGD(groups, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
+    return torch.optim.AdamW(groups, lr=recipe.method.lr, fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -1,8 +1,9 @@
 """What a run says while it trains: a bar, a table of metrics on disk, TensorBoard."""
 
 import csv
-import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
-from widefield.train.loop import Pulse
+from widefield.core.files import write_atomically
+from widefield.train.step import StepMetrics
 
 SECONDS_BETWEEN_LOSSES = 1.0  # reading the loss waits for the device: once a second costs nothing
 
@@ -49,31 +51,39 @@ class ProgressBar:
         """Leave the bar as it stands."""
         self._bar.stop()
 
-    def step(self, pulse: Pulse) -> None:
+    def step(self, metrics: StepMetrics) -> None:
         """Advance by one step."""
         now = time.monotonic()
-        rows = f"{pulse.row_wait:.0%} for rows " if pulse.row_wait >= ROW_WAIT_SHOWN else ""
+        rows = f"{metrics.row_wait:.0%} for rows " if metrics.row_wait >= ROW_WAIT_SHOWN else ""
         if now - self._read_at > SECONDS_BETWEEN_LOSSES:
             self._read_at = now
-            means = pulse.means()
-            opponent = (
-                f"  opponent {means['opponent_loss']:.3f}" if "opponent_loss" in means else ""
-            )
+            means = metrics.means()
+            loss = means.get("adversary_loss")
+            adversary = "" if loss is None else f"  adversary {loss:.3f}"
             self._bar.update(
                 self._task,
                 description=(
-                    f"epoch {pulse.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{opponent}"
+                    f"epoch {metrics.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{adversary}"
                 ),
                 rate=(
-                    f"{pulse.images / pulse.seconds:,.0f} images/s  "
-                    f"{pulse.data_wait:.0%} waiting for data {rows}"
+                    f"{metrics.images / metrics.seconds:,.0f} images/s  "
+                    f"{metrics.data_wait:.0%} waiting for data {rows}"
                 ),
             )
-        self._bar.update(self._task, completed=pulse.step)
+        self._bar.update(self._task, completed=metrics.step)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def reading_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """Show how many images are read, while the returned callback gets (done, total)."""
+    columns = (TextColumn("reading images"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class MetricsLog:
@@ -91,12 +101,7 @@ class MetricsLog:
         row |= {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in values.items()}
         self._rows.append(row)
         columns = list(dict.fromkeys(name for r in self._rows for name in r))
-        draft = self._path.with_name(".metrics.csv.draft")
-        with draft.open("w", newline="") as f:
-            writer = csv.DictWriter(f, columns)
-            writer.writeheader()
-            writer.writerows(self._rows)
-        os.replace(draft, self._path)
+        write_atomically(self._path, lambda draft: _write_table(draft, columns, self._rows))
         for name, value in values.items():
             if not isinstance(value, str):
                 self._board.add_scalar(name, value, epoch)
@@ -104,6 +109,13 @@ class MetricsLog:
     def close(self) -> None:
         """Flush TensorBoard's file."""
         self._board.close()
+
+
+def _write_table(path: Path, columns: list[str], rows: list[dict[str, str]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:

@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 def lone_fabric(device: torch.device) -> Fabric:
-    """Lightning Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
+    """Return Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
     plugin = _arithmetic(device, choose_precision("auto", device))
     return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
 
 
 def _arithmetic(device: torch.device, precision: Precision) -> PrecisionPlugin:
-    """As a plugin, because Fabric announces a precision that it is told by name."""
+    """Return a precision plugin; Fabric would print a line about a precision given by name."""
     if precision == "32-true":
         return PrecisionPlugin()
     return MixedPrecision(precision="bf16-mixed", device=device.type)
@@ -41,13 +41,13 @@ class Ranks:
     in the same order.
 
     Args:
-        device: kind of device to train on; each rank takes its own.
+        device: kind of device to train on; each rank takes one of its own.
         precision: arithmetic of the encoder.
 
     Example:
         >>> ranks = Ranks(torch.device("cpu"), "32-true")
-        >>> ranks.shard.name, ranks.first, ranks.any(False), ranks.mean({"loss": 2.0})
-        ('0-of-1', True, False, {'loss': 2.0})
+        >>> ranks.shard.name, ranks.is_rank_zero, ranks.max(3), ranks.mean({"loss": 2.0})
+        ('0-of-1', True, 3, {'loss': 2.0})
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
@@ -74,43 +74,43 @@ class Ranks:
                 self._control = group
 
     @property
-    def first(self) -> bool:
-        """Whether this is the one that writes the run's files and shows its progress."""
+    def is_rank_zero(self) -> bool:
+        """Whether this process writes the run's files and shows its progress."""
         return self.shard.rank == 0
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Return when all ranks are here."""
-        self.any(False)
+        self.max(0)
 
-    def any(self, flag: bool) -> bool:
-        """Whether `flag` is set on any rank."""
+    def max(self, value: int) -> int:
+        """Return the largest `value` of all ranks."""
         if self._control is None:
-            return flag
-        flags = torch.tensor(flag, dtype=torch.int32)
-        distributed.all_reduce(flags, distributed.ReduceOp.MAX, group=self._control)
-        return bool(flags)
+            return value
+        values = torch.tensor(value, dtype=torch.int32)
+        distributed.all_reduce(values, distributed.ReduceOp.MAX, group=self._control)
+        return int(values)
 
     def mean(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Mean over the ranks of each value."""
+        """Return the mean over the ranks of each value."""
         if self._control is None:
             return dict(values)
         total: Tensor = torch.tensor(list(values.values()), dtype=torch.float64)
         distributed.all_reduce(total, group=self._control)
         return dict(zip(values, (total / self.shard.world).tolist(), strict=True))
 
-    def of_first(self, value: T) -> T:
-        """What rank 0 gave."""
+    def broadcast(self, value: T) -> T:
+        """Return what rank 0 gave."""
         if self._control is None:
             return value
-        given = [value]
-        distributed.broadcast_object_list(given, group=self._control)
-        return given[0]
+        values = [value]
+        distributed.broadcast_object_list(values, group=self._control)
+        return values[0]
 
-    def by_first(self, act: Callable[[], None]) -> None:
+    def on_rank_zero(self, act: Callable[[], None]) -> None:
         """Let rank 0 act while the others wait for it."""
-        if self.first:
+        if self.is_rank_zero:
             act()
-        self.wait()
+        self.barrier()
 
     @contextmanager
     def lost_as_one_line(self) -> Iterator[None]:

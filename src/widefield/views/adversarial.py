@@ -1,24 +1,47 @@
-"""Views that raise the loss: projected gradient ascent on the pixels of each image."""
+"""Adversarial views: projected gradient ascent on the pixels of each image raises the loss."""
+
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Generator, Tensor
 
-from widefield.views.base import BARE, Scene, Views
+from widefield.views.base import (
+    NO_CONTEXT,
+    Augmentation,
+    AugmentationSettings,
+    AugmentContext,
+)
 
 
-class Adversarial(Views):
-    """x + delta with max |delta| <= budget, found by `steps` of projected gradient ascent.
+@dataclass(frozen=True, kw_only=True)
+class AdversarialSettings(AugmentationSettings):
+    """Settings of adversarial views."""
 
-    From delta uniform in [-budget, budget], all views of a batch at once,
+    attack_budget: Annotated[float, Gt(0)] = 8 / 255
+    """Greatest change of a pixel, in units of the images' range."""
+    attack_steps: Annotated[int, Ge(1)] = 3
+    """Steps of gradient ascent; each costs a forward and a backward pass."""
+
+    def build(self, channels: int) -> "Adversarial":
+        """Build the attack; it does not depend on the number of channels."""
+        return Adversarial(budget=self.attack_budget, steps=self.attack_steps)
+
+
+class Adversarial(Augmentation):
+    """Views x + delta with max |delta| <= budget, found by `steps` of projected gradient ascent.
+
+    delta starts uniformly in [-budget, budget]; each step moves all views of a batch at once,
 
         delta <- clip(delta + size sign(d loss / d view), -budget, budget),
 
-    with size = 2.5 budget / steps, so that any place in the box can be reached; views stay in
-    [0, 1]. The loss is the run's own, of the encoder as it stands: no label is used.
+    with size = 2.5 budget / steps, so that every point of the box can be reached; views stay in
+    [0, 1]. The loss is that of the run, for the encoder as it is now; no label is used.
 
     Args:
-        budget: L-infinity norm, in units of the images' range.
-        steps: of ascent; each costs a forward and a backward pass.
+        budget: L-infinity norm of delta, in units of the images' range.
+        steps: steps of ascent; each costs a forward and a backward pass.
 
     Source: Wen & Li (2021), section 6 (instance-wise attacks); Madry et al. (2018) for the steps.
     """
@@ -28,11 +51,14 @@ class Adversarial(Views):
         self.budget = budget
         self.gradient_calls = steps
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Attack `views` [B, C, H, W] together, by `scene.gradients`."""
-        assert scene.gradients is not None
+        """Attack `views` [B, C, H, W] together, along `context.gradients`."""
+        assert context.gradients is not None
         size = 2.5 * self.budget / self.gradient_calls
         lows = [(x - self.budget).clamp_min(0) for x in views]
         highs = [(x + self.budget).clamp_max(1) for x in views]
@@ -44,9 +70,9 @@ class Adversarial(Views):
             for x, low, high in zip(views, lows, highs, strict=True)
         ]
         for _ in range(self.gradient_calls):
-            slopes = scene.gradients(attacked)
+            gradients = context.gradients(attacked)
             attacked = [
-                (x + size * slope.sign()).clamp(low, high)
-                for x, slope, low, high in zip(attacked, slopes, lows, highs, strict=True)
+                (x + size * gradient.sign()).clamp(low, high)
+                for x, gradient, low, high in zip(attacked, gradients, lows, highs, strict=True)
             ]
         return attacked

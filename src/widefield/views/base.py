@@ -1,57 +1,86 @@
-"""The contract of every view policy."""
+"""The contract of every augmentation: what draws views of images."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Generator, Tensor, nn
 
+from widefield.settings import Settings
 
-class Scene(NamedTuple):
-    """What a policy may need to know beside the images; it says so in its `needs_`."""
+
+class AugmentContext(NamedTuple):
+    """What an augmentation may need beside the images; its attributes say what it does need."""
 
     mask: Tensor | None = None
     """Pixels of the planted object, bool [B, 1 or C, H, W]."""
     gradients: Callable[[list[Tensor]], list[Tensor]] | None = None
-    """Gradient of the run's loss with respect to each of these views of the batch; leaves the
-    encoder and the method as they were."""
+    """Function that takes views of the batch and returns the gradient of the run's loss with
+    respect to each; it leaves encoder and method as they were."""
 
 
-BARE = Scene()
-"""Images and nothing else."""
+NO_CONTEXT = AugmentContext()
+"""The context of images that come alone."""
 
 
-class Views(nn.Module, ABC):
-    """Draws views of a batch of images; a policy with parameters of its own is a second player.
+class Augmentation(nn.Module, ABC):
+    """The base of everything that draws views of a batch of images.
 
-    Views see images in [0, 1] and return images in that space: normalisation belongs to the
-    encoder, so that views, attacks and pictures share one space. In evaluation mode nothing is
-    drawn: every view is the image itself.
+    Images and views lie in [0, 1]: normalisation belongs to the encoder, so that augmentations,
+    attacks and pictures share one space. An augmentation with parameters is trained as an
+    adversary of the encoder. In evaluation mode nothing is drawn: every view is the image itself.
     """
 
     needs_mask: bool = False
-    """Whether `Scene.mask` must be there."""
+    """Whether `AugmentContext.mask` must be given."""
     gradient_calls: int = 0
-    """How often a draw asks for `Scene.gradients`."""
+    """Number of calls of `AugmentContext.gradients` in a draw."""
     keeps_pixels_in_place: bool = True
     """Whether a pixel of a view shows what the same pixel of the image shows."""
-    come_in_pairs: bool = False
-    """Whether views 1 and 2, 3 and 4 and so on belong together and one alone says half of it."""
+    complementary_pairs: bool = False
+    """Whether views 1 and 2, 3 and 4 and so on are complements: one alone lacks a half."""
     passes_gradient: bool = True
-    """Whether a gradient flows through it, back to a policy before it."""
+    """Whether a gradient flows through it, back to an augmentation before it."""
     value_range: tuple[float, float] = (0.0, 1.0)
-    """Least and greatest value in a view; infinite where nothing bounds them."""
+    """Least and greatest value in a view; infinite if it has no bound."""
 
     def forward(
-        self, x: Tensor, count: int, generator: Generator | None = None, scene: Scene = BARE
+        self,
+        x: Tensor,
+        count: int,
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Draw `count` views of `x` [B, C, H, W] jointly; `generator` lives on x's device."""
+        """Draw views of a batch jointly.
+
+        Args:
+            x: images [B, C, H, W] in [0, 1].
+            count: number of views of each image.
+            generator: random numbers, on the device of `x`; by default torch's global generator.
+            context: mask and gradients, for augmentations that need them.
+
+        Returns:
+            `count` views, each [B, C, H, W].
+        """
         if not self.training:
             return [x] * count
-        return self.alter([x] * count, generator, scene)
+        return self.augment([x] * count, generator, context)
 
     @abstractmethod
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Change `views` of one batch, each [B, C, H, W], jointly; they are not overwritten."""
+        """Return changed copies of the `views` of one batch, each [B, C, H, W], drawn jointly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentationSettings(Settings, ABC):
+    """Settings of one augmentation."""
+
+    @abstractmethod
+    def build(self, channels: int) -> Augmentation:
+        """Build the augmentation for images of `channels` channels."""

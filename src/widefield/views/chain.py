@@ -1,52 +1,58 @@
-"""Several policies as one: each changes what the one before it made."""
+"""Several augmentations as one: each changes the views that the one before it made."""
 
 from collections.abc import Sequence
 from itertools import combinations
 
 from torch import Generator, Tensor, nn
 
-from widefield.views.base import BARE, Scene, Views
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
 
 
-class Chain(Views):
-    """Policies, each with its name, from left to right.
+class Chain(Augmentation):
+    """Augmentations that are applied from left to right.
+
+    Args:
+        parts: name and augmentation of each part; the names are for messages.
 
     Raises:
-        ValueError: a policy cannot stand where it stands; the message says why and what to do.
+        ValueError: a part cannot stand before another; the message says why and what to do.
 
     Example:
         >>> from widefield.views import build_views
         >>> [type(part).__name__ for part in build_views("crop+noise").parts]
-        ['ImageViews', 'Noise']
+        ['ImageAugmentation', 'Noise']
     """
 
-    def __init__(self, parts: Sequence[tuple[str, Views]]) -> None:
+    def __init__(self, parts: Sequence[tuple[str, Augmentation]]) -> None:
         super().__init__()
         for (name, part), (later_name, later) in combinations(parts, 2):
-            reason = _misplaced(part, later)
+            reason = _why_misplaced(part, later)
             if reason is not None:
                 raise ValueError(f"views {name!r} cannot come before {later_name!r}: {reason}")
-        policies = [part for _, part in parts]
-        self.parts = nn.ModuleList(policies)
-        self.needs_mask = any(part.needs_mask for part in policies)
-        self.gradient_calls = sum(part.gradient_calls for part in policies)
-        self.keeps_pixels_in_place = all(part.keeps_pixels_in_place for part in policies)
-        self.come_in_pairs = any(part.come_in_pairs for part in policies)
-        self.passes_gradient = all(part.passes_gradient for part in policies)
-        self.value_range = policies[-1].value_range
+        augmentations = [part for _, part in parts]
+        self.parts = nn.ModuleList(augmentations)
+        self.needs_mask = any(part.needs_mask for part in augmentations)
+        self.gradient_calls = sum(part.gradient_calls for part in augmentations)
+        self.keeps_pixels_in_place = all(part.keeps_pixels_in_place for part in augmentations)
+        self.complementary_pairs = any(part.complementary_pairs for part in augmentations)
+        self.passes_gradient = all(part.passes_gradient for part in augmentations)
+        self.value_range = augmentations[-1].value_range
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Change `views` [B, C, H, W] by each policy in turn."""
+        """Change `views` [B, C, H, W] by each part in turn."""
         for part in self.parts:
-            assert isinstance(part, Views)
-            views = part.alter(views, generator, scene)
+            assert isinstance(part, Augmentation)
+            views = part.augment(views, generator, context)
         return views
 
 
-def _misplaced(part: Views, later: Views) -> str | None:
-    """Why `later` cannot follow `part`, if so."""
+def _why_misplaced(part: Augmentation, later: Augmentation) -> str | None:
+    """Return why `later` cannot follow `part`; None if it can."""
     if later.needs_mask and not part.keeps_pixels_in_place:
         return "it moves pixels, and the planted object would no longer be where its mask is"
     if part.gradient_calls:

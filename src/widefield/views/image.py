@@ -1,8 +1,8 @@
-"""The expert's views of images: random crop and flip, colour jitter, grayscale, blur.
+"""The usual augmentation of images: random crop and flip, colour jitter, grayscale, blur.
 
-Every example gets random parameters of its own, drawn for the whole batch at once (`draw`) and
-applied by pure functions of tensors. Where an operation was not drawn for an example its
-parameter is neutral, so that the batch never splits and nothing waits for an accelerator.
+Each example has its own random parameters. They are drawn for the whole batch at once (`draw`)
+and applied by pure functions of tensors. An operation that an example does not get has a neutral
+parameter there, so that the batch never splits and nothing waits for an accelerator.
 
 Distributions and arithmetic are those of torchvision's RandomResizedCrop (bilinear),
 RandomHorizontalFlip, ColorJitter, RandomGrayscale and GaussianBlur applied to each image alone.
@@ -15,16 +15,16 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from widefield.views.base import BARE, Scene, Views
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 LUMA = (0.2989, 0.587, 0.114)
-"""How bright red, green and blue look."""
+"""Perceived brightness of red, green and blue."""
 
 CHUNK = 2**19
-"""Numbers per piece of a batch on a CPU: larger pieces fall out of its cache, and their
-temporaries go back to the operating system after every operation."""
+"""Numbers per piece of a batch on a CPU: larger pieces fall out of its cache, and the memory of
+their temporaries goes back to the operating system after every operation."""
 
 
 class Draw(NamedTuple):
@@ -33,46 +33,46 @@ class Draw(NamedTuple):
     boxes: Tensor
     """Crops [N, 4] as top, left, height, width in whole pixels."""
     flip: Tensor
-    """Whether to mirror left and right, bool [N]."""
+    """Whether an image is mirrored left to right, bool [N]."""
     factors: Tensor
     """Brightness, contrast and saturation factors [N, 3]; 1 changes nothing."""
     hue: Tensor
     """Hue shift [N] in turns of the colour circle; 0 changes nothing."""
     order: Tensor
-    """The four colour operations in the order of their application, int64 [N, 4]."""
+    """Indices of the four colour operations in the order of application, int64 [N, 4]."""
     grayscale: Tensor
-    """Whether to remove colour, bool [N]."""
+    """Whether an image loses its colour, bool [N]."""
     sigma: Tensor
     """Standard deviation of the blur [N], pixels; 0 changes nothing."""
 
 
-class ImageViews(Views):
+class ImageAugmentation(Augmentation):
     """Random crop, flip, colour jitter, grayscale and blur of images [B, C, H, W] in [0, 1].
 
     Views keep the images' size, dtype, memory format and device; half precision is computed in
-    single. Saturation, hue and grayscale act on 3 channels only: other channel counts get the
-    geometry, brightness, contrast (about the mean over channels) and blur. A gradient flows back to
-    the images where there is no jitter.
+    single. Saturation, hue and grayscale need 3 channels: images with another number of channels
+    get crop, flip, brightness, contrast (about the mean over channels) and blur. A gradient flows
+    back to the images unless there is jitter, which overwrites its input.
 
     Args:
-        crop_scale: least and greatest share of the image's area that a crop covers; None takes the
+        crop_scale: least and greatest share of the image's area that a crop covers; None keeps the
             whole image.
-        crop_ratio: least and greatest width / height of a crop, log-uniform between.
-        flip_prob: probability of mirroring left and right.
+        crop_ratio: least and greatest width / height of a crop, which is log-uniform between.
+        flip_prob: probability of mirroring left to right.
         jitter: (b, c, s, h): brightness, contrast and saturation factors are uniform in
             [max(0, 1 - b), 1 + b] and so on, hue shifts in [-h, h] turns.
-        jitter_prob: probability of the jitter; its four operations come in random order.
+        jitter_prob: probability of the jitter; its four operations are applied in random order.
         grayscale_prob: probability of removing colour.
-        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels. Its kernel
+        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels; the kernel
             covers a tenth of the side.
         blur_prob: probability of the blur.
 
     Raises:
-        ValueError: a range or probability that makes no sense.
+        ValueError: a range is empty or out of bounds, or a probability is not in [0, 1].
 
     Example:
-        >>> views = ImageViews(crop_scale=(0.2, 1.0), blur_prob=0.5)
-        >>> first, second = views(torch.rand(8, 3, 32, 32), 2, torch.Generator().manual_seed(0))
+        >>> augmentation = ImageAugmentation(crop_scale=(0.2, 1.0), blur_prob=0.5)
+        >>> first, second = augmentation(torch.rand(8, 3, 32, 32), 2)
         >>> first.shape
         torch.Size([8, 3, 32, 32])
     """
@@ -118,16 +118,19 @@ class ImageViews(Views):
         self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Draw a view of each of `views` [B, C, H, W]; `generator` lives on their device."""
+        """Draw a view of each of `views` [B, C, H, W]."""
         # Autocast would run the crop's matrix products in half precision.
         with torch.autocast(views[0].device.type, enabled=False):
             return [self.view(x, self.draw(x, generator)) for x in views]
 
     def view(self, x: Tensor, draw: Draw) -> Tensor:
-        """The views of `x` [N, C, H, W] that `draw` describes, piece by piece where that helps."""
+        """Return the views of `x` [N, C, H, W] that `draw` describes; a CPU works in pieces."""
         if x.requires_grad and self.passes_gradient:
             return self.transform(x, draw).to(x.dtype)
         pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
@@ -139,7 +142,7 @@ class ImageViews(Views):
         return out
 
     def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
-        """Random parameters of one view of each image of `x` [N, C, H, W]."""
+        """Draw the random parameters of one view of each image of `x` [N, C, H, W]."""
         n, device = len(x), x.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -159,7 +162,7 @@ class ImageViews(Views):
         )
 
     def draw_boxes(self, x: Tensor, generator: Generator | None) -> Tensor:
-        """Crops [N, 4] of `x`: the first of ten candidates that fits, else the middle."""
+        """Draw crops [N, 4] of `x`: the first of ten candidates that fits, else the middle."""
         n, _, height, width = x.shape
         if self.crop_scale is None:
             whole = (0.0, 0.0, float(height), float(width))
@@ -179,7 +182,7 @@ class ImageViews(Views):
         return boxes.where(fits.any(1, keepdim=True), middle)
 
     def transform(self, x: Tensor, draw: Draw) -> Tensor:
-        """The views of `x` [N, C, H, W] that `draw` describes, in at least single precision."""
+        """Return the views of `x` [N, C, H, W] that `draw` describes, in float32 or float64."""
         view = x.to(torch.promote_types(x.dtype, torch.float32))
         if not self.keeps_pixels_in_place:
             view = crop_flip(view, draw.boxes, draw.flip)
@@ -195,20 +198,21 @@ class ImageViews(Views):
 
 @functools.cache
 def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """`values` on the device, sent there once: sending waits for an accelerator."""
+    """Return `values` on the device; cached, because sending them waits for an accelerator."""
     return torch.tensor(values, dtype=dtype, device=device)
 
 
 def middle_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-    """The largest central crop (top, left, height, width) with width / height within `ratio`."""
+    """Return the largest central crop (top, left, height, width), its width / height in `ratio`."""
     h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
     return (height - h) // 2, (width - w) // 2, h, w
 
 
 def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
-    """Crops `boxes` [N, 4] of images [N, C, H, W], bilinear to [H, W], mirrored where `flip` [N].
+    """Crop images [N, C, H, W] to `boxes` [N, 4], resize them to [H, W], mirror by `flip` [N].
 
-    A crop is never larger than the output, so antialiasing would change nothing.
+    Resizing is bilinear. A crop is never larger than the output, so antialiasing would change
+    nothing.
     """
     top, left, h, w = boxes.to(x.dtype).unbind(1)
     rows = resize_weights(top, h, x.shape[-2], torch.zeros_like(flip))
@@ -216,10 +220,16 @@ def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
 
 
 def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Tensor:
-    """Linear interpolation of `length` pixels from `start` (both [N]) to `side`: [N, side, side].
+    """Return the weights [N, side, side] that resize a segment linearly to `side` pixels.
 
-    Output i looks at u_i = start + (i + 1/2) length / side - 1/2, held inside the segment; pixel j
-    has the weight max(0, 1 - |u_i - j|). Where `flip` [N], the outputs come in reverse.
+    Output i reads at u_i = start + (i + 1/2) length / side - 1/2, clamped to the segment; pixel j
+    has the weight max(0, 1 - |u_i - j|).
+
+    Args:
+        start: first pixel of the segment [N].
+        length: pixels of the segment [N].
+        side: pixels of the output, and of the image that the segment lies in.
+        flip: whether the outputs are in reverse order, bool [N].
     """
     pixel = torch.arange(side, device=start.device, dtype=start.dtype)
     output = torch.where(flip[:, None], side - 1 - pixel, pixel)
@@ -230,29 +240,30 @@ def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Te
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """R x C^T of every channel of x [N, C, H, W]; R: `rows` [N, H, H], C: `columns` [N, W, W]."""
+    """Return R x C^T for every channel of x [N, C, H, W]; R: `rows` [N, H, H], C: `columns`."""
     n, c, h, w = x.shape
     x = torch.bmm(x.reshape(n, c * h, w), columns.mT)
     return rows[:, None] @ x.view(n, c, h, w)
 
 
 def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
-    """Brightness, contrast, saturation and hue of images [N, C, H, W], in each one's own order.
+    """Change brightness, contrast, saturation and hue, in an order that each image has for itself.
 
     Args:
-        x: images in [0, 1].
-        factors: of brightness, contrast and saturation [N, 3].
-        hue: shift in turns [N].
-        order: the operations (0 to 3, as named) in the order of their application, int64 [N, 4].
+        x: images [N, C, H, W] in [0, 1].
+        factors: factors of brightness, contrast and saturation [N, 3].
+        hue: hue shifts in turns [N].
+        order: operations, 0 to 3 as in the first line, in the order of application, int64 [N, 4].
     """
     if x.device.type != "cpu":
-        everything, x = [slice(None)] * 3, x.clone(memory_format=torch.contiguous_format)
-        return jitter_(x, factors, hue, order, everything, everything)
-    # Sorted by the place of hue, the examples for which a blend is neutral can be left out: half
-    # of the work. The cuts have to be known here, for which an accelerator would have to wait.
-    place = order.argsort(1)[:, HUE]
-    rows = place.argsort()
-    cuts = [int((place <= k).sum()) for k in range(3)]
+        all_rows, x = [slice(None)] * 3, x.clone(memory_format=torch.contiguous_format)
+        return jitter_(x, factors, hue, order, all_rows, all_rows)
+    # Examples sorted by the position of hue: those for which a blend is neutral are then one slice
+    # that can be left out, half of the work. Its ends are needed on the host, and reading them
+    # back would make an accelerator wait.
+    hue_position = order.argsort(1)[:, HUE]
+    rows = hue_position.argsort()
+    cuts = [int((hue_position <= k).sum()) for k in range(3)]
     early, late = [slice(cut, None) for cut in cuts], [slice(cut) for cut in cuts]
     x, factors, hue, order = (t.index_select(0, rows) for t in (x, factors, hue, order))
     return jitter_(x, factors, hue, order, early, late).index_select(0, rows.argsort())
@@ -261,72 +272,75 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
 def jitter_(
     x: Tensor, factors: Tensor, hue: Tensor, order: Tensor, early: list[slice], late: list[slice]
 ) -> Tensor:
-    """`color_jitter`, x overwritten: three blends, the hue shift, three blends.
+    """Apply `color_jitter`, overwriting x: three blends, the hue shift, three blends.
 
-    Brightness, contrast and saturation are blends. An example's k-th blend comes before its hue
-    shift or after it and is neutral in the other place; it may be left out there: the early
-    blends are applied to the slices `early` of the batch, the late ones to `late`.
+    Brightness, contrast and saturation are blends. An example's k-th blend comes before or after
+    its hue shift and is neutral in the other place, where it may be left out: the k-th early
+    blend is applied to the slice `early[k]` of the batch, the k-th late one to `late[k]`.
     """
     color, luma = x.shape[1] == 3, luma_weights(x)
     before = torch.arange(3, device=x.device) < order.argsort(1)[:, HUE, None]
     # The order without hue, [N, 3].
     kind = order.gather(1, torch.arange(3, device=x.device) + ~before)
-    own, mean = ((kind == blend)[:, :, None] * luma for blend in (SATURATION, CONTRAST))
+    pixel_weights, mean_weights = (
+        (kind == blend)[:, :, None] * luma for blend in (SATURATION, CONTRAST)
+    )
     factors = factors.to(x.dtype).gather(1, kind).where((kind != SATURATION) | color, 1.0)
     first, second = factors.where(before, 1.0), factors.where(~before, 1.0)
     for k, part in enumerate(early):
-        blend_(x[part], first[part, k], own[part, k], mean[part, k])
+        blend_(x[part], first[part, k], pixel_weights[part, k], mean_weights[part, k])
     if color:
         x = adjust_hue(x, hue)
     for k, part in enumerate(late):
-        blend_(x[part], second[part, k], own[part, k], mean[part, k])
+        blend_(x[part], second[part, k], pixel_weights[part, k], mean_weights[part, k])
     return x
 
 
-def blend_(x: Tensor, factor: Tensor, own: Tensor, mean: Tensor) -> None:
-    """In place: x[N, C, H, W] <- clamp(f x + (1 - f) anchor), f = `factor` [N].
+def blend_(x: Tensor, factor: Tensor, pixel_weights: Tensor, mean_weights: Tensor) -> None:
+    """Blend in place: x[N, C, H, W] <- clamp(f x + (1 - f) anchor), f = `factor` [N].
 
-    A pixel's anchor is its channels weighted by `own` [N, C] plus the image's mean channels
-    weighted by `mean` [N, C]: nothing for brightness, the mean luma for contrast, the pixel's
-    luma for saturation.
+    A pixel's anchor is the sum of its channels by `pixel_weights` [N, C] plus the sum of the
+    image's channel means by `mean_weights` [N, C]: 0 for brightness, the mean luma for contrast,
+    the pixel's luma for saturation.
     """
     n, c, h, w = x.shape
-    offset = (x.mean((2, 3)) * mean).sum(1).view(n, 1, 1)
-    anchor = torch.baddbmm(offset, own[:, None], x.view(n, c, h * w)).view(n, 1, h, w)
+    offset = (x.mean((2, 3)) * mean_weights).sum(1).view(n, 1, 1)
+    anchor = torch.baddbmm(offset, pixel_weights[:, None], x.view(n, c, h * w)).view(n, 1, h, w)
     torch.lerp(anchor, x, factor.view(n, 1, 1, 1), out=x).clamp_(0, 1)
 
 
 def luma_weights(x: Tensor) -> Tensor:
-    """The weights [C] of the channels of `x` in its luma; all alike unless there are three."""
+    """Return the weights [C] of the channels of `x` in its luma; equal unless there are three."""
     channels = x.shape[1]
     weights = LUMA if channels == 3 else (1 / channels,) * channels
     return constant(weights, x.dtype, x.device)
 
 
 def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
-    """Turns the HSV hue of colour images [N, 3, H, W] by `shift` [N] turns, in [-1/2, 1/2].
+    """Shift the HSV hue of colour images [N, 3, H, W] by `shift` [N] turns, in [-1/2, 1/2].
 
     Let M and m be a pixel's largest and smallest channel and d = M - m. In sixths of a turn the
-    hue is n / d with |n| = M - 2m + G + B - R and the sign of G - B, and a channel whose own hue
-    is p has the value m + clamp(2d - |n - p d|, 0, d), distances taken around the circle. Turning
-    every p the other way costs nothing, and nothing is divided by d, which may be 0.
+    hue is n / d with |n| = M - 2m + G + B - R and the sign of G - B, and a channel at position p
+    of the circle (red 0, green 2, blue 4) has the value m + clamp(2d - |n - p d|, 0, d), with
+    distances around the circle. Instead of n / d, the positions p are shifted, the other way: no
+    division by d, which may be 0.
     """
     r, g, b = x.unbind(1)
     high = torch.maximum(torch.maximum(r, g), b)
     low = torch.minimum(torch.minimum(r, g), b)
     d = high - low
     n = (g + b).sub_(r).add_(high).sub_(low, alpha=2).copysign_(g - b)[:, None]
-    own = 2 * torch.arange(3, device=x.device) - 6 * shift.to(x.dtype)[:, None]
-    own = torch.remainder(own + 3, 6) - 3
+    position = 2 * torch.arange(3, device=x.device) - 6 * shift.to(x.dtype)[:, None]
+    position = torch.remainder(position + 3, 6) - 3
     high, low, d = high[:, None], low[:, None], d[:, None]
-    # |n - p d| is at most 6d, and | |n - p d| - 3d | is 3d less the distance around the circle.
-    out = d * own[:, :, None, None]
+    # |n - p d| is at most 6d, so | |n - p d| - 3d | is 3d minus the distance around the circle.
+    out = d * position[:, :, None, None]
     torch.sub(n, out, out=out).abs_().sub_(d, alpha=3).abs_().add_(low - d)
     return torch.clamp(out, low, high, out=out)
 
 
 def to_grayscale(x: Tensor, chosen: Tensor) -> Tensor:
-    """Luma in all three channels where `chosen` (bool [N]); other channel counts are unchanged."""
+    """Replace colour by luma in the `chosen` images (bool [N]); only 3 channels have a colour."""
     n, c, h, w = x.shape
     if c != 3:
         return x
@@ -335,7 +349,7 @@ def to_grayscale(x: Tensor, chosen: Tensor) -> Tensor:
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur of images [N, C, H, W] by `sigma` [N] pixels; 0 leaves an image unchanged.
+    """Blur images [N, C, H, W] by Gaussians of `sigma` [N] pixels; 0 leaves an image unchanged.
 
     The kernel's side is odd, about a tenth of the image's and at least 3; borders are mirrored.
     """
@@ -344,7 +358,10 @@ def gaussian_blur(x: Tensor, sigma: Tensor) -> Tensor:
 
 
 def blur_weights(sigma: Tensor, side: int) -> Tensor:
-    """Matrices [N, side, side] that blur one axis: exp(-t^2 / 2 sigma^2) at distance t, sum 1."""
+    """Return matrices [N, side, side] that blur one axis by Gaussians of `sigma` [N] pixels.
+
+    The weight at distance t is proportional to exp(-t^2 / 2 sigma^2); each row sums to 1.
+    """
     n, reach = len(sigma), max(1, side // 20)
     offset = torch.arange(-reach, reach + 1, device=sigma.device)
     taps = ((offset / sigma[:, None].clamp_min(1e-3)).square() / -2).softmax(1)

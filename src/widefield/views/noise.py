@@ -1,21 +1,42 @@
-"""Views that add Gaussian noise, everywhere or on the planted object alone."""
+"""Gaussian noise, on every pixel or on the planted object alone."""
+
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Gt
 from torch import Generator, Tensor
 
-from widefield.views.base import BARE, Scene, Views
+from widefield.views.base import (
+    NO_CONTEXT,
+    Augmentation,
+    AugmentationSettings,
+    AugmentContext,
+)
 
 
-class Noise(Views):
-    """x + std n with n ~ N(0, 1) for every number, held in [0, 1].
+@dataclass(frozen=True, kw_only=True)
+class NoiseSettings(AugmentationSettings):
+    """Settings of noise and noise:object."""
+
+    noise_std: Annotated[float, Gt(0)] = 0.1
+    """Standard deviation of the noise, in units of the images' range."""
+
+    def build(self, channels: int) -> "Noise":
+        """Build noise on every pixel; it does not depend on the number of channels."""
+        return Noise(std=self.noise_std)
+
+
+class Noise(Augmentation):
+    """Views x + std n, clamped to [0, 1], with n ~ N(0, 1) for every number of every view.
 
     Args:
         std: standard deviation, in units of the images' range.
 
     Example:
         >>> x = torch.full((4, 3, 8, 8), 0.5)
-        >>> one, other = Noise(std=0.1)(x, 2)
-        >>> bool((one != other).any())
+        >>> first, second = Noise(std=0.1)(x, 2)
+        >>> bool((first != second).any())
         True
     """
 
@@ -23,15 +44,21 @@ class Noise(Views):
         super().__init__()
         self.std = std
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Add noise of its own to each of `views` [B, C, H, W]."""
+        """Add independent noise to each of `views` [B, C, H, W]."""
         return [(x + self.std * _normal(x, generator)).clamp(0, 1) for x in views]
 
 
-class ObjectNoise(Views):
-    """`Noise` on the pixels of the planted object alone: what makes that one feature harder.
+class ObjectNoise(Augmentation):
+    """Noise on the pixels of the planted object alone, which makes that one feature harder.
+
+    Args:
+        std: standard deviation, in units of the images' range.
 
     Source: Feature Dropout (Tamkin et al. 2022), section 4, where noise on a dominant feature
     lets the weaker ones be learned.
@@ -43,12 +70,15 @@ class ObjectNoise(Views):
         super().__init__()
         self.std = std
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Add noise inside `scene.mask` to each of `views` [B, C, H, W]."""
-        assert scene.mask is not None
-        std = self.std * scene.mask
+        """Add independent noise inside `context.mask` to each of `views` [B, C, H, W]."""
+        assert context.mask is not None
+        std = self.std * context.mask
         return [(x + (std * _normal(x, generator)).to(x.dtype)).clamp(0, 1) for x in views]
 
 

@@ -1,43 +1,48 @@
-"""Views of channel groups: the image, and what is stacked on it as a further channel."""
+"""Views of images on which further channels are stacked: each group has its own augmentation."""
 
 import torch
 from torch import Generator, Tensor
 
-from widefield.views.base import BARE, Scene, Views
-from widefield.views.image import ImageViews
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.image import ImageAugmentation
 
 
-class StackedViews(Views):
-    """The first three channels get one policy, those after them another, drawn independently.
+class StackedAugmentation(Augmentation):
+    """Views whose first three channels are augmented in one way and the others in another.
+
+    The two are drawn independently.
 
     Args:
-        image: policy of channels 1 to 3, or of all where there are no more.
-        rest: policy of channels 4 and on.
+        image: augmentation of channels 1 to 3, or of all if there are no more.
+        rest: augmentation of channels 4 and on.
 
     Example:
-        >>> one_pixel = ImageViews(crop_scale=(1e-3, 2e-3))
-        >>> same = ImageViews(crop_scale=None, flip_prob=0, jitter_prob=0, grayscale_prob=0)
+        >>> one_pixel = ImageAugmentation(crop_scale=(1e-3, 2e-3))
+        >>> same = ImageAugmentation(crop_scale=None, flip_prob=0, jitter_prob=0, grayscale_prob=0)
         >>> x = torch.rand(2, 4, 8, 8)
-        >>> (view,) = StackedViews(image=one_pixel, rest=same)(x, 1)
+        >>> (view,) = StackedAugmentation(image=one_pixel, rest=same)(x, 1)
         >>> torch.equal(view[:, :3], x[:, :3]), torch.equal(view[:, 3:], x[:, 3:])
         (False, True)
 
     Source: S-DIET (2025), section 6.1.1 and appendix C.
     """
 
-    def __init__(self, *, image: ImageViews, rest: ImageViews) -> None:
+    def __init__(self, *, image: ImageAugmentation, rest: ImageAugmentation) -> None:
         super().__init__()
         self.image = image
         self.rest = rest
         self.keeps_pixels_in_place = image.keeps_pixels_in_place and rest.keeps_pixels_in_place
         self.passes_gradient = image.passes_gradient and rest.passes_gradient
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Draw a view of each group of each of `views` [B, C, H, W], and put them together."""
-        image = self.image.alter([x[:, :3] for x in views], generator)
+        """Draw both channel groups of each of `views` [B, C, H, W] and put them together."""
+        image = self.image.augment([x[:, :3] for x in views], generator)
         if views[0].shape[1] <= 3:
             return image
-        rest = self.rest.alter([x[:, 3:] for x in views], generator)
-        return [torch.cat(pair, dim=1) for pair in zip(image, rest, strict=True)]
+        rest = self.rest.augment([x[:, 3:] for x in views], generator)
+        return [torch.cat(groups, dim=1) for groups in zip(image, rest, strict=True)]

@@ -1,43 +1,54 @@
-"""Views that learn: a network trained against the encoder perturbs images within a budget."""
+"""Learned views: a network that is trained against the encoder perturbs images on a budget."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.recipe import Budget
-from widefield.views.base import BARE, Scene, Views
+from widefield.views.base import (
+    NO_CONTEXT,
+    Augmentation,
+    AugmentationSettings,
+    AugmentContext,
+)
+
+ConstraintSet = Literal["sphere", "ball"]
 
 SMALLEST_SIDE = 5
 """Reflection padding of a 9 x 9 convolution needs more than 4 pixels."""
 
 
-class Viewmaker(Views):
-    """view = x + delta, delta = scale tanh(net(x, noise)), with an L1 budget on delta.
+class Viewmaker(Augmentation):
+    """Views x + delta, where a network makes delta and an L1 budget bounds it.
 
-    With |delta| the mean absolute value over an image's numbers and d = tanh(net(x, noise)),
+    Let d = tanh(net(x, noise)) and |d| its mean absolute value over an image's numbers. Then
 
         sphere:  delta = budget d / |d|                  on the sphere, as published
-        ball:    delta = d min(1, budget / |d|)          inside it.
+        ball:    delta = d min(1, budget / |d|)          inside the sphere.
 
-    The network minimises minus the encoder's loss; see `widefield.train.loop`.
+    The network minimises minus the encoder's loss: `widefield.train.step` takes its steps.
 
     Args:
         channels: C of the images.
-        budget: |delta|, in units of the images' range.
-        shape: `sphere` or `ball`.
-        clamp: hold views in [0, 1].
-        slack: added to |d|; 1e-4 as published, which leaves delta short of its budget.
-        spare_object: set delta to 0 inside the planted object's mask, so that what it says
-            survives. The rest of delta is not scaled up.
+        budget: mean absolute value of delta, in units of the images' range.
+        shape: set that delta lies in, `sphere` or `ball`.
+        clamp: whether to clamp views to [0, 1].
+        lr: learning rate of the network (Adam, constant).
+        slack: number added to |d|; published is 1e-4, which leaves delta short of its budget.
+        spare_object: whether delta is 0 inside the planted object's mask, so that the object
+            stays recognisable. The rest of delta is not scaled up.
 
     Raises:
         ValueError: images smaller than 5 pixels a side.
 
     Example:
-        >>> views = Viewmaker(channels=3, budget=0.05, shape="sphere", clamp=True)
+        >>> views = Viewmaker(channels=3, budget=0.05, shape="sphere", clamp=True, lr=1e-3)
         >>> x = torch.full((2, 3, 16, 20), 0.5)
-        >>> one, other = views(x, 2, torch.Generator().manual_seed(0))
-        >>> print(f"{(one - x).abs().mean().item():.3f}")
+        >>> first, second = views(x, 2, torch.Generator().manual_seed(0))
+        >>> print(f"{(first - x).abs().mean().item():.3f}")
         0.050
 
     Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`spare_object`).
@@ -48,8 +59,9 @@ class Viewmaker(Views):
         *,
         channels: int,
         budget: float,
-        shape: Budget,
+        shape: ConstraintSet,
         clamp: bool,
+        lr: float,
         slack: float = 0.0,
         spare_object: bool = False,
     ) -> None:
@@ -57,31 +69,31 @@ class Viewmaker(Views):
         self.net = ViewmakerNet(channels)
         self.budget, self.shape, self.slack = budget, shape, slack
         self.clamp = clamp
+        self.lr = lr
         self.needs_mask = spare_object
         if not clamp:
             self.value_range = (-torch.inf, torch.inf)
 
-    @classmethod
-    def as_published(cls, *, channels: int, budget: float) -> "Viewmaker":
-        """As in the authors' released configurations: views unclamped, 1e-4 beside |d|."""
-        return cls(channels=channels, budget=budget, shape="sphere", clamp=False, slack=1e-4)
-
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
-        """Perturb each of `views` [B, C, H, W] with noise of its own."""
+        """Perturb each of `views` [B, C, H, W]; each has its own noise."""
         x = torch.cat(views)
         y = self.net(x.to(next(self.net.parameters()).dtype), generator)
         delta = self.on_budget(y.float().tanh()).to(x.dtype)
         if self.needs_mask:
-            assert scene.mask is not None
-            delta = torch.where(scene.mask.repeat(len(views), 1, 1, 1), 0, delta)
-        altered = x + delta
-        return list((altered.clamp(0, 1) if self.clamp else altered).chunk(len(views)))
+            assert context.mask is not None
+            delta = torch.where(context.mask.repeat(len(views), 1, 1, 1), 0, delta)
+        perturbed = (x + delta).clamp(0, 1) if self.clamp else x + delta
+        return list(perturbed.chunk(len(views)))
 
     def on_budget(self, d: Tensor) -> Tensor:
-        """Scale each of `d` [B, C, H, W] onto the L1 sphere, or into the ball."""
+        """Scale each image's change `d` [B, C, H, W] onto the L1 sphere or into the ball."""
         size = d.abs().mean((1, 2, 3), keepdim=True) + self.slack
+        # No change stays none: 0 times a large but finite scale.
         scale = self.budget / size.clamp_min(torch.finfo(d.dtype).tiny)
         return d * (scale if self.shape == "sphere" else scale.clamp_max(1))
 
@@ -89,8 +101,8 @@ class Viewmaker(Views):
 class ViewmakerNet(nn.Module):
     """Image-to-image network of the viewmaker, x[B, C, H, W] -> y[B, C, H, W].
 
-    One channel of U[0, 1) noise is added to the image and one before each residual block. Sides
-    need not be even: the way up restores the sizes of the way down.
+    A channel of U[0, 1) noise is appended to the image and another before each residual block.
+    Sides need not be even: upsampling restores the sizes before each downsampling.
 
         9x9 C+1 -> 32, 3x3/2 -> 64, 3x3/2 -> 128            each instance-normalised, ReLU
         3 residual blocks at 129, 130, 131 channels
@@ -99,8 +111,8 @@ class ViewmakerNet(nn.Module):
 
     All convolutions pad by reflection.
 
-    Source: Feature Dropout (Tamkin et al. 2022); Viewmaker Networks (Tamkin et al. 2021); the
-    authors' code also allocates blocks that it never uses.
+    Source: Feature Dropout (Tamkin et al. 2022); Viewmaker Networks (Tamkin et al. 2021). The
+    authors' code also allocates blocks that it never uses; they are left out here.
     """
 
     def __init__(self, channels: int) -> None:
@@ -114,7 +126,11 @@ class ViewmakerNet(nn.Module):
         self.out = _conv(32, channels, kernel=9)
 
     def forward(self, x: Tensor, generator: Generator | None = None) -> Tensor:
-        """Perturbation before tanh and budget, [B, C, H, W]."""
+        """Return the perturbation before tanh and budget, [B, C, H, W].
+
+        Raises:
+            ValueError: images are smaller than 5 pixels a side.
+        """
         if min(x.shape[-2:]) < SMALLEST_SIDE:
             raise ValueError(
                 f"viewmaker views need images of at least {SMALLEST_SIDE} pixels a side; "
@@ -127,12 +143,11 @@ class ViewmakerNet(nn.Module):
             y = block(_with_noise(y, generator))
         y = self.up_2(F.interpolate(y, size=half.shape[-2:]))
         y = self.up_1(F.interpolate(y, size=whole.shape[-2:]))
-        out: Tensor = self.out(y)
-        return out
+        return self.out(y)
 
 
 class _Residual(nn.Module):
-    """y + IN(conv(ReLU(IN(conv(y)))))."""
+    """Residual block y + IN(conv(ReLU(IN(conv(y)))))."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -141,8 +156,7 @@ class _Residual(nn.Module):
         )
 
     def forward(self, y: Tensor) -> Tensor:
-        out: Tensor = y + self.branch(y)
-        return out
+        return y + self.branch(y)
 
 
 def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn.Conv2d:
@@ -157,7 +171,56 @@ def _block(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -> nn
 
 
 def _with_noise(x: Tensor, generator: Generator | None) -> Tensor:
-    """`x` [B, C, H, W] and one more channel of U[0, 1)."""
+    """Return `x` [B, C, H, W] with one more channel of U[0, 1) noise."""
     shape = (len(x), 1, *x.shape[-2:])
     noise = torch.rand(shape, generator=generator, device=x.device, dtype=torch.float32)
     return torch.cat([x, noise.to(x.dtype)], dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedViewmakerSettings(AugmentationSettings):
+    """Settings of viewmaker:published, which is always unclamped and on the sphere."""
+
+    viewmaker_budget: Annotated[float, Gt(0)] = 0.05
+    """Mean absolute change of a number, in units of the images' range."""
+    viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
+    """Learning rate of the viewmaker (Adam, constant)."""
+
+    def build(self, channels: int) -> Viewmaker:
+        """Build what the authors released, for images of `channels` channels.
+
+        Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
+        """
+        return Viewmaker(
+            channels=channels,
+            budget=self.viewmaker_budget,
+            shape="sphere",
+            clamp=False,
+            lr=self.viewmaker_lr,
+            slack=1e-4,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewmakerSettings(AugmentationSettings):
+    """Settings of viewmaker and mask-viewmaker."""
+
+    viewmaker_budget: Annotated[float, Gt(0)] = 0.05
+    """Mean absolute change of a number, in units of the images' range."""
+    viewmaker_shape: ConstraintSet = "sphere"
+    """Set that the change lies in: the L1 sphere of the budget, or the ball inside it."""
+    viewmaker_clamp: bool = True
+    """Clamp views to [0, 1]."""
+    viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
+    """Learning rate of the viewmaker (Adam, constant)."""
+
+    def build(self, channels: int, *, spare_object: bool = False) -> Viewmaker:
+        """Build the viewmaker for images of `channels` channels."""
+        return Viewmaker(
+            channels=channels,
+            budget=self.viewmaker_budget,
+            shape=self.viewmaker_shape,
+            clamp=self.viewmaker_clamp,
+            lr=self.viewmaker_lr,
+            spare_object=spare_object,
+        )

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from widefield.core.files import write_atomically
 from widefield.data import open_dataset
-from widefield.train.checkpoint import write_atomically
 from widefield.workflows.extractor import EncoderSpec, open_encoder
 from widefield.workflows.pretrain import Data
 

@@ -9,36 +9,26 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
+from widefield.arguments import RecipeArguments
 from widefield.data import Dataset
-from widefield.methods.s_diet import SDiet, recipe_layout
 from widefield.recipe import Recipe
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision, machine
-from widefield.train.loop import Stepper
 from widefield.train.ranks import Ranks
-from widefield.types import Batch
-from widefield.workflows.pretrain import Data, Session, open_data, place_rows, resolve
+from widefield.train.step import TrainStep
+from widefield.types import Batch, Part
+from widefield.workflows.pretrain import Data, PretrainRun, open_data, resolve
 
-_ROUND = 6  # steps; after the first round every row has been seen before
-_ROUNDS = 40  # at most
-_TRIAL_SECONDS = 2.5  # of timed rounds: a few short steps say little about an epoch
-_GAP = 200  # steps that rows have missed in a round, or an epoch's: then a replay is longest
-
-Place = Literal["device", "host", "disk"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One kind of memory that a run takes."""
-
-    bytes: int
-    place: Place
+STEPS_PER_ROUND = 6  # after the first round every row has been seen before
+MAX_ROUNDS = 40
+TRIAL_SECONDS = 2.5  # of timed rounds: a few short steps say little about an epoch
+MISSED_STEPS = 200  # that rows have missed in a round, or an epoch's: then a replay is longest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +56,7 @@ class Plan:
         return "on the GPU" if cuda else "of it for model and step"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, under the names of the fields."""
+        """Return plain values, under the names of the fields."""
         return {
             "host_bytes": self.host_bytes,
             "device_bytes": self.device_bytes,
@@ -76,18 +66,20 @@ class Plan:
             "examples": self.examples,
             "steps_per_epoch": self.steps_per_epoch,
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
-            "encoder": self.recipe.encoder,
+            "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
         }
 
 
-def plan(data: Data, *, recipe: str | Recipe = "default", **settings: Any) -> Plan:
+def plan(
+    data: Data, *, recipe: str | Recipe = "default", **settings: Unpack[RecipeArguments]
+) -> Plan:
     """Say what `pretrain` with the same arguments will take; a few steps are tried and thrown away.
 
     Args:
         data: as for `pretrain`.
         recipe: as for `pretrain`.
-        **settings: fields of `Recipe` to change.
+        **settings: settings of the run, its method and its views to change.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -99,42 +91,51 @@ def plan(data: Data, *, recipe: str | Recipe = "default", **settings: Any) -> Pl
     """
     chosen = resolve(recipe, settings)
     dataset = open_data(data, chosen)
-    chosen = place_rows(chosen, len(dataset))
+    device = choose_device(chosen.device)
+    chosen = replace(chosen, method=chosen.method.resolved(len(dataset), device))
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
+        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)))) as trial,
     ):
-        trial = _Trial(chosen, dataset, RunFolder(path=Path(folder)))
-        with closing(trial.session):
-            return trial.plan()
+        return trial.plan()
 
 
 class _Trial:
-    """A run's players, which take a few of its steps."""
+    """A run that takes a few of its steps."""
 
     def __init__(self, recipe: Recipe, dataset: Dataset, folder: RunFolder) -> None:
-        self.recipe, self.dataset = recipe, dataset
+        self.recipe, self.dataset, self.folder = recipe, dataset, folder
         self.steps_per_epoch = len(dataset) // recipe.batch_size
-        self.gap = min(_GAP, self.steps_per_epoch)
+        self.missed = min(MISSED_STEPS, self.steps_per_epoch)
+        # Few rows first: a step does not depend on how many there are, and they need not be made.
+        few = dataset.subset(slice(0, STEPS_PER_ROUND * recipe.batch_size))
+        self.run = self._run(few)
+        if not self.run.state.heads and len(few) < len(dataset):
+            self.run = self._run(dataset)
+        self.run.dataset = dataset  # for its health check
+        self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
+
+    def _run(self, dataset: Dataset) -> PretrainRun:
+        """Build a run that is long enough for the trial."""
+        recipe = self.recipe
+        steps = MAX_ROUNDS * (STEPS_PER_ROUND + self.missed)
+        epochs = 1 + steps // max(1, len(dataset) // recipe.batch_size)
         device = choose_device(recipe.device)
         ranks = Ranks(device, choose_precision(recipe.precision, device))
-        # Few rows: a step does not depend on how many there are, and they need not be made.
-        few = _first(dataset, _ROUND * recipe.batch_size) if _rows(recipe) else dataset
-        epochs = 1 + _ROUNDS * (_ROUND + self.gap) // max(1, len(few) // recipe.batch_size)
-        self.session = Session(replace(recipe, epochs=epochs), few, folder, _silent(), ranks)
-        self.session.dataset = dataset  # for its health check
-        self.device, self.loader = self.session.device, self.session.loader
+        silent = Console(stderr=True, quiet=True)
+        return PretrainRun(replace(recipe, epochs=epochs), dataset, self.folder, silent, ranks)
 
     def plan(self) -> Plan:
         """Take the steps, and add up."""
         activations, seconds = self._steps()
-        self.session.check_health()  # its batches are larger than those of most runs
+        self.run.check_health()  # its batches are larger than those of most runs
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()
-        own_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
-        if parts["head"].place in own_memory and _rows(self.recipe):
-            host += parts["head"].bytes + parts["moments"].bytes
+        process_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
+        if self.run.state.heads and parts["head"].place in process_memory:
+            host += parts["head"].bytes + parts["moments"].bytes  # the trial had few rows
         return Plan(
             recipe=self.recipe,
             examples=len(self.dataset),
@@ -146,130 +147,99 @@ class _Trial:
         )
 
     def _steps(self) -> tuple[int, float]:
-        """Bytes that a step takes for a while, and its seconds, rows having missed some steps."""
-        session, training = self.session, self.session.training
-        stepper = Stepper(training, fabric=session.ranks.fabric, rates=session.rates)
-        batches, times = self._batches(stepper.losses_per_step), list[float]()
-        taken = self._bytes_taken(stepper, next(batches))
-        for _ in range(1, _ROUND):
-            stepper.step(next(batches))
-        for _ in range(1, _ROUNDS):
+        """Return the bytes that a step takes for a while, and its seconds, rows having aged."""
+        step = TrainStep(self.run.state, fabric=self.run.ranks.fabric)
+        batches, times = self._batches(), list[float]()
+        taken = self._bytes_taken(step, next(batches))
+        for _ in range(1, STEPS_PER_ROUND):
+            step(next(batches))
+        for _ in range(1, MAX_ROUNDS):
             self._miss_steps()
-            times += [self._seconds(stepper, batches) for _ in range(_ROUND)]
-            if sum(times) > _TRIAL_SECONDS:
+            times += [self._seconds(step, batches) for _ in range(STEPS_PER_ROUND)]
+            if sum(times) > TRIAL_SECONDS:
                 break
         return taken, statistics.mean(times)
 
     def _miss_steps(self) -> None:
         """Let the rows' last visit be as long ago as an epoch of the run would."""
-        training = self.session.training
-        training.step += self.gap
-        if isinstance(training.objective.method, SDiet):
-            training.objective.method.steps += self.gap
+        state = self.run.state
+        for head in state.heads:
+            for _ in range(self.missed):
+                head.miss_step(lr=self.recipe.method.lr)
 
-    def _seconds(self, stepper: Stepper, batches: Iterator[Batch]) -> float:
+    def _seconds(self, step: TrainStep, batches: Iterator[Batch]) -> float:
         began = time.perf_counter()
-        stepper.step(next(batches))
+        step(next(batches))
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - began
 
-    def _bytes_taken(self, stepper: Stepper, batch: Batch) -> int:
-        """What one step takes for a while: on a GPU all of it, else what backward needs."""
+    def _bytes_taken(self, step: TrainStep, batch: Batch) -> int:
+        """Return what one step takes for a while: on a GPU all of it, else backward's needs."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
-            stepper.step(batch)
+            step(batch)
             held = _bytes(self._optimizer_state())  # the first step makes it
             return torch.cuda.max_memory_allocated(self.device) - before - held
-        kept = dict[int, int]()
-        own = {x.untyped_storage().data_ptr() for x in self._weights()}
+        saved = dict[int, int]()
+        weights = {x.untyped_storage().data_ptr() for x in self._weights()}
 
         def note(x: Tensor) -> Tensor:
             storage = x.untyped_storage()
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
             return x
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            stepper.step(batch)
-        return sum(size for at, size in kept.items() if at not in own)
+            step(batch)
+        return sum(size for pointer, size in saved.items() if pointer not in weights)
 
-    def _batches(self, losses_per_step: int) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[Batch]:
+        """Yield a round's batches of every epoch."""
         epoch = 0
         while True:
-            order = torch.from_numpy(self.loader.order(epoch)[:_ROUND])
-            self.session.training.objective.method.expect(
-                index for index in order for _ in range(losses_per_step)
-            )
+            order = torch.from_numpy(self.loader.order(epoch)[:STEPS_PER_ROUND])
+            for head in self.run.state.heads:
+                head.prefetch(order)
             for _, batch in zip(order, self.loader.epoch(epoch), strict=False):
                 yield batch
             epoch += 1
 
     def _parts(self, activations: int) -> dict[str, Part]:
-        objective, optimizer = self.session.training.objective, self.session.training.optimizer
-        dense = objective.method.head_parameters()
-        head, moments, place = self._head(dense, optimizer)
-        weights = _bytes(self._weights()) - _bytes(dense)
+        state = self.run.state
+        nothing = Part(bytes=0, place="device")
+        grows = state.method.memory(len(self.dataset))
+        head, moments = grows.get("head", nothing), grows.get("moments", nothing)
+        dense = state.method.head_parameters()
+        optimizer = _bytes(self._optimizer_state()) - (moments.bytes if dense else 0)
         return {
             "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.place),
-            "head": Part(bytes=head, place=place),
-            "moments": Part(bytes=moments, place=place),
-            "weights": Part(bytes=weights, place="device"),
-            "optimizer": Part(
-                bytes=_bytes(self._optimizer_state()) - (moments if dense else 0), place="device"
-            ),
+            "head": head,
+            "moments": moments,
+            "weights": Part(bytes=_bytes(self._weights()) - _bytes(dense), place="device"),
+            "optimizer": Part(bytes=optimizer, place="device"),
             "activations": Part(bytes=activations, place="device"),
         }
 
     def _weights(self) -> list[Tensor]:
-        """Parameters and buffers of all players."""
-        training = self.session.training
-        players = (training.objective, training.views)
-        return [x for player in players for x in (*player.parameters(), *player.buffers())]
+        """Return parameters and buffers of encoder, method and views."""
+        state = self.run.state
+        modules = (state.model, state.views)
+        return [x for module in modules for x in (*module.parameters(), *module.buffers())]
 
     def _optimizer_state(self) -> list[Tensor]:
-        training = self.session.training
-        both = [x for x in (training.optimizer, training.opponent) if x is not None]
-        states = [state for optimizer in both for state in optimizer.state.values()]
-        return [x for state in states for x in state.values() if x.ndim]
+        state = self.run.state
+        optimizers = [x for x in (state.optimizer, state.adversary) if x is not None]
+        entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
+        return [x for entry in entries for x in entry.values() if x.ndim]
 
-    def _head(
-        self, dense: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer
-    ) -> tuple[int, int, Place]:
-        """Bytes of the rows and of their moments, and where both are."""
-        if dense:
-            moments = [x for p in dense for x in optimizer.state[p].values() if x.ndim]
-            return _bytes(list(dense)), _bytes(moments), "device"
-        if not _rows(self.recipe):
-            return 0, 0, "device"
-        n, dim = len(self.dataset), self.recipe.projector_dim
-        place = self.recipe.row_store
-        assert place != "auto"
-        return 4 * n * dim, n * (recipe_layout(self.recipe).row_bytes(dim) - 4 * dim), place
+    def close(self) -> None:
+        """Let go of the run's files."""
+        self.run.close()
 
 
 def _peak_host_bytes() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _rows(recipe: Recipe) -> bool:
-    """Whether the method keeps a row for each example outside the optimiser."""
-    return recipe.method == "s-diet"
-
-
-def _first(dataset: Dataset, count: int) -> Dataset:
-    """The first examples; their pixels are not copied."""
-    count = min(count, len(dataset))
-    return replace(
-        dataset,
-        images=dataset.images[:count],
-        labels={task: y[:count] for task, y in dataset.labels.items()},
-        paths=dataset.paths[:count],
-    )
-
-
-def _silent() -> Console:
-    return Console(stderr=True, quiet=True)
 
 
 def _bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:

@@ -1,43 +1,42 @@
 """Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
 
-import widefield
+from widefield.arguments import RecipeArguments
 from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
-from widefield.encoders import Encoder, build_encoder, save_encoder
-from widefield.methods import METHODS, RunFacts, build_method
-from widefield.methods.s_diet import recipe_layout
+from widefield.encoders import Encoder, save_encoder
 from widefield.probes import extract
-from widefield.recipe import Recipe, check_name
-from widefield.rows import FolderLock, choose_place
+from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.rows import FolderLock
+from widefield.train.adversary import adversary_facts, refuse_misfit
+from widefield.train.build import DataFacts, build, rank_seed
 from widefield.train.checkpoint import full_disk_as_one_line, load_together, save_together
-from widefield.train.folder import RunFolder, recipe_settings
-from widefield.train.hardware import choose_device, choose_precision, keep_freed_memory, machine
+from widefield.train.folder import FORMAT, RunFolder
+from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.interrupt import Stop, StopRequest
-from widefield.train.loop import Objective, Pulse, Training, train
-from widefield.train.opponent import build_opponent, opponent_facts, refuse_misfit
-from widefield.train.optim import build_optimizer, learning_rates
-from widefield.train.progress import MetricsLog, ProgressBar
+from widefield.train.progress import MetricsLog, ProgressBar, reading_bar
 from widefield.train.ranks import Ranks
-from widefield.views import build_views
+from widefield.train.step import StepMetrics
+from widefield.train.trainer import Trainer
+from widefield.version import __version__
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
 
-_SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
-
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
+OnStep = Callable[[StepMetrics], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +64,14 @@ def pretrain(
     recipe: str | Recipe = "default",
     resume: bool = False,
     quiet: bool = False,
-    **settings: Any,
+    on_step: OnStep | None = None,
+    on_epoch: OnStep | None = None,
+    **settings: Unpack[RecipeArguments],
 ) -> Pretrained:
     """Train an encoder without labels and leave it in the folder `out`.
+
+    Ctrl-C and SIGTERM are held back until the step under way is done and the run is saved. Then
+    they do what they would have done: Ctrl-C raises KeyboardInterrupt.
 
     Args:
         data: a data spec such as "photos+digits" or "./my-images", or images as an array
@@ -75,11 +79,15 @@ def pretrain(
         out: folder of the run; must not hold another one.
         recipe: name of a recipe, or a whole one.
         resume: go on with the run in `out`, with its own settings; any number of processes may.
+            Another number of `epochs` may be given.
         quiet: show no progress.
-        **settings: fields of `Recipe` to change.
+        on_step: called after every step; what it raises ends the run, without a checkpoint.
+        on_epoch: called after every epoch, once its checkpoint is saved.
+        **settings: settings of the run, its method and its views to change.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
+        KeyboardInterrupt: Ctrl-C, after the run was saved.
 
     Example:
         >>> import tempfile
@@ -92,15 +100,16 @@ def pretrain(
     chosen = _recipe_to_resume(folder, settings) if resume else resolve(recipe, settings)
     device = choose_device(chosen.device)
     ranks = Ranks(device, choose_precision(chosen.precision, device))
-    console = Console(stderr=True, quiet=quiet or not ranks.first)
-    begun = resume and folder.last_checkpoint.exists()  # else it died before its first checkpoint
-    if ranks.first and not resume:
+    console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
+    has_begun = resume and folder.last_checkpoint.exists()  # else it died before its first one
+    if ranks.is_rank_zero and not resume:
         folder.refuse_if_taken()
-    dataset = open_data(data, chosen)
+    with reading_bar(console) as progress:
+        dataset = open_data(data, chosen, progress)
     for note in dataset.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not resume:
-        chosen = place_rows(chosen, len(dataset))
+        chosen = replace(chosen, method=chosen.method.resolved(len(dataset), device))
     with (
         full_disk_as_one_line(folder.path),
         ranks.lost_as_one_line(),
@@ -108,244 +117,234 @@ def pretrain(
         torch.random.fork_rng(enabled=True),
     ):
         torch.manual_seed(chosen.seed)
-        chosen = ranks.of_first(chosen)
-        with closing(Session(chosen, dataset, folder, console, ranks)) as session:
-            if begun:
+        chosen = ranks.broadcast(chosen)
+        with closing(PretrainRun(chosen, dataset, folder, console, ranks)) as run:
+            if has_begun:
                 folder.refuse_other_data(dataset)
-                session.resume()
+                run.resume()
+                ranks.on_rank_zero(lambda: folder.keep_epochs(chosen.epochs))
             else:
-                ranks.by_first(lambda: folder.begin(_describe(chosen, data, dataset), dataset))
-            return session.run()
+                ranks.on_rank_zero(lambda: folder.begin(_describe(chosen, data, dataset), dataset))
+            done = run.train(on_step=on_step, on_epoch=on_epoch)
+    run.request.deliver(run.stopped_by)
+    return done
 
 
 @contextmanager
 def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
     """Let the first rank make and lock the folder; the others wait for that."""
     with ExitStack() as stack:
-        if ranks.first:
+        if ranks.is_rank_zero:
             stack.enter_context(folder.claimed())
             stack.enter_context(FolderLock(folder.path))
-        ranks.wait()
+        ranks.barrier()
         yield
 
 
-def resolve(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
-    """Check every name, and replace `auto` by what this machine gets, so that a resume agrees."""
+def resolve(recipe: str | Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with `settings`, `auto` replaced by what this machine gets.
+
+    So a resume on the same machine agrees with the run.
+    """
     if isinstance(recipe, Recipe):
-        recipe = replace(recipe, **settings)
+        recipe = recipe.changed(settings)
     else:
-        recipe = Recipe.named(recipe, **settings)
-    check_name("method", recipe.method, tuple(METHODS))
-    build_views(recipe.views, recipe=recipe)
+        recipe = make_recipe(recipe, **settings)
     device = choose_device(recipe.device)
-    encoder = recipe.encoder
-    if encoder == "auto":
-        encoder = "resnet18" if device.type == "cuda" else "resnet-tiny"
+    encoder = recipe.encoder.resolved(device)
     bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
     return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
 
 
-def open_data(data: Data, recipe: Recipe) -> Dataset:
-    """The examples that `recipe` asks for."""
-    return open_dataset(data, limit=recipe.limit, image_size=recipe.image_size, seed=recipe.seed)
-
-
-def place_rows(recipe: Recipe, examples: int) -> Recipe:
-    """`recipe` with the place where rows of so many examples live on this machine."""
-    place = choose_place(
-        recipe.row_store,
-        examples,
-        recipe.projector_dim,
-        choose_device(recipe.device),
-        recipe_layout(recipe),
+def open_data(
+    data: Data, recipe: Recipe, progress: Callable[[int, int], None] | None = None
+) -> Dataset:
+    """Return the examples that `recipe` asks for; `progress` gets (done, total) while decoding."""
+    return open_dataset(
+        data,
+        limit=recipe.limit,
+        image_size=recipe.image_size,
+        seed=recipe.seed,
+        progress=progress,
     )
-    return replace(recipe, row_store=place)
 
 
-def _recipe_to_resume(folder: RunFolder, settings: dict[str, Any]) -> Recipe:
-    """The run's own recipe; settings given again must agree with it."""
-    own = folder.recipe()
-    for name, value in settings.items():
-        if getattr(own, name, value) != value:
+def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
+    """Return the run's own recipe, with more or fewer epochs where these were given.
+
+    Raises:
+        ValueError: another setting was given and disagrees.
+    """
+    recipe = folder.recipe()
+    changed = recipe.changed(settings)
+    before, after = recipe.flat(), changed.flat()
+    for name in settings:
+        if name != "epochs" and before.get(name) != after[name]:
             raise ValueError(
-                f"the run in {folder.path} has {name} {getattr(own, name)!r}, not {value!r}: "
+                f"the run in {folder.path} has {name} {before.get(name)!r}, not {after[name]!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    return own
+    # Not `changed`: there the name of a method or of views has brought its defaults along.
+    return replace(recipe, epochs=changed.epochs)
 
 
 def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
     return {
-        "widefield": widefield.__version__,
+        "format": FORMAT,
+        "widefield": __version__,
         "data": absolute(dataset.spec) if isinstance(data, str | Path) else dataset.spec,
         "examples": len(dataset),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},
-        "recipe": recipe_settings(recipe),
+        "recipe": recipe.to_dict(),
         "machine": machine(choose_device(recipe.device)),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
 
-class Session:
-    """One call of `pretrain`: builds the players, trains, and writes what there is to write."""
+class PretrainRun:
+    """One call of `pretrain`: trains, and writes what there is to write."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        dataset: Dataset,
-        folder: RunFolder,
-        console: Console,
-        ranks: Ranks,
+        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, console: Console, ranks: Ranks
     ) -> None:
-        self.recipe, self.dataset, self.folder, self.console = recipe, dataset, folder, console
-        self.ranks = ranks
-        self.device = ranks.fabric.device
-        keep_freed_memory()
-        channels = dataset.images.shape[3]
-        views = build_views(recipe.views, recipe=recipe, channels=channels).to(self.device)
-        views.to(memory_format=torch.channels_last)
-        refuse_misfit(recipe, views, METHODS[recipe.method], dataset)
+        self.recipe, self.dataset, self.folder = recipe, dataset, folder
+        self.console, self.ranks = console, ranks
+        device, shard = ranks.fabric.device, ranks.shard
+        facts, rows = DataFacts.of(dataset), folder.rows_folder
+        self.state = build(recipe, facts, device=device, shard=shard, folder=rows)
+        refuse_misfit(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
-            device=self.device,
+            device=device,
             seed=recipe.seed,
-            shard=ranks.shard,
-            masks=views.needs_mask,
+            shard=shard,
+            masks=self.state.views.needs_mask,
         )
-        per_epoch = self.loader.steps_per_epoch
-        self.total_steps = recipe.epochs * per_epoch
-        self.rates = learning_rates(
-            recipe.lr,
-            steps=self.total_steps,
-            warmup_steps=round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch),
-            schedule=recipe.schedule,
-        )
-        self.encoder = build_run_encoder(recipe, dataset).to(self.device)
-        self.encoder.to(memory_format=torch.channels_last)
-        facts = RunFacts(
-            encoder=self.encoder,
-            feature_dim=self.encoder.dim,
-            examples=len(dataset),
-            labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
-            learning_rates=self.rates,
-            device=self.device,
-            folder=folder.rows_folder,
-            shard=ranks.shard,
-        )
-        method = build_method(recipe, facts).to(self.device)
-        generator = torch.Generator(self.device)
-        generator.manual_seed(recipe.seed + _SEEDS_APART * ranks.shard.rank)
-        self.training = Training(
-            objective=Objective(self.encoder, method),
-            optimizer=build_optimizer(self.encoder, method, recipe),
-            views=views,
-            opponent=build_opponent(views, recipe),
-            generator=generator,
-        )
+        self.request = StopRequest()
+        self.stopped_by = 0
+        """Number of the signal that ended the training early; 0 for none."""
         self.images, self.seconds = 0, 0.0
         self.health: Health | None = None
 
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that is trained."""
+        assert isinstance(self.state.encoder, Encoder)
+        return self.state.encoder
+
     def resume(self) -> None:
-        """Go on from the last checkpoint."""
-        ranks, training = self.ranks, self.training
-        state = load_together(self.folder.last_checkpoint, ranks.shard)
-        training.load_state_dict(state)
-        if state["world"] != ranks.shard.world:
-            # New ranks have no random state of their own: all begin anew, each with its own seed.
-            training.generator.manual_seed(
-                self.recipe.seed + _SEEDS_APART * ranks.shard.rank + training.step
+        """Go on from the last checkpoint.
+
+        Raises:
+            ValueError: it is damaged, or fewer epochs were asked for than are finished.
+        """
+        ranks, state = self.ranks, self.state
+        saved = load_together(self.folder.last_checkpoint, ranks.shard)
+        done = saved["epoch"] + bool(saved["epoch_step"])
+        if self.recipe.epochs < done:
+            raise ValueError(
+                f"{done} epochs of the run in {self.folder.path} have begun: "
+                f"give at least that many epochs, not {self.recipe.epochs}"
             )
+        state.load_state_dict(saved)
+        if saved["world"] != ranks.shard.world:
+            # New ranks have no random state of their own: all begin anew, each with its own seed.
+            state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
             self._checkpoint()
         self.console.print(
-            f"resuming {self.folder.path} after epoch {self.training.epoch}"
-            f" of {self.recipe.epochs}",
+            f"resuming {self.folder.path} after epoch {state.epoch} of {self.recipe.epochs}",
             highlight=False,
         )
 
-    def run(self) -> Pretrained:
+    def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
         """Train to the end, or until asked to stop."""
-        if self.ranks.first:
-            self.log = MetricsLog(self.folder.path, epoch=self.training.epoch)
+        if self.ranks.is_rank_zero:
+            self.log = MetricsLog(self.folder.path, epoch=self.state.epoch)
         self.bar = ProgressBar(
             self.console,
             epochs=self.recipe.epochs,
-            total_steps=self.total_steps,
-            done=self.training.step,
+            total_steps=len(self.state.rates),
+            done=self.state.step,
         )
-        finished = True
-        with StopRequest() as self.request, self.bar:
+        callbacks = {
+            "on_step": _in_turn(self.bar.step, on_step, self._stop_if_asked),
+            "on_epoch": _in_turn(self._after_epoch, on_epoch, self._stop_if_asked),
+        }
+        with self.request, self.bar:
             try:
-                train(
-                    self.training,
-                    fabric=self.ranks.fabric,
-                    loader=self.loader,
-                    rates=self.rates,
-                    epochs=self.recipe.epochs,
-                    on_step=self._on_step,
-                    on_epoch=self._on_epoch,
-                )
+                trainer = Trainer(self.state, fabric=self.ranks.fabric, loader=self.loader)
+                trainer.fit(self.recipe.epochs, **callbacks)
             except Stop:
-                finished = False
                 self._checkpoint()
             finally:
-                if self.ranks.first:
+                if self.ranks.is_rank_zero:
                     self.log.close()
         self.encoder.eval()
-        if self.ranks.first:
+        if self.ranks.is_rank_zero:
             save_encoder(self.encoder, self.folder.path)
-            if finished:
+            if not self.stopped_by:
                 self._report()
         return Pretrained(
             run=self.folder.path,
             encoder=self.encoder,
-            steps=self.training.step,
+            steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
             health=self._last_health(),
-            finished=finished,
+            finished=not self.stopped_by,
         )
 
-    def _on_step(self, pulse: Pulse) -> None:
-        self.bar.step(pulse)
-        if self.ranks.any(self.request.asked):
+    def _stop_if_asked(self, metrics: StepMetrics) -> None:
+        """Stop all ranks after the same step, by the signal that any of them got.
+
+        After the last step of an epoch, the epoch is finished and logged first.
+        """
+        if self.state.epoch_step == self.loader.steps_per_epoch:
+            return
+        self.stopped_by = self.ranks.max(self.request.signal)
+        if self.stopped_by:
             raise Stop
 
-    def _on_epoch(self, pulse: Pulse) -> None:
-        recipe, epoch = self.recipe, self.training.epoch
-        self.images, self.seconds = self.images + pulse.images, self.seconds + pulse.seconds
-        last = epoch == recipe.epochs
+    def _after_epoch(self, metrics: StepMetrics) -> None:
+        recipe, epoch = self.recipe, self.state.epoch
+        self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
+        is_last = epoch == recipe.epochs
         values: dict[str, float | str] = {
-            "step": float(pulse.step),
-            **self.ranks.mean(pulse.means()),
-            "lr": pulse.lr,
-            **opponent_facts(self.training.opponent),
-            "images_per_second": pulse.images / pulse.seconds,
-            "data_wait": pulse.data_wait,
+            "step": float(metrics.step),
+            **self.ranks.mean(metrics.means()),
+            "lr": metrics.lr,
+            **adversary_facts(self.state.adversary),
+            "images_per_second": metrics.images / metrics.seconds,
+            "data_wait": metrics.data_wait,
         }
-        if self.ranks.first and (last or epoch % recipe.health_every == 0):
-            self.health = self.check_health()
-            values |= {
-                "effective_rank": self.health.effective_rank,
-                "large_singular_values": float(self.health.large_singular_values),
-                "feature_std": self.health.feature_std,
-                "verdict": self.health.verdict,
-            }
-            self.bar.say(f"epoch {epoch}: {self.health.line()}")
-            if self.health.advice:
-                self.bar.say(f"  try: {self.health.advice}")
-        if self.ranks.first:
+        if self.ranks.is_rank_zero:
+            if is_last or epoch % recipe.health_every == 0:
+                values |= self._log_health()
             self.log.add(epoch, values)
-        if last or epoch % recipe.checkpoint_every == 0:
+        if is_last or epoch % recipe.checkpoint_every == 0:
             self._checkpoint()
-            if self.ranks.first:
+            if self.ranks.is_rank_zero:
                 save_encoder(self.encoder, self.folder.encoder_at(epoch))
+
+    def _log_health(self) -> dict[str, float | str]:
+        """Check the encoder's health, say it, and return what the log keeps of it."""
+        health = self.health = self.check_health()
+        self.bar.say(f"epoch {self.state.epoch}: {health.line()}")
+        if health.advice:
+            self.bar.say(f"  try: {health.advice}")
+        return {
+            "effective_rank": health.effective_rank,
+            "large_singular_values": float(health.large_singular_values),
+            "feature_std": health.feature_std,
+            "verdict": health.verdict,
+        }
 
     def _report(self) -> None:
         page = run_report(
             self.folder,
             self.dataset,
-            title=f"{self.recipe.method} on {self.dataset.spec}",
+            title=f"{self.recipe.method.name} on {self.dataset.spec}",
             summary=f"The encoder is trained. Its features are {self._last_health().line()}.",
             next_steps=(
                 f"`widefield probe {self.folder.path}` scores what can be read off the features",
@@ -358,27 +357,26 @@ class Session:
         return self.health or self.check_health()
 
     def check_health(self) -> Health:
-        """Label-free health of the encoder as it is now, on the first examples."""
-        some = self.dataset.images[:HEALTH_EXAMPLES]
-        return health(extract(self.encoder, some, device=self.device))
+        """Return the label-free health of the encoder as it is now, on the first examples."""
+        images = self.dataset.images[:HEALTH_EXAMPLES]
+        return health(extract(self.encoder, images, device=self.ranks.fabric.device))
 
     def _checkpoint(self) -> None:
-        save_together(self.folder.last_checkpoint, self.training.state_dict(), self.ranks)
-        self.training.objective.method.after_checkpoint()
+        save_together(self.folder.last_checkpoint, self.state.state_dict(), self.ranks)
+        for head in self.state.heads:
+            head.discard_old()
 
     def close(self) -> None:
-        """Let go of the method's files, whether the run ended well or not."""
-        self.training.objective.method.close()
+        """Let go of the heads' files, whether the run ended well or not."""
+        self.state.close()
 
 
-def build_run_encoder(recipe: Recipe, dataset: Dataset) -> Encoder:
-    """A fresh encoder for this data: its size, its channels, its mean and deviation."""
-    mean, std = dataset.channel_mean_std()
-    return build_encoder(
-        recipe.encoder,
-        channels=dataset.images.shape[3],
-        image_size=dataset.images.shape[1],
-        mean=mean,
-        std=std,
-        seed=recipe.seed,
-    )
+def _in_turn(*callbacks: OnStep | None) -> OnStep:
+    """Return a callback that calls those that are there, one after the other."""
+
+    def call(metrics: StepMetrics) -> None:
+        for callback in callbacks:
+            if callback is not None:
+                callback(metrics)
+
+    return call

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from widefield.core.names import check_name
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
 from widefield.probes import score, score_sgd
-from widefield.recipe import check_name
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
 from widefield.views import build_views
@@ -99,8 +99,11 @@ def probe(
         ValueError: an input that cannot work; one line says which and what to do.
 
     Example:
-        >>> probe("random", "photos:test", fit_on="photos", limit=200).tasks["class"].score.classes
-        16
+        >>> images = torch.arange(48).reshape(48, 1, 1, 1) * torch.ones(1, 8, 8, 3) / 48
+        >>> data = {"x": images, "kind": torch.arange(48) // 24}  # kind 1 is brighter
+        >>> report = probe(torch.nn.Flatten(), data, fit_on=data, floors=False)
+        >>> report.tasks["kind"].score.accuracy
+        1.0
     """
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
@@ -166,7 +169,7 @@ def _scores(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[st
 
 def _scores_by_sgd(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[str, Score]:
     """Score by Feature Dropout's protocol, with that paper's views."""
-    device, views = choose_device("auto"), build_views("expert:fd")
+    device, views = choose_device("auto"), build_views("expert:feature-dropout")
 
     def augment(x: Tensor, generator: Generator) -> Tensor:
         view: Tensor = views(x, 1, generator)[0]

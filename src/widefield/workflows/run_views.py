@@ -6,11 +6,11 @@ import torch
 
 from widefield.train.checkpoint import load as load_checkpoint
 from widefield.train.folder import RunFolder
-from widefield.views import Views, build_views
+from widefield.views import Augmentation
 from widefield.workflows.extractor import load
 
 
-def run_views(run: str | Path) -> Views:
+def run_views(run: str | Path) -> Augmentation:
     """Return the views of a run with what they learned, on the CPU.
 
     Raises:
@@ -18,7 +18,7 @@ def run_views(run: str | Path) -> Views:
     """
     folder = RunFolder(path=Path(run))
     recipe = folder.recipe()
-    views = build_views(recipe.views, recipe=recipe, channels=load(run).config.channels)
+    views = recipe.views.build(channels=load(run).config.channels, seed=recipe.seed)
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
     views.load_state_dict(state)
     return views

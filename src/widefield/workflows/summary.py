@@ -8,7 +8,7 @@ from widefield.probes.features import image_batch
 from widefield.report import Lines, RunReport, Table
 from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
-from widefield.views import Scene
+from widefield.views import AugmentContext
 from widefield.workflows.run_views import run_views
 
 EXAMPLES, VIEWS_SHOWN = 6, 5
@@ -16,7 +16,7 @@ EXAMPLES, VIEWS_SHOWN = 6, 5
 CAPTIONS = {
     "loss": "What training minimises; it should fall, and flatten towards the end. It may begin "
     "low, where a head starts at the features of its own examples.",
-    "opponent_loss": "What the views drive up, measured on views drawn after each step.",
+    "adversary_loss": "What the views drive up, measured on views drawn after each step.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all images look the same to it.",
 }
@@ -48,7 +48,7 @@ def run_report(
         next_steps=next_steps,
         facts={
             "data": f"{dataset.spec}, {len(dataset)} examples",
-            "method": f"{recipe.method}, views {recipe.views}, encoder {recipe.encoder}",
+            "method": f"{recipe.method.name}, views {recipe.views.names}, encoder {recipe.encoder}",
             "schedule": f"{recipe.epochs} epochs, batch {recipe.batch_size}, seed {recipe.seed}",
             "speed": f"{float(metrics[-1]['images_per_second']):,.0f} images/s in the last epoch",
             "began": settings["began"],
@@ -61,7 +61,7 @@ def run_report(
 def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     """Draw views of a few images with the run's views, uint8 [examples, 1 + views, H, W, C].
 
-    The image comes first. Views that attack an encoder give None: it would have to be there.
+    The image comes first. Augmentation that attack an encoder give None: it would have to be there.
     """
     views = run_views(folder.path)
     if views.gradient_calls:
@@ -71,7 +71,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
     generator = torch.Generator().manual_seed(folder.recipe().seed)
     with torch.no_grad():
-        drawn = views(x, VIEWS_SHOWN, generator, Scene(mask=mask))
+        drawn = views(x, VIEWS_SHOWN, generator, AugmentContext(mask=mask))
     grid = torch.stack([x, *drawn], dim=1).permute(0, 1, 3, 4, 2).clamp(0, 1)
     shown = grid if grid.shape[-1] == 1 else grid[..., :3]
     return np.asarray((255 * shown).round().to(torch.uint8).numpy())

@@ -9,8 +9,9 @@ import pytest
 
 from made_audit import audited, task
 from widefield.audits.advice import advice, run_settings
-from widefield.recipe import Recipe
-from widefield.train.folder import RunFolder, recipe_settings
+from widefield.methods import METHODS
+from widefield.recipes import make_recipe
+from widefield.train.folder import FORMAT, RunFolder
 
 OPTION = re.compile(r"`--([a-z-]+)")
 OF_THE_AUDIT = {"compare", "all-checkpoints", "plant"}
@@ -73,8 +74,16 @@ def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
 
 
 def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
-    recipe = Recipe.named(method="byol", epochs=7)
+    recipe = make_recipe(method="byol", epochs=7)
     run = RunFolder(path=tmp_path)
-    run.write_settings({"data": "photos", "recipe": recipe_settings(recipe)})
-    settings = run_settings(run)
-    assert (settings["method"], settings["epochs"]) == ("byol", 7)
+    run.write_settings({"format": FORMAT, "data": "photos", "recipe": recipe.to_dict()})
+    assert run_settings(run) == recipe.flat()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
+    settings = make_recipe(method=method).flat()
+    text = " ".join(advice(audited(settings, shape=0.5)))
+    advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
+    assert advised <= settings.keys()
+    assert ("logit_scale" in advised) == ("logit_scale" in settings)

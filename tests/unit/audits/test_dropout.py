@@ -13,9 +13,8 @@ from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes import extract, fit_linear
-from widefield.recipe import Recipe
-from widefield.views import VIEWS, Scene, Views, build_views
-from widefield.views.base import BARE
+from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
+from widefield.views.base import NO_CONTEXT
 from widefield.workflows.extractor import open_encoder
 from widefield.workflows.run_views import run_views
 
@@ -28,11 +27,14 @@ def data() -> TrainTest:
     )
 
 
-class HalfGone(Views):
+class HalfGone(Augmentation):
     """Every other image is emptied."""
 
-    def alter(
-        self, views: list[Tensor], generator: Generator | None = None, scene: Scene = BARE
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
         keep = (torch.arange(len(views[0])) % 2).view(-1, 1, 1, 1)
         return [view * keep for view in views]
@@ -101,8 +103,7 @@ def test_views_come_out_of_a_run_as_training_left_them(in_tmp: Path) -> None:
     views = run_views(in_tmp / "run")
     trained = views.state_dict()
     assert trained
-    begun = Recipe(seed=0)
-    start = build_views("viewmaker", recipe=begun).state_dict()
+    start = build_views("viewmaker", seed=0).state_dict()
     assert any(not torch.equal(trained[key], start[key]) for key in trained)
 
 

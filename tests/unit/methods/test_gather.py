@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from small_run import small_facts, small_recipe
 from two_processes import in_two_processes
 from widefield.core.gather import gather, rank_and_world
-from widefield.methods import METHODS, RunFacts, build_method
-from widefield.methods.s_diet import SDiet
-from widefield.recipe import Recipe
-from widefield.train.loop import Objective
+from widefield.methods import METHODS
+from widefield.train.build import build
+from widefield.train.state import TrainState
 from widefield.types import WHOLE, Shard
 
 BATCH, DIM, STEPS = 3, 4, 2
@@ -63,33 +63,37 @@ def check_plain(rank: int) -> None:
     torch.testing.assert_close(rows.grad / 2, rows_grad[rank * BATCH : (rank + 1) * BATCH])
 
 
-def objective(method: str, shard: Shard, *, gathered: bool) -> Objective:
+def small_state(method: str, shard: Shard, *, gathered: bool) -> TrainState:
     """A method without batch normalisation, whose statistics are each rank's own."""
-    recipe = Recipe(
-        method=method,
+    recipe = small_recipe(
+        method,
         projector_batch_norm=False,
         projector_width=8,
         projector_dim=DIM,
         predictor_width=8,
         row_start="random",
         gather=gathered,
+        batch_size=2 * BATCH,
     )
-    encoder = model().float()
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=DIM,
-        examples=STEPS * 2 * BATCH,
-        labels={"class": torch.arange(STEPS * 2 * BATCH) % 3},
-        learning_rates=torch.full((STEPS + 1,), 0.1, dtype=torch.float64),
-        device=torch.device("cpu"),
-        shard=shard,
-    )
-    torch.manual_seed(0)
-    return Objective(encoder, build_method(recipe, facts))
+    facts = small_facts(STEPS * 2 * BATCH)
+    # No image goes through it, so that its width is what it makes of the inputs.
+    encoder = Linear(model().float())
+    return build(recipe, facts, device=torch.device("cpu"), encoder=encoder, shard=shard)
+
+
+class Linear(nn.Module):
+    """A linear encoder of vectors; for a picture it answers with as many zeros."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x), DIM) if x.ndim == 4 else self.linear(x)
 
 
 def take_steps(
-    trained: nn.Module, plain: Objective, ranks: list[int]
+    trained: nn.Module, state: TrainState, ranks: list[int]
 ) -> tuple[Tensor, dict[str, Any]]:
     """Losses of the batches of `ranks`, the last gradients, and first moments of the rows.
 
@@ -100,30 +104,32 @@ def take_steps(
         trained.zero_grad()
         views = [
             torch.cat([batch_of(r + 2 * v + 4 * step)[0].float() for r in ranks])
-            for v in range(plain.method.view_count)
+            for v in range(state.method.view_count)
         ]
         index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
         loss, _ = trained(views, index)
         loss.backward()
-        plain.method.after_step(plain.encoder, step + 1, 0.1)
+        for head in state.heads:
+            head.step(lr=0.1)
+        state.method.after_step()
         losses.append(loss.detach())
-    found = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
-    if isinstance(plain.method, SDiet):
-        found["rows"] = plain.method.head.store.read(index).m
-    return torch.stack(losses), found
+    result = {name: p.grad for name, p in state.model.named_parameters() if p.requires_grad}
+    for head in state.heads:
+        result["rows"] = head.table.store.read(index).m
+    return torch.stack(losses), result
 
 
 def check_method(rank: int, method: str) -> None:
     """The run's loss is the mean of the ranks' own, each the whole where the loss is gathered."""
-    ours = objective(method, Shard(rank, 2), gathered=True)
-    losses, found = take_steps(DistributedDataParallel(ours), ours, [rank])
+    ours = small_state(method, Shard(rank, 2), gathered=True)
+    losses, found = take_steps(DistributedDataParallel(ours.model), ours, [rank])
     distributed.all_reduce(losses)
-    alone = objective(method, WHOLE, gathered=False)
+    alone = small_state(method, WHOLE, gathered=False)
     with (
-        mock.patch("widefield.methods.s_diet.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.rows.head.rank_and_world", return_value=(0, 1)),
         mock.patch("widefield.core.gather.rank_and_world", return_value=(0, 1)),
     ):
-        values, expected = take_steps(alone, alone, [0, 1])
+        values, expected = take_steps(alone.model, alone, [0, 1])
     torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")
     assert found.keys() == expected.keys()
     if "rows" in expected:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.rows import Layout, LazyAdamW, MemoryStore, RowHead
+from widefield.rows import Layout, LazyAdamW, LearningRates, MemoryStore, RowState, RowTable
 
 N, DIM, BATCH = 23, 3, 4
 
@@ -51,12 +51,11 @@ def lazy(
 ) -> tuple[Tensor, Tensor]:
     store = MemoryStore(N, DIM, seed=5, dtype=torch.float64)
     start = store.row.clone()
-    head = RowHead(store, LazyAdamW(lr, eps=eps, weight_decay=wd))
-    for s, index in enumerate(batches, start=1):
-        rows = head.take(index, s)
-        head.put(index, rows, pull(rows, target[index]), s)
-    everyone = torch.arange(N)
-    return start, head.take(everyone, len(batches) + 1)
+    table = RowTable(store, LazyAdamW(eps=eps, weight_decay=wd))
+    for index, rate in zip(batches, lr.tolist(), strict=True):
+        rows = table.gather(index)
+        table.apply_gradients(pull(rows, target[index]), lr=rate)
+    return start, table.gather(torch.arange(N))
 
 
 @settings(max_examples=15, deadline=None)
@@ -90,21 +89,22 @@ def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
 def test_without_bias_correction_equals_brute_force(eps: float) -> None:
     g = torch.Generator().manual_seed(0)
     lr, wd, b1, b2 = cosine(300, 0.02), 0.1, 0.9, 0.999
-    adamw = LazyAdamW(lr, eps=eps, weight_decay=wd, bias_correction=False)
+    adamw = LazyAdamW(eps=eps, weight_decay=wd, bias_correction=False)
     store = MemoryStore(BATCH, DIM, seed=1, dtype=torch.float64)
-    index, head = torch.arange(BATCH), RowHead(store, adamw)
+    index, table = torch.arange(BATCH), RowTable(store, adamw)
     row, m, v = store.row.clone(), torch.zeros(BATCH, DIM), torch.zeros(BATCH, DIM)
     m, v = m.double(), v.double()
     for s in range(1, 301):
-        grad = torch.zeros_like(row)
+        grad, rate = torch.zeros_like(row), float(lr[s - 1])
         if s in (1, 2, 40, 290):
             grad = torch.randn(row.shape, generator=g, dtype=torch.float64)
-            rows = head.take(index, s)
-            head.put(index, rows, grad, s)
+            table.gather(index)
+            table.apply_gradients(grad, lr=rate)
+        else:
+            adamw.record(rate)
         m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
-        rate = float(lr[s - 1])
         row = (1 - rate * wd) * row - rate * m / (v.sqrt() + eps)
-    torch.testing.assert_close(head.take(index, 301), row, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(table.gather(index), row, rtol=1e-11, atol=1e-13)
 
 
 def test_float32_rows_follow_dense_float32_adamw() -> None:
@@ -114,18 +114,17 @@ def test_float32_rows_follow_dense_float32_adamw() -> None:
     store = MemoryStore(N, DIM, seed=5)
     start = store.row.clone()
     grads = [torch.randn(BATCH, DIM, generator=g) for _ in batches]
-    head = RowHead(store, LazyAdamW(lr))
+    table = RowTable(store, LazyAdamW())
     rows = start.clone().requires_grad_()
     adamw = torch.optim.AdamW([rows], lr=1.0, weight_decay=0.05)
     for s, (index, grad) in enumerate(zip(batches, grads, strict=True), start=1):
-        head.put(index, head.take(index, s), grad, s)
+        table.gather(index)
+        table.apply_gradients(grad, lr=float(lr[s - 1]))
         rows.grad = torch.zeros_like(rows)
         rows.grad[index] = grad
         adamw.param_groups[0]["lr"] = float(lr[s - 1])
         adamw.step()
-    torch.testing.assert_close(
-        head.take(torch.arange(N), steps + 1), rows.detach(), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(table.gather(torch.arange(N)), rows.detach(), rtol=1e-4, atol=1e-5)
 
 
 def listing(head: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: float, t: int) -> list[Tensor]:
@@ -146,17 +145,16 @@ def listing(head: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: float, t: int) ->
 @given(gap=st.integers(1, 200), lr=st.sampled_from([1e-3, 0.1, 1.991]), seed=st.integers(0, 99))
 def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
-    schedule = torch.full((20,), lr, dtype=torch.float64)
     store = MemoryStore(BATCH, DIM, seed=2, dtype=torch.float64)
-    head = RowHead(store, LazyAdamW(schedule), rule="estimated", gap=gap)
+    table = RowTable(store, LazyAdamW(), rule="estimated", gap=gap)
     index = torch.arange(BATCH)
     row, zero = store.row.clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
     expected = [row, zero, zero]
-    for visit in range(3):
+    for _ in range(3):
         grad = torch.randn(BATCH, DIM, dtype=torch.float64, generator=g)
-        rows = head.take(index, 1 + 5 * visit)
+        rows = table.gather(index)
         torch.testing.assert_close(rows, expected[0], rtol=1e-9, atol=1e-11)
-        head.put(index, rows, grad, 1 + 5 * visit)
+        table.apply_gradients(grad, lr=lr)
         expected = listing(*expected, grad, lr, gap)
     state = store.read(index)
     torch.testing.assert_close([state.row, state.m, state.v], expected, rtol=1e-9, atol=1e-11)
@@ -165,14 +163,16 @@ def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> No
 def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
     """What the optimiser computes is float32; the store rounds what it is given, to nearest."""
     g, index = torch.Generator().manual_seed(0), torch.arange(BATCH)
-    rates = torch.full((20,), 0.1, dtype=torch.float64)
-    adamw = LazyAdamW(rates)
+    adamw = LazyAdamW()
     store = MemoryStore(BATCH, DIM, seed=1, layout=Layout(moments="bf16"))
-    head, expected = RowHead(store, adamw), MemoryStore(BATCH, DIM, seed=1).read(index)
-    for step in (1, 2, 7, 19):
+    table, expected = RowTable(store, adamw), MemoryStore(BATCH, DIM, seed=1).read(index)
+    for missed in (0, 0, 4, 11):
+        for _ in range(missed):
+            adamw.record(0.1)
         grad = torch.randn(BATCH, DIM, generator=g)
-        head.put(index, head.take(index, step), grad, step)
-        moved = adamw.step(adamw.coast(expected, until=step - 1), grad, step=step)
+        table.gather(index)
+        moved = adamw.step(adamw.catch_up(expected, adamw.steps), grad, lr=0.1)
+        table.apply_gradients(grad, lr=0.1)
         m, v = (x.to(torch.bfloat16).float() for x in (moved.m, moved.v))
         expected = replace(moved, m=m, v=v)
         state = store.read(index)
@@ -189,10 +189,10 @@ def test_one_second_moment_a_row_equals_brute_force(eps: float) -> None:
     layout = Layout(second_moment="row")
     store = MemoryStore(N, DIM, seed=5, dtype=torch.float64, layout=layout)
     row, m, v = store.row.clone(), torch.zeros(N, DIM).double(), torch.zeros(N, 1).double()
-    head, target = RowHead(store, LazyAdamW(lr, eps=eps)), torch.ones(N, DIM).double()
+    table, target = RowTable(store, LazyAdamW(eps=eps)), torch.ones(N, DIM).double()
     for s, index in enumerate(batches, start=1):
-        rows = head.take(index, s)
-        head.put(index, rows, pull(rows, target[index]), s)
+        rows = table.gather(index)
+        table.apply_gradients(pull(rows, target[index]), lr=float(lr[s - 1]))
         grad = torch.zeros_like(row)
         grad[index] = pull(row[index], target[index])
         m = b1 * m + (1 - b1) * grad
@@ -200,28 +200,54 @@ def test_one_second_moment_a_row_equals_brute_force(eps: float) -> None:
         rate, root = float(lr[s - 1]), (v / (1 - b2**s)).sqrt()
         row = (1 - rate * wd) * row - rate * m / (1 - b1**s) / (root + eps)
     assert store.v.shape == (N, 1)
-    ours = head.take(torch.arange(N), steps + 1)
+    ours = table.gather(torch.arange(N))
     torch.testing.assert_close(ours, row, rtol=1e-10, atol=1e-12)
 
 
 def test_decay_of_a_whole_step_is_refused() -> None:
-    with pytest.raises(ValueError, match="lower head_lr_scale or weight_decay"):
-        LazyAdamW(torch.tensor([2.0], dtype=torch.float64), weight_decay=0.5)
+    with pytest.raises(ValueError, match="reaches 1: lower lr, head_lr_scale or weight_decay"):
+        LazyAdamW(weight_decay=0.5).record(2.0)
 
 
 def test_rows_cannot_be_taken_back_in_time() -> None:
-    head = RowHead(MemoryStore(2, 2, seed=0), LazyAdamW(torch.full((9,), 0.1, dtype=torch.float64)))
-    index = torch.arange(2)
-    head.put(index, head.take(index, 5), torch.ones(2, 2), 5)
+    adamw, zero = LazyAdamW(), torch.zeros(1, 2)
     with pytest.raises(AssertionError, match="back in time"):
-        head.take(index, 5)
+        adamw.catch_up(RowState(zero, zero, zero, torch.tensor([5])), 4)
 
 
-def test_newcomers_start_where_they_are_told_and_the_others_stay() -> None:
-    head = RowHead(MemoryStore(4, 2, seed=0), LazyAdamW(torch.full((9,), 0.1, dtype=torch.float64)))
+def test_rows_start_where_they_are_told_and_the_others_stay() -> None:
+    table = RowTable(MemoryStore(4, 2, seed=0), LazyAdamW())
     old, both = torch.tensor([1]), torch.tensor([1, 3])
-    head.put(old, head.take(old, 1), torch.ones(1, 2), 1)
-    expected = head.take(both, 2)[0].clone()
-    rows = head.take(both, 2, newcomers=torch.full((2, 2), 7.0))
+    table.gather(old)
+    table.apply_gradients(torch.ones(1, 2), lr=0.1)
+    expected = table.gather(both)[0].clone()
+    rows = table.gather(both, start=torch.full((2, 2), 7.0))
     assert torch.equal(rows[0], expected)
     assert rows[1].tolist() == [7.0, 7.0]
+
+
+@settings(max_examples=10, deadline=None)
+@given(before=st.integers(0, 2500), after=st.integers(0, 1500), seed=st.integers(0, 99))
+def test_the_history_of_learning_rates_survives_a_checkpoint(
+    before: int, after: int, seed: int
+) -> None:
+    """Saved at any step and loaded elsewhere, it goes on as if it had never been away."""
+    rates = torch.rand(before + after, dtype=torch.float64, generator=generator(seed)).tolist()
+    whole, first, second = (LearningRates(weight_decay=0.05) for _ in range(3))
+    for rate in rates:
+        whole.append(rate)
+    for rate in rates[:before]:
+        first.append(rate)
+    second.load_state_dict(first.state_dict())
+    for rate in rates[before:]:
+        second.append(rate)
+    steps = torch.arange(before + after + 1)
+    assert second.steps == whole.steps
+    assert torch.equal(second.lr(steps), whole.lr(steps))
+    assert torch.equal(second.log_decay(steps, whole.steps), whole.log_decay(steps, whole.steps))
+    decay = math.prod(1 - 0.05 * rate for rate in rates)
+    assert math.exp(float(whole.log_decay(steps, whole.steps)[0])) == pytest.approx(decay)
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

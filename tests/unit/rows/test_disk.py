@@ -20,8 +20,8 @@ from widefield.rows import (
     Layout,
     LazyAdamW,
     MemoryStore,
-    RowHead,
     RowState,
+    RowTable,
     initial_rows,
 )
 from widefield.types import Shard
@@ -68,18 +68,18 @@ def test_training_on_disk_equals_training_in_memory(
     """Bit for bit, with batches that overlap those being read ahead and written behind."""
     steps = 60
     rates = torch.linspace(0.1, 0.01, steps, dtype=torch.float64)
-    heads = []
+    tables = []
     on_disk = DiskStore(tmp_path / "rows", N, DIM, seed=1, layout=layout)
     for store in (MemoryStore(N, DIM, seed=1, layout=layout), on_disk):
         order = {"nothing": [], "all": range(1, steps + 1), "others": [3, 2, 1, 4]}[announced]
-        store.expect(batch(step) for step in order)
-        head = RowHead(store, LazyAdamW(rates), rule=rule, gap=4)  # type: ignore[arg-type]
-        for step in range(1, steps + 1):
-            rows = head.take(batch(step), step)
-            head.put(batch(step), rows, torch.tanh(rows - 1), step)
-        heads.append(head)
-    assert_equal(*(head.store.read(EVERYONE) for head in heads))
-    heads[1].store.close()
+        store.prefetch(batch(step) for step in order)
+        table = RowTable(store, LazyAdamW(), rule=rule, gap=4)  # type: ignore[arg-type]
+        for step, rate in enumerate(rates.tolist(), start=1):
+            rows = table.gather(batch(step))
+            table.apply_gradients(torch.tanh(rows - 1), lr=rate)
+        tables.append(table)
+    assert_equal(*(table.store.read(EVERYONE) for table in tables))
+    tables[1].store.close()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -111,7 +111,7 @@ def test_any_uncommitted_cut_comes_back(
             if number == saved:
                 kept = cut
                 if committed:
-                    store.commit()
+                    store.discard_old()
         write(store, range(step, step + tail))
     for _ in range(1 + twice):
         with closing(disk(folder)) as store:
@@ -127,7 +127,7 @@ def test_a_cut_that_was_committed_drops_what_only_older_ones_need(tmp_path: Path
         old = store.state_dict()
         write(store, range(4, 8))
         store.state_dict()
-        store.commit()
+        store.discard_old()
     assert [p.name for p in tmp_path.glob("journal-*")] == ["journal-2"]
     with closing(disk(tmp_path)) as store, pytest.raises(ValueError, match="journal-1 is missing"):
         store.load_state_dict(old)
@@ -165,7 +165,7 @@ def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
     with closing(disk(folder)) as store:
         write(store, range(1, 9))
         kept, rows = store.state_dict(), store.read(EVERYONE)
-        store.commit()
+        store.discard_old()
         write(store, range(9, 20))
     return folder, kept, rows
 
@@ -204,7 +204,7 @@ def test_the_file_of_a_forgotten_journal_is_used_again(tmp_path: Path) -> None:
         for first in (1, 11, 21):
             write(store, range(first, first + 10))
             store.state_dict()
-            store.commit()
+            store.discard_old()
         size = (tmp_path / "spare").stat().st_size
         assert size > EMPTY_JOURNAL + 100
         kept, rows = store.state_dict(), store.read(EVERYONE)

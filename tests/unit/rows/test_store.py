@@ -106,7 +106,7 @@ def test_rows_move_to_another_number_of_processes(
     for store in stores(before):
         write(store, 1)
         states.append(copy.deepcopy(store.state_dict()))
-        store.commit()
+        store.discard_old()
         write(store, 50)  # after the checkpoint, and so lost
         store.close()
     whole = MemoryStore(n, 2, seed=3)
@@ -120,7 +120,7 @@ def test_rows_move_to_another_number_of_processes(
         for name in ("row", "m", "v", "last"):
             assert torch.equal(getattr(got, name), getattr(expected, name)), name
         kept = store.state_dict()
-        store.commit()
+        store.discard_old()
         store.close()
         if place == "disk":
             again = stores(after)[store.shard.rank]

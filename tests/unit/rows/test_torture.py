@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
+
+TORTURE = Path(__file__).parents[2] / "torture.py"
 
 
 def test_ten_kills_ten_identical_endings() -> None:
     """In a process of its own: children are forked from it, and tests have threads."""
-    command = [sys.executable, "-m", "widefield.rows.torture", "--kills", "10"]
+    command = [sys.executable, TORTURE, "--kills", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()

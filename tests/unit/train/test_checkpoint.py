@@ -48,14 +48,6 @@ def test_full_disk_keeps_the_last_checkpoint(
     assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
 
 
-def test_another_error_is_not_called_a_full_disk(tmp_path: Path) -> None:
-    def fail(target: Path) -> None:
-        raise PermissionError(errno.EACCES, "no")
-
-    with pytest.raises(PermissionError):
-        checkpoint.write_atomically(tmp_path / "x", fail)
-
-
 def test_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     checkpoint.save(path, {"w": torch.arange(1000)})

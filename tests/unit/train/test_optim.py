@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.encoders import build_encoder
-from widefield.methods import RunFacts, build_method
-from widefield.recipe import Recipe
+from small_run import small_facts, small_recipe
+from widefield.train.build import build
 from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
 
 
@@ -34,28 +33,19 @@ def test_schedule_warms_up_then_follows_half_a_cosine(steps: int, warmup: int) -
 
 
 def test_groups_cover_every_parameter_once() -> None:
-    recipe = Recipe.named(method="diet", head_lr_scale=7.0, weight_decay=0.1)
-    encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=5,
-        labels={},
-        learning_rates=torch.ones(3, dtype=torch.float64),
-        device=torch.device("cpu"),
-    )
-    method = build_method(recipe, facts)
-    optimizer = build_optimizer(encoder, method, recipe)
+    recipe = small_recipe("diet", head_lr_scale=7.0, weight_decay=0.1)
+    model = build(recipe, small_facts(), device=torch.device("cpu")).model
+    optimizer = build_optimizer(model, recipe)
     set_learning_rate(optimizer, 0.01)
     seen: dict[int, tuple[float, float]] = {}
     for group in optimizer.param_groups:
         for p in group["params"]:
             assert id(p) not in seen
             seen[id(p)] = (group["lr"], group["weight_decay"])
-    parameters = [*encoder.named_parameters(), *method.named_parameters()]
+    parameters = dict(model.named_parameters())
     assert len(seen) == len(parameters)
-    for name, p in parameters:
-        if name == "rows":
+    for name, p in parameters.items():
+        if name == "method.rows":
             assert seen[id(p)] == (0.07, 0.1)
         else:
             assert seen[id(p)] == (0.01, 0.1 if p.ndim > 1 else 0.0), name

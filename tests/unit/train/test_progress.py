@@ -6,13 +6,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from widefield.train.loop import Pulse
 from widefield.train.progress import ProgressBar
+from widefield.train.step import StepMetrics
 
 
 @pytest.mark.parametrize(("wait", "said"), [(0.0, False), (0.01, False), (0.25, True)])
 def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None:
-    pulse = Pulse(
+    metrics = StepMetrics(
         epoch=0,
         step=3,
         lr=0.1,
@@ -25,7 +25,7 @@ def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None
     page = io.StringIO()
     console = Console(file=page, force_terminal=True, width=200)
     with ProgressBar(console, epochs=2, total_steps=10, done=0) as bar:
-        bar.step(pulse)
+        bar.step(metrics)
     assert "loss 1.500" in page.getvalue()
     assert "150 images/s  4% waiting for data" in page.getvalue()
     assert ("25% for rows" in page.getvalue()) is said

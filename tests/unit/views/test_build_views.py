@@ -3,21 +3,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from widefield.views import VIEWS, ImageViews, build_views
-from widefield.views.stacked import StackedViews
+from widefield import views
+from widefield.views import (
+    VIEWS,
+    Augmentation,
+    ImageAugmentation,
+    StackedAugmentation,
+    build_views,
+)
 
 
 def test_expert_has_the_settings_of_s_diet() -> None:
     views = build_views("expert")
-    assert isinstance(views, ImageViews)
+    assert isinstance(views, ImageAugmentation)
     assert (views.crop_scale, views.flip_prob) == ((0.08, 1.0), 0.5)
     assert (views.jitter, views.jitter_prob) == ((0.4, 0.4, 0.4, 0.1), 0.8)
     assert (views.grayscale_prob, views.blur_prob) == (0.2, 0.0)
 
 
-def test_expert_fd_has_the_settings_of_feature_dropout() -> None:
-    views = build_views("expert:fd")
-    assert isinstance(views, ImageViews)
+def test_expert_feature_dropout_has_the_settings_of_feature_dropout() -> None:
+    views = build_views("expert:feature-dropout")
+    assert isinstance(views, ImageAugmentation)
     assert (views.crop_scale, views.flip_prob) == ((0.2, 1.0), 0.5)
     assert (views.jitter, views.jitter_prob) == ((0.4, 0.4, 0.4, 0.1), 0.8)
     assert (views.grayscale_prob, views.blur_prob) == (0.2, 0.5)
@@ -26,7 +32,7 @@ def test_expert_fd_has_the_settings_of_feature_dropout() -> None:
 
 def test_the_stacked_channel_gets_weaker_views() -> None:
     views = build_views("expert:stacked")
-    assert isinstance(views, StackedViews)
+    assert isinstance(views, StackedAugmentation)
     assert vars(views.image).keys() == vars(views.rest).keys()
     assert views.image.crop_scale == (0.08, 1.0)
     assert (views.rest.crop_scale, views.rest.flip_prob) == ((0.75, 1.0), 0.0)
@@ -61,7 +67,9 @@ def test_none_returns_the_images() -> None:
     assert torch.equal(second, x)
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("exprt", "expert"), ("expert:df", "expert:fd")])
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("exprt", "expert"), ("expert:stakced", "expert:stacked")]
+)
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, right: str) -> None:
     with pytest.raises(ValueError, match=f"unknown views '{wrong}': did you mean '{right}'"):
         build_views(wrong)
@@ -79,7 +87,7 @@ def test_any_part_of_a_chain_is_checked() -> None:
         ("flip+noise+mask-viewmaker", "views 'flip' cannot come before 'mask-viewmaker'"),
         ("adversarial+flip", "put it last"),
         ("random-mask+crop", "leave \\[0, 1\\]: put it last"),
-        ("viewmaker:as_published+flip", "leave \\[0, 1\\]: put it last"),
+        ("viewmaker:published+flip", "leave \\[0, 1\\]: put it last"),
         ("viewmaker+flip+colour", "no gradient would come back"),
     ],
 )
@@ -92,7 +100,7 @@ def test_a_chain_applies_its_parts_from_left_to_right() -> None:
     x = torch.rand(4, 3, 16, 16)
     crop, noise = build_views("crop"), build_views("noise")
     generator = torch.Generator().manual_seed(0)
-    expected = noise.alter(crop(x, 2, generator), generator)
+    expected = noise.augment(crop(x, 2, generator), generator)
     chained = build_views("crop+noise")(x, 2, torch.Generator().manual_seed(0))
     assert all(torch.equal(one, two) for one, two in zip(chained, expected, strict=True))
 
@@ -104,3 +112,17 @@ def test_flip_mirrors_half_of_the_images_and_nothing_else() -> None:
     kept = (view == x).flatten(1).all(1)
     assert bool((mirrored ^ kept).all())
     assert 150 < int(mirrored.sum()) < 250
+
+
+def test_every_policy_says_in_one_sentence_what_it_does() -> None:
+    for name, policy in VIEWS.items():
+        assert policy.summary[0].isupper(), name
+        assert policy.summary.endswith("."), name
+        assert "\n" not in policy.summary, name
+
+
+def test_everything_that_is_exported_exists_and_every_augmentation_is_exported() -> None:
+    exported = {name: getattr(views, name) for name in views.__all__}
+    built = {type(part) for name in VIEWS for part in build_views(name).modules()}
+    for cls in built:
+        assert not issubclass(cls, Augmentation) or exported[cls.__name__] is cls

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare, ks_2samp, kstest
 from torch import Tensor
 
-from widefield.views import ImageViews, build_views, image
+from widefield.views import ImageAugmentation, build_views, image
 from widefield.views.image import Draw
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))
@@ -66,7 +66,7 @@ def torchvision_view(x: Tensor, draw: Draw, k: int) -> Tensor:
 )
 def test_crop_is_torchvisions_antialiased_bilinear(shape: tuple[int, int, int, int]) -> None:
     x = images(*shape)
-    draw = ImageViews().draw(x, generator(1))
+    draw = ImageAugmentation().draw(x, generator(1))
     ours = image.crop_flip(x, draw.boxes, draw.flip)
     for k in range(len(x)):
         box = draw.boxes[k].int().tolist()
@@ -165,8 +165,8 @@ def test_blur_is_torchvisions(shape: tuple[int, ...], kernel: list[int]) -> None
 
 
 def test_a_whole_view_is_torchvisions_with_the_same_numbers() -> None:
-    views = build_views("expert:fd")
-    assert isinstance(views, ImageViews)
+    views = build_views("expert:feature-dropout")
+    assert isinstance(views, ImageAugmentation)
     x = images(64, 3, 32, 32)
     ours = views(x, 1, generator(5))[0]
     draw = views.draw(x, generator(5))
@@ -192,7 +192,7 @@ def test_crops_are_distributed_as_torchvisions(
         drawn = [crop.make_params([blank]) for _ in range(n)]
     theirs = torch.tensor([[d["top"], d["left"], d["height"], d["width"]] for d in drawn])
     x = blank.expand(n, 1, height, width)
-    ours = ImageViews(crop_scale=scale).draw_boxes(x, generator(1))
+    ours = ImageAugmentation(crop_scale=scale).draw_boxes(x, generator(1))
     top, left, h, w = ours.unbind(1)
     assert (ours == ours.round()).all()
     assert min(top.min(), left.min()) >= 0
@@ -227,14 +227,14 @@ def test_crop_that_never_fits_is_torchvisions_middle(
     crop = v2.RandomResizedCrop((height, width), scale=(1.0, 1.0), ratio=ratio)
     theirs = crop.make_params([torch.zeros(1, height, width)])
     x = torch.zeros(5, 1, height, width)
-    ours = ImageViews(crop_scale=(1.0, 1.0), crop_ratio=ratio).draw_boxes(x, generator())
+    ours = ImageAugmentation(crop_scale=(1.0, 1.0), crop_ratio=ratio).draw_boxes(x, generator())
     expected = [theirs[key] for key in ("top", "left", "height", "width")]
     assert ours.tolist() == [expected] * 5
 
 
 def test_jitter_numbers_are_uniform_where_drawn() -> None:
     n = 20_000
-    views = ImageViews(jitter=(0.4, 1.5, 0.2, 0.1), jitter_prob=0.8)
+    views = ImageAugmentation(jitter=(0.4, 1.5, 0.2, 0.1), jitter_prob=0.8)
     draw = views.draw(torch.zeros(n, 3, 4, 4), generator(3))
     drawn = draw.hue != 0
     assert binomtest(int(drawn.sum()), n, 0.8).pvalue > 1e-3
@@ -251,7 +251,9 @@ def test_jitter_numbers_are_uniform_where_drawn() -> None:
 
 def test_flip_grayscale_and_blur_have_their_probabilities() -> None:
     n = 20_000
-    views = ImageViews(flip_prob=0.3, grayscale_prob=0.15, blur_prob=0.6, blur_sigma=(0.1, 2.0))
+    views = ImageAugmentation(
+        flip_prob=0.3, grayscale_prob=0.15, blur_prob=0.6, blur_sigma=(0.1, 2.0)
+    )
     draw = views.draw(torch.zeros(n, 3, 4, 4), generator(4))
     blurred = draw.sigma > 0
     for chosen, probability in ((draw.flip, 0.3), (draw.grayscale, 0.15), (blurred, 0.6)):
@@ -272,7 +274,7 @@ def test_views_keep_shape_dtype_format_and_range(
 ) -> None:
     x = images(8, channels, 24, 32).to(dtype).contiguous(memory_format=memory_format)
     before = x.clone()
-    for view in build_views("expert:fd")(x, 3, generator()):
+    for view in build_views("expert:feature-dropout")(x, 3, generator()):
         assert view.shape == x.shape
         assert view.dtype == dtype
         assert view.is_contiguous(memory_format=memory_format)
@@ -284,18 +286,18 @@ def test_views_keep_shape_dtype_format_and_range(
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_images_are_viewed_in_single(dtype: torch.dtype) -> None:
-    views, x = build_views("expert:fd"), images(32, 3, 32, 32).to(dtype)
+    views, x = build_views("expert:feature-dropout"), images(32, 3, 32, 32).to(dtype)
     half = views(x, 1, generator())[0]
     assert torch.equal(half, views(x.float(), 1, generator())[0].to(dtype))
 
 
 def test_white_stays_within_range() -> None:
-    views = ImageViews(jitter_prob=0, grayscale_prob=0, blur_prob=1)
+    views = ImageAugmentation(jitter_prob=0, grayscale_prob=0, blur_prob=1)
     assert views(torch.ones(256, 3, 32, 32), 1, generator())[0].max() <= 1
 
 
 def test_the_generator_decides_alone() -> None:
-    views, x = build_views("expert:fd"), images(16, 3, 32, 32)
+    views, x = build_views("expert:feature-dropout"), images(16, 3, 32, 32)
     state = torch.get_rng_state()
     first = views(x, 2, generator(7))
     assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
@@ -315,7 +317,7 @@ def test_every_example_and_view_is_drawn_anew() -> None:
 def test_pieces_of_a_batch_change_nothing(
     monkeypatch: pytest.MonkeyPatch, memory_format: torch.memory_format
 ) -> None:
-    views = build_views("expert:fd")
+    views = build_views("expert:feature-dropout")
     x = images(37, 3, 32, 32).contiguous(memory_format=memory_format)
     whole = views(x, 2, generator())
     monkeypatch.setattr(image, "CHUNK", 10 * x[0].numel())
@@ -324,7 +326,7 @@ def test_pieces_of_a_batch_change_nothing(
 
 
 def test_autocast_does_not_reach_the_views() -> None:
-    views, x = build_views("expert:fd"), images(8, 3, 32, 32)
+    views, x = build_views("expert:feature-dropout"), images(8, 3, 32, 32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = views(x, 1, generator())[0]
     assert torch.equal(inside, views(x, 1, generator())[0])
@@ -332,14 +334,14 @@ def test_autocast_does_not_reach_the_views() -> None:
 
 def test_nothing_waits_for_an_accelerator() -> None:
     # Tensors on `meta` have no numbers: whatever asks for one on the host fails.
-    views = build_views("expert:fd")
-    assert isinstance(views, ImageViews)
+    views = build_views("expert:feature-dropout")
+    assert isinstance(views, ImageAugmentation)
     x = torch.zeros(8, 3, 32, 32, device="meta")
     assert views.transform(x, views.draw(x)).shape == x.shape
 
 
 def test_neutral_views_are_the_images() -> None:
-    views = ImageViews(
+    views = ImageAugmentation(
         crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip_prob=0, jitter_prob=0, grayscale_prob=0
     )
     x = images(8, 3, 32, 32)
@@ -369,5 +371,5 @@ def test_small_batches(batch: int) -> None:
 )
 def test_settings_without_sense_are_refused(setting: str, value: object) -> None:
     with pytest.raises(ValueError, match=setting) as refused:
-        ImageViews(**{setting: value})
+        ImageAugmentation(**{setting: value})
     assert "\n" not in str(refused.value)

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from widefield.recipe import Recipe
-from widefield.views import Scene, build_views
+from widefield.views import AugmentContext, build_views
 
 
 def generator() -> torch.Generator:
@@ -24,8 +23,7 @@ def test_random_masks_are_complementary_pairs() -> None:
 
 def test_noise_is_gaussian_of_its_deviation() -> None:
     x = torch.full((16, 3, 32, 32), 0.5)
-    recipe = Recipe(noise_std=0.05)
-    one, other = build_views("noise", recipe=recipe)(x, 2, generator())
+    one, other = build_views("noise", noise_std=0.05)(x, 2, generator())
     noise = (one - x) / 0.05
     count = noise.numel() ** 0.5
     assert abs(float(noise.mean())) < 4 / count
@@ -38,7 +36,7 @@ def test_noise_is_gaussian_of_its_deviation() -> None:
 def test_object_noise_stays_inside_the_mask() -> None:
     x = torch.rand(4, 3, 16, 16)
     mask = torch.rand(4, 1, 16, 16) < 0.3
-    views = build_views("noise:object")(x, 2, generator(), Scene(mask=mask))
+    views = build_views("noise:object")(x, 2, generator(), AugmentContext(mask=mask))
     inside = mask.expand_as(x)
     for view in views:
         assert torch.equal(view[~inside], x[~inside])
@@ -49,17 +47,17 @@ def test_object_noise_stays_inside_the_mask() -> None:
 def test_an_attack_climbs_to_the_edge_of_its_box(steps: int) -> None:
     """On a linear loss sum w.v the worst point is the corner x + budget sign(w), within [0, 1]."""
     x, w = torch.rand(4, 3, 8, 8), torch.randn(4, 3, 8, 8)
-    views = build_views("adversarial", recipe=Recipe(attack_budget=0.1, attack_steps=steps))
-    scene = Scene(gradients=lambda at: [w, -w])
-    one, other = views(x, 2, generator(), scene)
+    views = build_views("adversarial", attack_budget=0.1, attack_steps=steps)
+    linear = AugmentContext(gradients=lambda views: [w, -w])
+    one, other = views(x, 2, generator(), linear)
     torch.testing.assert_close(one, (x + 0.1 * w.sign()).clamp(0, 1))
     torch.testing.assert_close(other, (x - 0.1 * w.sign()).clamp(0, 1))
 
 
 def test_an_attack_starts_at_random_in_its_box() -> None:
     x = torch.full((8, 3, 16, 16), 0.5)
-    views = build_views("adversarial", recipe=Recipe(attack_budget=0.1, attack_steps=1))
-    still = Scene(gradients=lambda at: [torch.zeros_like(view) for view in at])
+    views = build_views("adversarial", attack_budget=0.1, attack_steps=1)
+    still = AugmentContext(gradients=lambda views: [torch.zeros_like(view) for view in views])
     one, other = views(x, 2, generator(), still)
     assert float((one - x).abs().max()) <= 0.1 + 1e-6
     assert float((one - x).abs().mean()) == pytest.approx(0.05, rel=0.05)

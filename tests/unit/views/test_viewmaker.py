@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.recipe import Recipe
-from widefield.views import Scene, Viewmaker, build_views
+from widefield.views import NO_CONTEXT, AugmentContext, Viewmaker, build_views
 from widefield.views.viewmaker import ViewmakerNet
 
 
@@ -14,7 +13,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def viewmaker(name: str = "viewmaker", channels: int = 3, **settings: object) -> Viewmaker:
-    views = build_views(name, recipe=Recipe(**settings), channels=channels)  # type: ignore[arg-type]
+    views = build_views(name, channels=channels, **settings)
     assert isinstance(views, Viewmaker)
     return views
 
@@ -25,8 +24,10 @@ def middle(*shape: int) -> Tensor:
 
 
 @torch.no_grad()
-def deltas(views: Viewmaker, x: Tensor, count: int = 2, scene: Scene | None = None) -> Tensor:
-    drawn = views(x, count, generator(2), scene or Scene())
+def deltas(
+    views: Viewmaker, x: Tensor, count: int = 2, context: AugmentContext = NO_CONTEXT
+) -> Tensor:
+    drawn = views(x, count, generator(2), context)
     return torch.stack([view - x for view in drawn])
 
 
@@ -118,7 +119,7 @@ def test_images_too_small_are_refused() -> None:
 def test_the_object_is_spared() -> None:
     x, mask = middle(4, 3, 16, 16), torch.zeros(4, 1, 16, 16, dtype=torch.bool)
     mask[..., 3:9, 5:12] = True
-    changed = deltas(viewmaker("mask-viewmaker"), x, 3, Scene(mask=mask))
+    changed = deltas(viewmaker("mask-viewmaker"), x, 3, AugmentContext(mask=mask))
     free = deltas(viewmaker(), x, 3)
     inside = mask.expand_as(changed)
     assert torch.equal(changed[inside], torch.zeros_like(changed[inside]))
@@ -131,7 +132,7 @@ def test_the_object_is_spared() -> None:
 
 def test_published_views_fall_short_of_their_budget() -> None:
     """1e-4 beside the mean: a change of that size gets half of its budget."""
-    ours, theirs = viewmaker(), viewmaker("viewmaker:as_published")
+    ours, theirs = viewmaker(), viewmaker("viewmaker:published")
     d = torch.full((1, 3, 8, 8), 1e-4)
     torch.testing.assert_close(theirs.on_budget(d), torch.full_like(d, 0.025))
     torch.testing.assert_close(ours.on_budget(d), torch.full_like(d, 0.05))
@@ -139,12 +140,14 @@ def test_published_views_fall_short_of_their_budget() -> None:
 
 def test_published_views_are_not_clamped() -> None:
     x = torch.ones(4, 3, 16, 16)
-    drawn = torch.cat(viewmaker("viewmaker:as_published")(x, 2, generator()))
+    drawn = torch.cat(viewmaker("viewmaker:published")(x, 2, generator()))
     assert float(drawn.detach().max()) > 1
 
 
-def test_published_views_lie_on_the_sphere_whatever_the_settings() -> None:
-    settings = {"viewmaker_shape": "ball", "viewmaker_clamp": True}
-    views = viewmaker("viewmaker:as_published", **settings)
+def test_published_views_lie_on_the_sphere_and_have_no_other_shape() -> None:
+    views = viewmaker("viewmaker:published")
     d = torch.full((1, 3, 8, 8), 1e-3)
     torch.testing.assert_close(views.on_budget(d), torch.full_like(d, 0.05 / 1.1))
+    for setting in ({"viewmaker_shape": "ball"}, {"viewmaker_clamp": True}):
+        with pytest.raises(ValueError, match="unknown setting of views 'viewmaker:published'"):
+            viewmaker("viewmaker:published", **setting)

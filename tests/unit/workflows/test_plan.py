@@ -5,41 +5,38 @@ from typing import Any
 import pytest
 import torch
 
-from widefield.data import open_dataset
-from widefield.methods import RunFacts, build_method
-from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build
 from widefield.views import build_views
+from widefield.workflows import plan as module
 from widefield.workflows.plan import Plan, plan
-from widefield.workflows.pretrain import build_run_encoder
 
 N, BATCH, DIM, SIDE = 96, 16, 12, 16
-SMALL: dict[str, Any] = {
+SHORT: dict[str, Any] = {
     "limit": N,
     "batch_size": BATCH,
     "image_size": SIDE,
-    "projector_width": 32,
-    "projector_dim": DIM,
     "encoder": "resnet-tiny",
     "device": "cpu",
 }
+SMALL: dict[str, Any] = {**SHORT, "projector_width": 32, "projector_dim": DIM}
+"""The same for a method with a projector."""
 
 
-def weight_bytes(method: str) -> tuple[int, int]:
-    """Of parameters and buffers, and of parameters, both without a dense head."""
-    recipe = Recipe.named(method=method, **{k: v for k, v in SMALL.items() if k != "limit"})
-    encoder = build_run_encoder(recipe, open_dataset("photos", limit=N, image_size=SIDE))
-    facts = RunFacts(
-        encoder=encoder,
-        feature_dim=encoder.dim,
-        examples=N,
-        labels={},
-        learning_rates=torch.ones(1, dtype=torch.float64),
-        device=torch.device("cpu"),
-    )
-    built = build_method(recipe, facts)
-    head = sum(p.nbytes for p in built.head_parameters())
-    parameters = sum(p.nbytes for m in (encoder, built) for p in m.parameters()) - head
-    return parameters + sum(b.nbytes for m in (encoder, built) for b in m.buffers()), parameters
+@pytest.fixture(autouse=True)
+def _short_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes do not depend on how long the trial is timed."""
+    monkeypatch.setattr(module, "TRIAL_SECONDS", 0.1)
+
+
+def weight_bytes(method: str, **settings: Any) -> tuple[int, int]:
+    """Return bytes of parameters and buffers, and of parameters, both without a dense head."""
+    facts = DataFacts(examples=N, image_size=SIDE, labels={})
+    recipe = make_recipe(method=method, **settings)
+    model = build(recipe, facts, device=torch.device("cpu")).model
+    head = sum(p.nbytes for p in model.method.head_parameters())
+    parameters = sum(p.nbytes for p in model.parameters()) - head
+    return parameters + sum(b.nbytes for b in model.buffers()), parameters
 
 
 def check_totals(ahead: Plan) -> None:
@@ -68,7 +65,7 @@ def check_totals(ahead: Plan) -> None:
 def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments: int) -> None:
     ahead = plan("photos", **SMALL, **settings)
     check_totals(ahead)
-    held, parameters = weight_bytes("s-diet")
+    held, parameters = weight_bytes("s-diet", **SMALL)
     assert ahead.parts["head"].bytes == 4 * N * DIM
     assert ahead.parts["moments"].bytes == moments
     assert {ahead.parts[name].place for name in ("head", "moments")} == {settings["row_store"]}
@@ -77,15 +74,14 @@ def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments
 
 
 def test_a_dense_head_is_on_the_device_and_others_have_none() -> None:
-    diet, simclr = (plan("photos", method=method, **SMALL) for method in ("diet", "simclr"))
-    for ahead in (diet, simclr):
-        check_totals(ahead)
+    diet, simclr = plan("photos", method="diet", **SHORT), plan("photos", method="simclr", **SMALL)
     assert diet.parts["head"].bytes == 4 * N * 128
     assert diet.parts["moments"].bytes == 2 * diet.parts["head"].bytes
     assert diet.parts["head"].place == "device"
     assert simclr.parts["head"].bytes == simclr.parts["moments"].bytes == 0
-    for ahead, method in ((diet, "diet"), (simclr, "simclr")):
-        held, parameters = weight_bytes(method)
+    for ahead, method, settings in ((diet, "diet", SHORT), (simclr, "simclr", SMALL)):
+        check_totals(ahead)
+        held, parameters = weight_bytes(method, **settings)
         assert ahead.parts["weights"].bytes == held
         assert ahead.parts["optimizer"].bytes == 2 * parameters
 
@@ -95,7 +91,7 @@ def test_views_that_learn_are_players_too() -> None:
         plan("photos", method="simclr", views=views, **SMALL) for views in ("none", "viewmaker")
     )
     check_totals(learned)
-    viewmaker = build_views("viewmaker", recipe=Recipe.named(views="viewmaker"), channels=3)
+    viewmaker = build_views("viewmaker", channels=3)
     parameters = sum(p.nbytes for p in viewmaker.parameters())
     more = {name: learned.parts[name].bytes - fixed.parts[name].bytes for name in fixed.parts}
     assert more["weights"] == parameters + sum(b.nbytes for b in viewmaker.buffers())
@@ -113,5 +109,7 @@ def test_activations_grow_with_the_batch() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="did you mean"):
         plan("photos", method="s-deit")
+    with pytest.raises(ValueError, match="temperature is no setting of s-diet"):
+        plan("photos", temperature=0.5)
     with pytest.raises(ValueError, match="batch_size is 97 and there are 96 examples"):
         plan("photos", **{**SMALL, "batch_size": 97})

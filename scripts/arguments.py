@@ -1,0 +1,74 @@
+"""Write src/widefield/arguments.py: every setting of a run and of its parts, as types.
+
+    python scripts/arguments.py
+
+The file is written, not loaded, because it must be importable without torch: the command line
+reads it before it knows whether there is anything to train.
+"""
+
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+from widefield.encoders import EncoderSettings
+from widefield.methods import METHODS
+from widefield.recipe import RUN_SETTINGS, Recipe
+from widefield.settings import describe
+from widefield.views import VIEWS
+
+TARGET = Path(__file__).parents[1] / "src" / "widefield" / "arguments.py"
+
+HEADER = '''"""Every setting of a run, its method, its views and its encoder, by its flat name.
+
+Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
+"""
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from widefield.encoders import EncoderSettings
+    from widefield.methods import MethodSettings
+    from widefield.views import ViewSettings
+
+
+class RecipeArguments(TypedDict, total=False):
+    """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
+
+    method: "str | MethodSettings"
+    views: "str | ViewSettings"
+    encoder: "str | EncoderSettings"
+'''
+
+
+def flat_hints() -> dict[str, list[Any]]:
+    """Return the types that each flat setting has, over all methods and views."""
+    described = describe(Recipe())
+    hints: dict[str, list[Any]] = {"stem": [describe(EncoderSettings())["stem"].hint]}
+    hints |= {name: [described[name].hint] for name in RUN_SETTINGS}
+    parts = [settings() for settings in METHODS.values()]
+    parts += [policy.settings() for policy in VIEWS.values()]
+    for part in parts:
+        for setting in describe(part).values():
+            if setting.hint not in hints.setdefault(setting.name, []):
+                hints[setting.name].append(setting.hint)
+    return hints
+
+
+def written(hint: Any) -> str:
+    """Return a type as it stands in source."""
+    if typing.get_origin(hint) is Literal:
+        words = ", ".join(f'"{word}"' for word in typing.get_args(hint))
+        return f"Literal[{words}]"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def source() -> str:
+    """Return the text of the file."""
+    lines = [
+        f"    {name}: {' | '.join(map(written, hints))}\n" for name, hints in flat_hints().items()
+    ]
+    return HEADER + "".join(lines)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(source())

@@ -1,0 +1,61 @@
+"""Diagnostics and measured audits: docs/audit.md."""
+
+from typing import Any
+
+from pages.format import bounds, percent, read, table
+from widefield.diagnose import DIAGNOSTICS
+
+
+def diagnostics() -> str:
+    """Return every diagnostic and what it says."""
+    rows = [(f"`{name}`", entry.meaning) for name, entry in DIAGNOSTICS.items()]
+    return table(("diagnostic", "what it says"), rows)
+
+
+def cifar10() -> str:
+    """Return the verdicts on a random network and on a small run."""
+    audit = read("audit_cifar10")
+    judged = {f"{audit['encoder']}, random weights": audit["tasks"]["class"]}
+    judged |= {name: tasks["class"] for name, tasks in audit["compared"].items()}
+    rows = [[name, *_verdict(task)] for name, task in judged.items()]
+    head = ("encoder", "verdict on `class`", "learned", "probe", "floor", "ceiling")
+    return table(head, rows)
+
+
+def _verdict(task: dict[str, Any]) -> list[str]:
+    share, low, high = (
+        f"{100 * task[key]:.0f}" for key in ("learned", "learned_low", "learned_high")
+    )
+    floor_of = {"pixels": "raw pixels"}.get(task["floor_of"], task["floor_of"])
+    return [
+        task["verdict"],
+        f"{share} % [{low}, {high}]",
+        f"{percent(task['accuracy'])} %",
+        f"{percent(task['floor'])} % ({floor_of})",
+        f"{percent(task['ceiling'])} %",
+    ]
+
+
+def feature_dropout() -> str:
+    """Return how both policies change what an encoder trained with the labels sees."""
+    judged = [h for h in read("feature_dropout")["histograms"] if h["judge"] == "supervised"]
+    rows = [
+        (
+            f"{h['task']}, {h['policy']} views",
+            f"{h['plain']['mean']:.2f}",
+            f"{h['mean']:.2f}",
+            _bimodality(h["plain"]),
+            _bimodality(h),
+        )
+        for h in sorted(judged, key=lambda h: (h["task"] == "class", h["policy"]))
+    ]
+    head = (
+        "judged by an encoder trained with the labels",
+        *("mean P, plain", "mean P, views"),
+        *("bimodality, plain", "bimodality, views"),
+    )
+    return table(head, rows)
+
+
+def _bimodality(histogram: dict[str, Any]) -> str:
+    return bounds(*(histogram[f"bimodality{end}"] for end in ("", "_low", "_high")))

@@ -1,0 +1,108 @@
+"""Every method and its settings: docs/methods.md."""
+
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from pages.format import ratio, table
+from pages.steps import step_ratios
+from widefield.methods import METHODS, Method, MethodSettings, ProjectorSettings
+from widefield.recipes import make_recipe
+from widefield.train.build import DataFacts, build
+
+COMMON = ("lr", "gather", *(f"projector_{name}" for name in ProjectorSettings().flat()))
+"""Settings that have columns of their own, or that most methods share."""
+
+
+def methods() -> str:
+    """Return what each method is, what it takes and what a step costs."""
+    steps = step_ratios("resnet-tiny")
+    rows = [
+        [
+            f"[`{name}`](../{_path(settings)})",
+            _summary(settings),
+            str(_built(name).view_count),
+            ratio(steps[name]) if name in steps else "",
+            _source(settings),
+        ]
+        for name, settings in METHODS.items()
+    ]
+    return table(["method", "what it does", "views", "step", "source"], rows)
+
+
+def settings() -> str:
+    """Return each method's default settings."""
+    rows = []
+    for name, kind in METHODS.items():
+        values = kind().flat()
+        own = (f"`{key}` {_shown(value)}" for key, value in values.items() if key not in COMMON)
+        rows.append([f"`{name}`", f"{values['lr']:g}", _projector(values), ", ".join(own)])
+    return table(["method", "`lr`", "projector", "settings of its own"], rows)
+
+
+def losses() -> str:
+    """Return the loss functions of each method with their equations, from their docstrings."""
+    parts = []
+    for name, kind in METHODS.items():
+        module = sys.modules[kind.__module__]
+        functions = [f for f in vars(module).values() if inspect.isfunction(f) and _equation(f)]
+        parts += [f"**`{name}`**, `{f.__name__}`. {_equation(f)}" for f in functions]
+    return "\n\n".join(parts)
+
+
+def _equation(function: Callable[..., Any]) -> str:
+    """Return what a loss's docstring says before its example; nothing if it has no equation."""
+    text = (inspect.getdoc(function) or "").split("\n\nExample:")[0]
+    paragraphs = text.split("\n\n")
+    if not any(p.startswith("    ") and " = " in p for p in paragraphs):
+        return ""
+    return "\n\n".join(
+        f"```text\n{textwrap.dedent(p)}\n```" if p.startswith("    ") else " ".join(p.split())
+        for p in paragraphs
+    )
+
+
+def _path(settings: type[MethodSettings]) -> str:
+    return f"src/{settings.__module__.replace('.', '/')}.py"
+
+
+def _summary(settings: type[MethodSettings]) -> str:
+    """Return the first line of the method's file, which begins with its title."""
+    text = sys.modules[settings.__module__].__doc__ or ""
+    return text.splitlines()[0].removesuffix(".")
+
+
+def _source(settings: type[MethodSettings]) -> str:
+    """Return the source of the settings' docstring, else the first that the file names."""
+    texts = (inspect.getdoc(settings) or "", inspect.getsource(sys.modules[settings.__module__]))
+    for text in texts:
+        match = re.search(r"Source: (.+?)\.?\s*(\n\s*\n|\"\"\"|$)", text, re.DOTALL)
+        if match:
+            return " ".join(match[1].split())
+    return ""
+
+
+@cache
+def _built(name: str) -> Method:
+    """Return the method, built for two dozen small images."""
+    facts = DataFacts(examples=24, image_size=16, labels={"class": torch.arange(24) % 3})
+    recipe = make_recipe(method=name, encoder="resnet-tiny", batch_size=12)
+    return build(recipe, facts, device=torch.device("cpu")).method
+
+
+def _projector(values: dict[str, Any]) -> str:
+    if "projector_dim" not in values:
+        return "none"
+    hidden = [str(values["projector_width"])] * (values["projector_layers"] - 1)
+    widths = " - ".join([*hidden, str(values["projector_dim"])])
+    return widths if values["projector_batch_norm"] else f"{widths}, no batch norm"
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,133 @@
+"""What is measured of the per-example head: docs/rows.md."""
+
+from typing import Any
+
+from pages.format import RESULTS, cosine, points, ratio, read, spread, table, whole
+
+
+def head() -> str:
+    """Return a training step with rows on disk, for each encoder that was measured."""
+    files = sorted(RESULTS.glob("bench_head_*.json"))
+    return "\n\n".join(_head(read(file.stem)) for file in files)
+
+
+def _head(result: dict[str, Any]) -> str:
+    values = result["values"]
+    encoder = values["encoder"]
+    ratios = ", ".join(f"{name} {ratio(value)}" for name, value in result["ratios"].items())
+    about = (
+        f"**{encoder}**: `widefield bench head --encoder {encoder} --json`, batches of "
+        f"{values['batch_size']} images of side {values['image_size']}, m = "
+        f"{values['projector_dim']}. Ratios: {ratios}. With rows in host memory a step takes "
+        f"{_milliseconds(values['host_seconds'])} ms. DIET's dense head is measured where its "
+        "rows and logits, with gradients and moments, need less than "
+        f"{values['diet_limit_bytes'] / 1e9:.1f} GB, 25 % of the memory."
+    )
+    rows = [
+        (
+            whole(row["n"]),
+            _milliseconds(row["disk_seconds"]),
+            f"{row['disk_bytes'] / 1e6:.2f}",
+            "" if row["diet_seconds"] is None else _milliseconds(row["diet_seconds"]),
+            "" if row["diet_bytes"] is None else whole(row["diet_bytes"] / 1e6),
+        )
+        for row in result["table"]
+    ]
+    titles = ("examples", "rows on disk: ms", "device MB", "DIET: ms", "device MB")
+    return f"{about}\n\n{table(titles, rows)}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.0f}"
+
+
+def stores() -> str:
+    """Return how many rows a second our store and others read and write."""
+    rates: dict[tuple[int, int], dict[tuple[str, str], float]] = {}
+    for r in read("store_comparison")["results"]:
+        shape = rates.setdefault((r["rows"], r["floats"]), {})
+        shape[r["store"], r["cache"]] = r["rows_per_second"] / 1000
+    names = list(dict.fromkeys(store for store, _ in next(iter(rates.values()))))
+    lead = min(
+        by_store["journal", cache] / by_store[other, cache]
+        for by_store in rates.values()
+        for other in ("lmdb", "sqlite")
+        for cache in ("warm", "cold")
+    )
+    about = (
+        "`python benchmarks/store_comparison.py --json FILE`: thousand rows a second, read and "
+        "written back at random, warm / cold. `map` is a plain memory map without recovery, the "
+        "limit of the machine. `journal` is ours, which recovers the last checkpoint and is at "
+        f"least {lead:.1f} times as fast as LMDB and SQLite."
+    )
+    rows = [
+        (
+            f"{count} x {floats}",
+            *(f"{by_store[s, 'warm']:.0f} / {by_store[s, 'cold']:.1f}" for s in names),
+        )
+        for (count, floats), by_store in rates.items()
+    ]
+    return f"{about}\n\n{table(('rows x floats', *names), rows)}"
+
+
+def moments() -> str:
+    """Return what compact moments cost in accuracy."""
+    report = read("compact_rows")
+    variants = report["variants"]
+    tasks = [task for task in variants["float32"] if task != "bytes_a_row"]
+    about = (
+        f"`{report['command']} --json FILE`: linear probes on the test file, %, means over the "
+        "seeds, and differences from float32, seed by seed, with their 95 % intervals."
+    )
+    titles = [f"{task}{what}" for task in tasks for what in ("", ", difference")]
+    rows = [
+        [name, str(result["bytes_a_row"]), str(result[tasks[0]]["n"])]
+        + [cell for task in tasks for cell in _compared(name, result[task])]
+        for name, result in variants.items()
+    ]
+    return f"{about}\n\n{table(['moments', 'bytes a row', 'seeds', *titles], rows)}"
+
+
+def _compared(name: str, result: dict[str, float]) -> tuple[str, str]:
+    """Return the mean of a variant, and its difference from float32."""
+    gap = {"mean": result["minus_float32"], "half_width": result["half_width"]}
+    difference = "" if name == "float32" else points(gap, signed=True)
+    return spread([result["mean"]]), difference
+
+
+def plans() -> str:
+    """Return what `widefield plan` said beside what runs took."""
+    report = read("plan_check")
+    seconds = [
+        [turn["ratio"]["epoch_seconds"] for turn in case["turns"]]
+        for case in report["cases"].values()
+    ]
+    lowest, highest = min(map(min, seconds)), max(map(max, seconds))
+    about = (
+        f"`{report['command']}`: measured over planned, median of {len(seconds[0])} turns. A turn "
+        "plans in one process and runs in the next; single turns differ as the machine does from "
+        f"minute to minute, by a factor of {ratio(lowest)} to {ratio(highest)} in an epoch's "
+        "seconds."
+    )
+    rows = [
+        (name, ratio(case["ratio"]["host_bytes"]), ratio(case["ratio"]["epoch_seconds"]))
+        for name, case in report["cases"].items()
+    ]
+    return f"{about}\n\n{table(('run', 'host memory', 'seconds an epoch'), rows)}"
+
+
+def cosines() -> str:
+    """Return the cosine of the gradients of batch and full cross-entropy."""
+    report = read("gradient_cosine")
+    about = (
+        f"`{report['command']} --json FILE`: cosine of the gradients of batch and full "
+        f"cross-entropy at random initialisation, {report['encoder']}, mean of "
+        f"{report['batches']} batches, beside S-DIET (2025) on CIFAR-100. The projector is thrown "
+        "away after training."
+    )
+    columns = ("encoder", "encoder and projector", "paper_cifar100")
+    rows = [
+        (str(r["batch_size"]), *(cosine(r[column]) for column in columns))
+        for r in report["results"]
+    ]
+    return f"{about}\n\n{table(('batch', *columns[:2], 'paper'), rows)}"

@@ -1,0 +1,64 @@
+"""What a step costs and other ratios of `widefield bench`: README.md and the pages of docs."""
+
+from pages.format import RESULTS, ratio, read, table
+
+
+def step_ratios(setting: str) -> dict[str, float]:
+    """Return the measured steps, as multiples of the bare encoder's, one file a method."""
+    files = sorted((RESULTS / "bench_step" / setting).glob("*.json"))
+    return {
+        file.stem: read(f"bench_step/{setting}/{file.stem}")["ratios"][f"{file.stem}/bare"]
+        for file in files
+    }
+
+
+def ratios() -> str:
+    """Return the ratios of the README."""
+    tiny, large = step_ratios("resnet-tiny"), step_ratios("resnet18")
+    head, views, probe = (
+        read(name)["ratios"] for name in ("bench_head_resnet-tiny", "bench_views", "bench_probe")
+    )
+    steps = ", ".join(
+        f"{encoder} {ratio(measured['s-diet'])} ({ratio(measured['simclr'])})"
+        for encoder, measured in (("resnet-tiny", tiny), ("resnet18", large))
+    )
+    faster = ", ".join(ratio(views[f"widefield/{other}"]) for other in ("kornia", "torchvision"))
+    rows = [
+        ("a training step of S-DIET over the bare encoder's (SimCLR's)", steps, "step"),
+        (
+            "a step with 10,000,000 rows on disk over one with 10,000",
+            ratio(head["step@1e7/step@1e4"]),
+            "head",
+        ),
+        ("views a second over kornia's, over torchvision's", faster, "views"),
+        (
+            "scikit-learn's time for the same probe over ours",
+            ratio(probe["sklearn/widefield"]),
+            "probe",
+        ),
+    ]
+    cells = [(what, measured, f"`widefield bench {kind}`") for what, measured, kind in rows]
+    return table(("what", "measured", "command"), cells)
+
+
+def both_directions() -> str:
+    """Return in a sentence what BYOL costs in both directions."""
+    tiny, large = (
+        ratio(step_ratios(encoder)["byol-both-directions"])
+        for encoder in ("resnet-tiny", "resnet18")
+    )
+    return (
+        f"`--directions both` is BYOL as published, two trained views and two of the target "
+        f"network's: {tiny} bare steps, and {large} with resnet18."
+    )
+
+
+def viewmaker() -> str:
+    """Return in a sentence what views that learn cost."""
+    measured = step_ratios("resnet18-viewmaker")
+    return (
+        "With resnet18 on 32 x 32 images in batches of 128 a step with the viewmaker takes "
+        f"{ratio(measured['simclr'])} times the bare encoder's with `simclr` and "
+        f"{ratio(measured['s-diet'])} times with `s-diet` (`widefield bench step --views viewmaker "
+        "--encoder resnet18 --batch-size 128`)."
+    )

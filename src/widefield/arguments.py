@@ -1,0 +1,67 @@
+"""Every setting of a run, its method, its views and its encoder, by its flat name.
+
+Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
+"""
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from widefield.encoders import EncoderSettings
+    from widefield.methods import MethodSettings
+    from widefield.views import ViewSettings
+
+
+class RecipeArguments(TypedDict, total=False):
+    """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
+
+    method: "str | MethodSettings"
+    views: "str | ViewSettings"
+    encoder: "str | EncoderSettings"
+    stem: Literal["auto", "small", "native"]
+    epochs: int
+    batch_size: int
+    optimizer: Literal["adamw", "sgd"]
+    schedule: Literal["cosine", "constant"]
+    weight_decay: float
+    warmup_epochs: float
+    precision: Literal["auto", "32", "bf16"]
+    device: Literal["auto", "cpu", "cuda"]
+    seed: int
+    limit: int | None
+    image_size: int | None
+    checkpoint_every: int
+    health_every: int
+    lr: float
+    projector_layers: int
+    projector_width: int
+    projector_dim: int
+    projector_batch_norm: bool
+    gather: bool
+    head_lr_scale: float
+    row_loss: Literal["decoupled", "batch-ce"]
+    logit_scale: float
+    label_smoothing: float
+    row_start: Literal["embedding", "random"]
+    row_update: Literal["exact", "estimated"]
+    row_store: Literal["auto", "device", "host", "disk"]
+    row_moments: Literal["float32", "bf16"]
+    row_second_moment: Literal["element", "row"]
+    temperature: float
+    loss: Literal["nt-xent", "one-sided"]
+    eps: float
+    pair_importance: Literal["quadratic", "infonce", "gaussian", "inverse"]
+    off_diagonal_weight: float
+    invariance_weight: float
+    variance_weight: float
+    cov_weight: float
+    ema_decay: float
+    queue_size: int
+    predictor_width: int
+    directions: Literal["both", "one"]
+    noise_std: float
+    viewmaker_budget: float
+    viewmaker_shape: Literal["sphere", "ball"]
+    viewmaker_clamp: bool
+    viewmaker_lr: float
+    attack_budget: float
+    attack_steps: int

@@ -1,0 +1,94 @@
+"""The settings of a run as command-line options, for `pretrain` and `plan`."""
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from widefield.arguments import RecipeArguments
+
+
+def all_options() -> list[inspect.Parameter]:
+    """Return an option for every setting of any method and views; imports none of them."""
+    return [_option(name, kind) for name, kind in _kinds().items()]
+
+
+def options_of(words: list[str]) -> list[inspect.Parameter]:
+    """Return the options of the recipe, method and views named in `words`, with real defaults.
+
+    Raises:
+        ValueError: a name that does not exist.
+    """
+    from widefield.recipe import PARTS, RUN_SETTINGS, Recipe
+    from widefield.recipes import make_recipe
+    from widefield.settings import describe, help_texts
+    from widefield.views import VIEWS
+
+    named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
+    given = {name: value for name, value in named.items() if value and name != "recipe"}
+    recipe = make_recipe(named["recipe"] or "default", **given)
+    texts, group = help_texts(Recipe), dict.fromkeys((*PARTS, *RUN_SETTINGS), "Run")
+    for title, part in [
+        ("Run", recipe.encoder),
+        (f"Method {recipe.method.name}", recipe.method),
+        *((f"Views {name}", settings) for name, settings in recipe.views.policies),
+    ]:
+        for setting in describe(part).values():
+            texts[setting.name], group[setting.name] = setting.help, title
+    texts["views"] += "".join(
+        f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
+    )
+    kinds = _kinds()
+    return [
+        _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", group[name])
+        for name, value in sorted(recipe.flat().items(), key=lambda item: group[item[0]] != "Run")
+    ]
+
+
+def with_options(
+    command: Callable[..., None], options: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Return `command` with its `**settings` spelled out as `options`."""
+
+    def spelled_out(*args: Any, **kwargs: Any) -> None:
+        command(*args, **kwargs)
+
+    signature = inspect.signature(command)
+    fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    spelled_out.__name__, spelled_out.__doc__ = command.__name__, command.__doc__
+    spelled_out.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*fixed, *options]
+    )
+    spelled_out.__annotations__ = {p.name: p.annotation for p in [*fixed, *options]}
+    return spelled_out
+
+
+def _kinds() -> dict[str, Any]:
+    """Return the type of every setting; method, views and encoder are names here."""
+    typed = {"MethodSettings": str, "ViewSettings": str, "EncoderSettings": str}
+    return typing.get_type_hints(RecipeArguments, localns=typed)
+
+
+def _option(name: str, kind: Any, text: str = "", group: str = "Run") -> inspect.Parameter:
+    parameter = Parameter(help=text, show_default=False, group=group)
+    annotation = typing.cast(Any, Annotated)[kind | None, parameter]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _value_of(option: str, words: list[str]) -> str | None:
+    """Return what follows `--option` on the command line, if it is there."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == f"--{option}":
+            return following
+        if word.startswith(f"--{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _shown(value: object) -> str:
+    """Return a default as help shows it."""
+    return "the data's own" if value is None else str(value)

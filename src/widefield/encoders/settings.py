@@ -1,0 +1,78 @@
+"""Settings of an encoder: which architecture, and which first layers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from widefield.encoders.encoder import Encoder, Stem, build_encoder
+from widefield.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings(Settings):
+    """Settings of one encoder.
+
+    Example:
+        >>> EncoderSettings(name="resnet18", stem="native").build(seed=0).config.stem
+        'native'
+    """
+
+    name: str = "auto"
+    """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
+    stem: Stem = "auto"
+    """First layers: small for small images, native as in timm; auto is small up to 64 pixels."""
+
+    def flat(self) -> dict[str, Any]:
+        """Return both values under the names that they have in a run."""
+        return {"encoder": self.name, "stem": self.stem}
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """Return a copy with another `encoder`, by its name or whole, and another `stem`.
+
+        Raises:
+            ValueError: `encoder` is neither, or `stem` is unknown.
+        """
+        encoder = values.get("encoder", self)
+        if isinstance(encoder, str):
+            encoder = replace(self, name=encoder)
+        if not isinstance(encoder, type(self)):
+            raise ValueError(f"encoder must be a word, got {encoder!r}")
+        return replace(encoder, stem=values.get("stem", encoder.stem))
+
+    def resolved(self, device: torch.device) -> Self:
+        """Return the settings with the name `auto` replaced by the encoder for `device`."""
+        if self.name != "auto":
+            return self
+        return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
+
+    def build(
+        self,
+        *,
+        channels: int = 3,
+        image_size: int = 32,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        seed: int,
+    ) -> Encoder:
+        """Build the encoder on the CPU, randomly initialised; arguments as of `build_encoder`.
+
+        Raises:
+            ValueError: the name is unknown or `auto`, the encoder has no such stem, or sizes and
+                statistics do not fit together.
+        """
+        if self.name == "auto":
+            raise ValueError(
+                "the encoder 'auto' depends on the device: call resolved(device) first, or name "
+                "one, such as 'resnet-tiny'"
+            )
+        return build_encoder(
+            self.name,
+            stem=self.stem,
+            channels=channels,
+            image_size=image_size,
+            mean=mean,
+            std=std,
+            seed=seed,
+        )

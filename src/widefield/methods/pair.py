@@ -1,0 +1,72 @@
+"""Losses of two views as a method: project both, gather over the processes, compare."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from widefield.core.gather import gather
+from widefield.methods.base import Method, MethodSettings
+from widefield.methods.projector import ProjectorSettings
+from widefield.types import Loss
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+"""A loss of two views' projections, [b, m] each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSettings(MethodSettings):
+    """Settings that all losses of two views share."""
+
+    projector: ProjectorSettings = ProjectorSettings()
+    """The projection head."""
+    gather: bool = False
+    """In several processes, compute one loss over the examples of all of them."""
+
+
+class PairLoss(Method):
+    """A loss of the projections of two views.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        loss: compares z1 [b, m] with z2 [b, m].
+        one_pass: send both views through the encoder together, so that they share the statistics
+            of batch normalisation; otherwise each view has its own.
+        gather: in several processes, compare the examples of all their batches.
+
+    Example:
+        >>> from widefield.methods.simclr import nt_xent
+        >>> method = PairLoss(
+        ...     projector=nn.Linear(4, 2), loss=lambda a, b: nt_xent(a, b, temperature=0.1)
+        ... )
+        >>> x = torch.rand(8, 4)
+        >>> method(nn.Identity(), [x, x], torch.arange(8)).total.shape
+        torch.Size([])
+    """
+
+    view_count = 2
+
+    def __init__(
+        self,
+        *,
+        projector: nn.Module,
+        loss: Compare,
+        one_pass: bool = True,
+        gather: bool = False,
+    ) -> None:
+        super().__init__()
+        self.projector = projector
+        self.compare = loss
+        self.one_pass = one_pass
+        self.gather = gather
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss of the two views."""
+        if self.one_pass:
+            z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
+        else:
+            z1, z2 = (self.projector(encoder(view)) for view in views)
+        if self.gather:
+            z1, z2 = gather(z1), gather(z2)
+        return Loss(self.compare(z1, z2))

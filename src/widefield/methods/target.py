@@ -1,0 +1,42 @@
+"""The target network: a moving average of the trained one, which no gradient reaches."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+class TargetNetwork(nn.Module):
+    """Encoder and projector as they were, averaged over the steps: h -> z without gradient.
+
+    Its weights are an exponential moving average of the trained ones; its batch normalisation
+    uses statistics of its own. It travels in the checkpoint with the method that holds it.
+
+    Example:
+        >>> encoder, projector = nn.Linear(3, 2), nn.Linear(2, 2)
+        >>> target = TargetNetwork(encoder, projector)
+        >>> _ = nn.init.zeros_(projector.bias)
+        >>> target.follow(encoder, projector, ema_decay=0.0)
+        >>> x = torch.rand(4, 3)
+        >>> torch.equal(target(x), projector(encoder(x)))
+        True
+
+    Source: MoCo (He et al. 2020), equation 2; BYOL (Grill et al. 2020), equation 1.
+    """
+
+    def __init__(self, encoder: nn.Module, projector: nn.Module) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.projector = copy.deepcopy(projector).requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """Return projections [B, m] of images [B, C, H, W]."""
+        return self.projector(self.encoder(x))
+
+    @torch.no_grad()
+    def follow(self, encoder: nn.Module, projector: nn.Module, *, ema_decay: float) -> None:
+        """Set theta <- ema_decay theta + (1 - ema_decay) theta of the trained networks."""
+        trained = (*encoder.parameters(), *projector.parameters())
+        for average, weight in zip(self.parameters(), trained, strict=True):
+            average.lerp_(weight, 1 - ema_decay)

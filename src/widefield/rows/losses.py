@@ -1,0 +1,57 @@
+"""How features are compared with the rows of their batch."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from widefield.core.precision import full_precision
+
+
+@full_precision
+def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
+    """Return the cross-entropy of telling a batch apart, z [b, m] against rows [b, m].
+
+    With z_i on the unit sphere and w_j the row of example j,
+
+        loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
+        q_ij = (1 - smoothing) [i = j] + smoothing / b.
+
+    Example:
+        >>> far_apart = 100 * torch.eye(4)
+        >>> float(batch_cross_entropy(torch.eye(4), far_apart, scale=1.0, smoothing=0.0))
+        0.0
+
+    Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
+    """
+    target = torch.arange(len(z), device=z.device)
+    return F.cross_entropy(scale * z @ rows.T, target, label_smoothing=smoothing)
+
+
+@full_precision
+def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float) -> Tensor:
+    """Return how far every z_i [b, m] is from its own row [b, m], and how near to the others'.
+
+    With z_i and w_j on the unit sphere,
+
+        loss = 1/b sum_i ( -scale z_i . w_i
+                           + log sum_{j != i} (exp(scale z_i . w_j) + exp(scale z_i . z_j)) ).
+
+    Three things differ from `batch_cross_entropy`. An example is also told apart from what the
+    encoder says of the others now, not only from what their rows remember. Its own row is left
+    out of the sum, so that an easy example does not cease to teach. Rows lie on the sphere too,
+    so that `scale` alone sets how much the nearest others count.
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> right, wrong = (decoupled_contrast(z, rows, scale=10.0) for rows in (z, z.roll(1, 0)))
+        >>> bool(right < wrong)
+        True
+
+    Source: ours; leaving the positive out is Yeh et al. (2022), *Decoupled contrastive learning*.
+    """
+    rows = F.normalize(rows, dim=1)
+    near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    others = torch.cat([near_rows, near_features], dim=1)
+    others = others.masked_fill(itself.repeat(1, 2), float("-inf"))
+    return (others.logsumexp(1) - near_rows.diagonal()).mean()

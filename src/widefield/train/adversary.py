@@ -1,0 +1,119 @@
+"""What a view policy may ask of a run: the planted object's mask, and the gradient of the loss.
+
+Views that learn and views that attack need the loss while the encoder is not trained by it. They
+must leave encoder and method as they were: running statistics, queues, rows and gradients stay.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from widefield.data import Dataset
+from widefield.methods import Method
+from widefield.rows import RowHead
+from widefield.types import Batch
+from widefield.views import Augmentation, AugmentContext, learning_parts
+
+
+def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
+    """Build Adam over the parameters of `views`; None where they have none.
+
+    Source: Feature Dropout (Tamkin et al. 2022), who keep its learning rate constant.
+    """
+    groups: dict[float, list[nn.Parameter]] = {}
+    for parameter, lr in learning_parts(views):
+        groups.setdefault(lr, []).append(parameter)
+    if not groups:
+        return None
+    return torch.optim.Adam([{"params": ps, "lr": lr} for lr, ps in groups.items()], fused=True)
+
+
+def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
+    """Return what a log says of `adversary`: its kind, steps so far and learning rate."""
+    if adversary is None:
+        return {}
+    group = adversary.param_groups[0]
+    return {
+        "adversary_optimizer": type(adversary).__name__.lower(),
+        "adversary_step": float(adversary.state[group["params"][0]]["step"]),
+        "adversary_lr": group["lr"],
+    }
+
+
+def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+    """Refuse views that cannot do, for this method or on this data, what they are there for.
+
+    Args:
+        views: the policy.
+        method: the method of the run.
+        dataset: the data of the run.
+        names: what the policy is called.
+
+    Raises:
+        ValueError: in one line, why not, and what to do.
+    """
+    if views.complementary_pairs and method.view_count < 2:
+        raise ValueError(
+            f"views {names!r} are two halves of an image, and this method takes one view of each: "
+            "choose a method that compares two, such as simclr, or other views"
+        )
+    if method.needs_labels and dataset.plain is not None:
+        raise ValueError(
+            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
+            "planted change at each read: plant it without ':fresh'"
+        )
+    if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
+        raise ValueError(
+            f"views {names!r} go by where an object is planted, and there is none in "
+            f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
+        )
+
+
+@contextmanager
+def frozen_state(model: nn.Module) -> Iterator[None]:
+    """Let `model` give its loss for a while, without gradient to it and without a trace in it.
+
+    Example:
+        >>> norm = nn.BatchNorm1d(2)
+        >>> with frozen_state(norm):
+        ...     norm(torch.rand(4, 2)).requires_grad
+        False
+        >>> norm.running_mean, norm.weight.requires_grad
+        (tensor([0., 0.]), True)
+    """
+    trained = [p for p in model.parameters() if p.requires_grad]
+    steppers = [part for part in model.modules() if isinstance(part, Method | RowHead)]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    for p in trained:
+        p.requires_grad_(False)
+    for part in steppers:
+        part.frozen = True
+    try:
+        yield
+    finally:
+        for part in steppers:
+            part.frozen = False
+        for p in trained:
+            p.requires_grad_(True)
+        # Only now: a graph that still needed a buffer would not survive this.
+        for buffer, value in buffers:
+            buffer.detach().copy_(value)
+
+
+def augment_context(
+    model: nn.Module, batch: Batch, autocast: Callable[[], AbstractContextManager[None]]
+) -> AugmentContext:
+    """Return what views of `batch` may need: its mask, and the gradient of the model's loss."""
+
+    def gradients(views: list[Tensor]) -> list[Tensor]:
+        leaves = [view.detach().requires_grad_() for view in views]
+        with torch.enable_grad(), frozen_state(model):
+            with autocast():
+                total, _ = model(leaves, batch.index)
+            # MoCo's target network alone sees the second view: that one gets no gradient.
+            return list(torch.autograd.grad(total, leaves, materialize_grads=True))
+
+    return AugmentContext(mask=batch.mask, gradients=gradients)

@@ -1,0 +1,153 @@
+"""From a recipe and facts about the data to the state of a training; every caller builds here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from widefield.core.modes import evaluating
+from widefield.core.rng import seeded
+from widefield.data import Dataset
+from widefield.encoders import Encoder
+from widefield.methods import BuildContext
+from widefield.recipe import Recipe
+from widefield.train.adversary import build_adversary
+from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.state import PretrainModel, TrainState
+from widefield.types import WHOLE, Shard
+
+_SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """What a training needs to know of its data beside the batches."""
+
+    examples: int
+    """n."""
+    image_size: int
+    """H = W, pixels."""
+    channels: int = 3
+    labels: dict[str, Tensor]
+    """Class ids of every example, task -> int64 [n]; empty without labels."""
+    mean: tuple[float, ...] | None = None
+    """Mean of each channel of images in [0, 1]."""
+    std: tuple[float, ...] | None = None
+    """Deviation of each channel."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "DataFacts":
+        """Return the facts of a data set."""
+        mean, std = dataset.channel_mean_std()
+        return cls(
+            examples=len(dataset),
+            image_size=dataset.images.shape[1],
+            channels=dataset.images.shape[3],
+            labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
+            mean=tuple(mean),
+            std=tuple(std),
+        )
+
+
+def build(
+    recipe: Recipe,
+    data: DataFacts,
+    *,
+    device: torch.device,
+    encoder: nn.Module | None = None,
+    shard: Shard = WHOLE,
+    folder: Path | None = None,
+) -> TrainState:
+    """Build encoder, method, views, optimisers and learning rates of a training.
+
+    All weights are drawn from the recipe's seed; the global random state is left alone.
+
+    Args:
+        recipe: the settings, `auto` replaced or not.
+        data: facts about the examples.
+        device: where to train.
+        encoder: an encoder to train instead of a fresh one.
+        shard: which examples this process trains on.
+        folder: where a method may keep files of the run.
+
+    Raises:
+        ValueError: settings, views and data that cannot work together.
+
+    Example:
+        >>> labels = {"class": torch.arange(64) % 2}
+        >>> facts = DataFacts(examples=64, image_size=16, labels=labels)
+        >>> recipe = Recipe(epochs=2, batch_size=32)
+        >>> state = build(recipe, facts, device=torch.device("cpu"))
+        >>> len(state.rates)
+        4
+    """
+    views = recipe.views.build(channels=data.channels, seed=recipe.seed).to(device)
+    views.to(memory_format=torch.channels_last)
+    encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
+    encoder.to(device).to(memory_format=torch.channels_last)
+    generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
+    rates = run_rates(recipe, data.examples)
+    context = BuildContext(
+        encoder=encoder,
+        feature_dim=_feature_dim(encoder, data, device),
+        examples=data.examples,
+        labels=data.labels,
+        steps=len(rates),
+        batch_size=recipe.batch_size,
+        weight_decay=recipe.weight_decay,
+        seed=recipe.seed,
+        device=device,
+        generator=generator,
+        folder=folder,
+        shard=shard,
+    )
+    with seeded(recipe.seed):
+        method = recipe.method.build(context).to(device)
+    model = PretrainModel(encoder, method)
+    return TrainState(
+        model=model,
+        optimizer=build_optimizer(model, recipe),
+        views=views,
+        adversary=build_adversary(views),
+        generator=generator,
+        rates=rates,
+    )
+
+
+def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
+    """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
+    return recipe.encoder.resolved(device).build(
+        channels=data.channels,
+        image_size=data.image_size,
+        mean=data.mean,
+        std=data.std,
+        seed=recipe.seed,
+    )
+
+
+def run_rates(recipe: Recipe, examples: int) -> Tensor:
+    """Return the learning rate of every step of the run, float64 [T]."""
+    per_epoch = examples // recipe.batch_size
+    warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
+    return learning_rates(
+        recipe.method.lr,
+        steps=recipe.epochs * per_epoch,
+        warmup_steps=round(warmup_epochs * per_epoch),
+        schedule=recipe.schedule,
+    )
+
+
+def rank_seed(recipe: Recipe, shard: Shard, step: int = 0) -> int:
+    """Return the seed of a process's generator, when it begins or at `step`."""
+    return recipe.seed + _SEEDS_APART * shard.rank + step
+
+
+@torch.no_grad()
+def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> int:
+    """Return D: what our encoders say, or what another one makes of an image."""
+    if isinstance(encoder, Encoder):
+        return encoder.dim
+    x = torch.zeros(1, data.channels, data.image_size, data.image_size, device=device)
+    with evaluating(encoder):
+        return int(encoder(x).shape[1])

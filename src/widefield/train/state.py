@@ -1,0 +1,102 @@
+"""A run in progress: encoder, method, views, and all else that a step changes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor, nn
+
+from widefield.methods import Method
+from widefield.rows import RowHead, row_heads
+from widefield.types import Loss
+from widefield.views import Augmentation
+
+
+class PretrainModel(nn.Module):
+    """Encoder and method as one module, so that one wrapper sees every trained parameter."""
+
+    def __init__(self, encoder: nn.Module, method: Method) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.method = method
+
+    def forward(
+        self, views: list[Tensor], index: Tensor | NDArray[np.int64]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and its named parts."""
+        loss: Loss = self.method(self.encoder, views, torch.as_tensor(index))
+        return loss.total, loss.parts
+
+
+@dataclass(kw_only=True)
+class TrainState:
+    """A run in progress: all that a step changes, and the learning rates it goes by."""
+
+    model: PretrainModel
+    optimizer: torch.optim.Optimizer
+    views: Augmentation
+    adversary: torch.optim.Adam | None = None
+    """Optimiser of views that learn."""
+    generator: Generator
+    """Draws the views, and whatever a method draws."""
+    rates: Tensor
+    """Learning rate of steps 1..T, float64 [T]; none of them is saved."""
+    epoch: int = 0
+    """Finished epochs."""
+    epoch_step: int = 0
+    """Steps taken in the epoch under way."""
+    step: int = 0
+    """Steps taken in all."""
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The encoder that is trained."""
+        return self.model.encoder
+
+    @property
+    def method(self) -> Method:
+        """The method that trains it."""
+        return self.model.method
+
+    @property
+    def heads(self) -> list[RowHead]:
+        """Per-example heads that the run steps beside the optimiser."""
+        return row_heads(self.model.method)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a consistent cut of the run, between two steps."""
+        device = self.generator.device
+        random = {"torch": torch.get_rng_state(), "views": self.generator.get_state()}
+        if device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(device)
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "views": self.views.state_dict(),
+            "adversary": None if self.adversary is None else self.adversary.state_dict(),
+            "random": random,
+            "epoch": self.epoch,
+            "epoch_step": self.epoch_step,
+            "step": self.step,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where `state_dict` was taken."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.views.load_state_dict(state["views"])
+        if self.adversary is not None:
+            self.adversary.load_state_dict(state["adversary"])
+        torch.set_rng_state(state["random"]["torch"].cpu())
+        self.generator.set_state(state["random"]["views"].cpu())
+        if "cuda" in state["random"]:
+            torch.cuda.set_rng_state(state["random"]["cuda"].cpu(), self.generator.device)
+        self.epoch, self.epoch_step = state["epoch"], state["epoch_step"]
+        self.step = state["step"]
+
+    def close(self) -> None:
+        """Let go of the heads' files and threads."""
+        for head in self.heads:
+            head.close()

@@ -1,0 +1,97 @@
+"""One training step: draw views, encode, compare, step. The only place that moves an encoder.
+
+Views with parameters are an adversary: after the encoder's step they draw again and take a step
+of their own, on minus the loss.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from widefield.train.adversary import augment_context, frozen_state
+from widefield.train.optim import set_learning_rate
+from widefield.train.state import TrainState
+from widefield.types import Batch
+
+
+@dataclass(kw_only=True)
+class StepMetrics:
+    """What the loop reports after a step; the loss is a mean since the epoch began."""
+
+    epoch: int
+    """Finished epochs."""
+    step: int
+    """Steps taken in all."""
+    lr: float
+    images: int
+    """Images of this epoch so far, in this call and over all processes."""
+    seconds: float
+    data_wait: float
+    """Share of the epoch's time spent waiting for data, in [0, 1]."""
+    row_wait: float
+    """Share of the epoch's time spent waiting for rows of a head on disk, in [0, 1]."""
+    sums: dict[str, Tensor] = field(repr=False)
+
+    def means(self) -> dict[str, float]:
+        """Return mean loss and parts; waits for the device."""
+        count = self.sums["count"].item()
+        return {k: float(v) / count for k, v in self.sums.items() if k != "count"}
+
+
+class TrainStep:
+    """Takes training steps, and those of views that learn.
+
+    Args:
+        state: changed in place by every step.
+        fabric: device and precision, over all processes.
+    """
+
+    def __init__(self, state: TrainState, *, fabric: Fabric) -> None:
+        self.state, self.fabric = state, fabric
+        self.heads = state.heads
+        self.model, self.optimizer = fabric.setup(state.model, state.optimizer)
+        self.model.train()
+        self.views: nn.Module = state.views
+        if state.adversary is not None:
+            self.views, self.adversary = fabric.setup(state.views, state.adversary)
+
+    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+        """Take a step on `batch`; return its loss and parts, detached, without waiting for them."""
+        state = self.state
+        lr = float(state.rates[state.step])
+        set_learning_rate(state.optimizer, lr)
+        with torch.no_grad():
+            views = self.draw(batch)
+        # As numpy, because DistributedDataParallel would take a tensor to the device.
+        total, parts = self.model(views, batch.index.numpy())
+        self.fabric.backward(total)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        for head in self.heads:
+            head.step(lr=lr)
+        state.method.after_step()
+        state.step += 1
+        state.epoch_step += 1
+        values = {"loss": total.detach(), **parts}
+        if state.adversary is not None:
+            values["adversary_loss"] = self.adversarial_step(batch)
+        return values
+
+    def adversarial_step(self, batch: Batch) -> Tensor:
+        """Let the views take a step on minus the loss of views drawn anew; return that loss."""
+        with frozen_state(self.state.model):
+            views = self.draw(batch)
+            with self.fabric.autocast():
+                total: Tensor = self.state.model(views, batch.index)[0]
+            self.fabric.backward(-total)
+        self.adversary.step()
+        self.adversary.zero_grad()
+        return total.detach()
+
+    def draw(self, batch: Batch) -> list[Tensor]:
+        """Return as many views as the method needs."""
+        state = self.state
+        context = augment_context(state.model, batch, self.fabric.autocast)
+        return self.views(batch.x, state.method.view_count, state.generator, context)

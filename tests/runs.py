@@ -1,0 +1,98 @@
+"""Small runs of `pretrain`, ways to end them early, and what two of them have in common."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widefield.encoders import load_encoder
+from widefield.methods import METHODS
+from widefield.train.step import StepMetrics
+from widefield.workflows.pretrain import OnStep
+
+EXAMPLES, STEPS = 64, 16
+
+SHORT: dict[str, Any] = {
+    "limit": EXAMPLES,
+    "batch_size": 16,
+    "image_size": 16,
+    "epochs": 4,
+    "checkpoint_every": 1,
+    "health_every": 4,
+    "encoder": "resnet-tiny",
+    "quiet": True,
+}
+"""A run of four epochs of four steps, of any method."""
+
+SMALL: dict[str, Any] = {**SHORT, "projector_width": 32, "projector_dim": 16}
+"""The same for a method with a projector."""
+
+
+def small(method: str) -> dict[str, Any]:
+    """Settings of a small run of any method."""
+    settings = SMALL if "projector_width" in METHODS[method]().flat() else SHORT
+    return {**settings, "method": method}
+
+
+def images(count: int = EXAMPLES) -> dict[str, np.ndarray]:
+    """Noise, the halves of which have colours of their own: class 0 is red, class 1 is blue."""
+    rng = np.random.default_rng(0)
+    y = np.arange(count) % 2
+    x = rng.integers(0, 128, (count, 16, 16, 3))
+    x[np.arange(count), :, :, 2 * y] += 128
+    return {"x": x.astype(np.uint8), "y": y}
+
+
+class Killed(Exception):
+    """Ends a run at once, as no part of it expects."""
+
+
+def die_at(step: int) -> OnStep:
+    """End the run after a step, without a checkpoint."""
+
+    def die(metrics: StepMetrics) -> None:
+        if metrics.step == step:
+            raise Killed
+
+    return die
+
+
+def signal_at(step: int, sign: signal.Signals = signal.SIGINT) -> OnStep:
+    """Send this process a signal at the end of a step, after which the run stops."""
+
+    def send(metrics: StepMetrics) -> None:
+        if metrics.step == step:
+            os.kill(os.getpid(), sign)
+
+    return send
+
+
+def last_checkpoint(run: Path) -> dict[str, Any]:
+    """What all ranks share of the run's last checkpoint."""
+    return torch.load(run / "checkpoints" / "last.pt", weights_only=True)
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    return load_encoder(run).state_dict()
+
+
+def assert_same_weights(one: Path, two: Path) -> None:
+    first, second = weights(one), weights(two)
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        assert torch.equal(value, second[key]), key
+
+
+def assert_same(one: Path, two: Path) -> None:
+    """Weights and logs are equal, except for what depends on the machine's speed."""
+    assert_same_weights(one, two)
+    first, second = ((run / "metrics.csv").read_text().splitlines() for run in (one, two))
+    columns = first[0].split(",")
+    timed = {columns.index("images_per_second"), columns.index("data_wait")}
+    for rows in zip(first, second, strict=True):
+        a, b = ([v for i, v in enumerate(row.split(",")) if i not in timed] for row in rows)
+        assert a == b

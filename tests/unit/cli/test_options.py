@@ -1,0 +1,96 @@
+"""What help says of a run is what the run gets, and its options are written from the settings."""
+
+import inspect
+import re
+import runpy
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from widefield import arguments
+from widefield.cli.recipe_options import all_options, options_of
+from widefield.methods import METHODS
+from widefield.recipe import Recipe
+from widefield.recipes import RECIPES, make_recipe
+from widefield.views import VIEWS
+
+ROOT = Path(__file__).parents[3]
+
+
+def shown_defaults(*words: str) -> dict[str, str]:
+    """Return the default that help gives for each option."""
+    defaults = {}
+    for option in options_of(["pretrain", *words]):
+        text = help_of(option)
+        match = re.search(r" \[default: (.*)\]$", text)
+        assert match is not None, option.name
+        assert len(text[: match.start()]) > 5, option.name
+        defaults[option.name] = match[1]
+    return defaults
+
+
+def help_of(option: inspect.Parameter) -> str:
+    _, parameter = typing.get_args(option.annotation)
+    return parameter.help
+
+
+def as_shown(values: dict[str, Any]) -> dict[str, str]:
+    return {k: "the data's own" if v is None else str(v) for k, v in values.items()}
+
+
+def written(recipe: Recipe) -> dict[str, Any]:
+    """Return what `run.yaml` holds of a recipe, under flat names."""
+    values = yaml.safe_load(yaml.safe_dump(recipe.to_dict()))
+    parts = {"method": [values["method"]], "encoder": [values["encoder"]], "views": values["views"]}
+    for name, settings in parts.items():
+        values[name] = "+".join(part.pop("name") for part in settings)
+        for part in settings:
+            values |= flattened(part)
+    return values
+
+
+def flattened(part: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in part.items():
+        inner = flattened(value) if isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}_{k}": v for k, v in inner.items()}
+    return flat
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_shows_the_defaults_that_run_yaml_gets(method: str) -> None:
+    recipe = make_recipe(method=method)
+    assert (
+        shown_defaults("--method", method) == as_shown(recipe.flat()) == as_shown(written(recipe))
+    )
+
+
+@pytest.mark.parametrize("views", [*VIEWS, "viewmaker+noise"])
+def test_and_so_for_views(views: str) -> None:
+    recipe = make_recipe(views=views)
+    assert (
+        shown_defaults(f"--views={views}") == as_shown(recipe.flat()) == as_shown(written(recipe))
+    )
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_and_so_for_recipes(name: str) -> None:
+    recipe = make_recipe(name)
+    assert shown_defaults("--recipe", name) == as_shown(recipe.flat()) == as_shown(written(recipe))
+
+
+def test_every_setting_is_an_option() -> None:
+    """Without help, options are those of any method and views: what help shows is among them."""
+    names = {option.name for option in all_options()}
+    recipes = [make_recipe(method=name) for name in METHODS]
+    recipes += [make_recipe(views=name) for name in VIEWS]
+    assert names == {name for recipe in recipes for name in recipe.flat()}
+
+
+def test_the_arguments_are_those_that_the_command_writes() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "arguments.py"))
+    path = arguments.__file__
+    assert Path(path).read_text() == script["source"](), "run: python scripts/arguments.py"

@@ -1,0 +1,181 @@
+"""The per-example head as a part of its own, in a plain loop."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from widefield.rows import (
+    DiskStore,
+    MemoryStore,
+    RowHead,
+    batch_cross_entropy,
+    decoupled_contrast,
+    row_heads,
+)
+
+N, DIM, BATCH = 11, 3, 4
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def double_store(seed: int = 5) -> MemoryStore:
+    return MemoryStore(N, DIM, seed=seed, dtype=torch.float64)
+
+
+def loss(z: Tensor, rows: Tensor) -> Tensor:
+    return batch_cross_entropy(z, rows, scale=3.0, smoothing=0.2)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 999), steps=st.integers(1, 60))
+def test_the_head_equals_a_dense_adamw_under_rates_nobody_knew(seed: int, steps: int) -> None:
+    """Rates are drawn as training goes; every row then stands where a dense optimiser has it."""
+    generator = torch.Generator().manual_seed(seed)
+    head = RowHead(N, DIM, loss=loss, start="random", store=double_store(), weight_decay=0.1)
+    rows = double_store().row.requires_grad_()
+    adamw = torch.optim.AdamW([rows], lr=1.0, weight_decay=0.1)
+    for step in range(steps):
+        z = draw(BATCH, DIM, seed=seed + step)
+        index = torch.randperm(N, generator=generator)[:BATCH]
+        rate = 0.1 * float(torch.rand((), generator=generator))
+        head(z, index).backward()
+        head.step(lr=rate)
+        adamw.zero_grad()
+        loss(F.normalize(z, dim=1), rows[index]).backward()
+        adamw.param_groups[0]["lr"] = rate
+        adamw.step()
+    everyone = head.table.gather(torch.arange(N))
+    torch.testing.assert_close(everyone, rows.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_the_default_loss_is_the_decoupled_contrast_with_rows_that_start_at_z() -> None:
+    head, z = RowHead(N, DIM, store=double_store()), draw(BATCH, DIM)
+    unit = F.normalize(z, dim=1)
+    value = head(z, torch.arange(BATCH))
+    torch.testing.assert_close(value, decoupled_contrast(unit, unit.detach(), scale=10.0))
+
+
+def test_rows_learn_at_their_own_multiple_of_the_rate() -> None:
+    moved = []
+    for scale, lr in ((1.0, 0.2), (4.0, 0.05)):
+        head = RowHead(N, DIM, loss=loss, start="random", lr_scale=scale, store=double_store())
+        head(draw(BATCH, DIM), torch.arange(BATCH)).backward()
+        head.step(lr=lr)
+        moved.append(head.table.gather(torch.arange(N)))
+    torch.testing.assert_close(*moved)
+
+
+def test_the_paper_estimates_the_steps_between_visits_by_n_over_b() -> None:
+    """Of 11 examples in batches of 4, a row is expected back after 3 steps: two are ahead."""
+    store, index, rate = double_store(), torch.arange(BATCH), 0.1
+    head = RowHead(N, DIM, loss=loss, start="random", rule="estimated", store=store)
+    z, row = draw(BATCH, DIM), store.row[:BATCH].clone().requires_grad_()
+    head(z, index).backward()
+    head.step(lr=rate)
+    loss(F.normalize(z, dim=1), row).backward()
+    assert row.grad is not None
+    m, v, a = 0.1 * row.grad, 0.001 * row.grad**2, 1 - rate * 0.05
+    direction, expected = m / (v.sqrt() + 1e-8), row.detach()
+    for fade in range(3):
+        expected = a * expected - rate * (0.9 / math.sqrt(0.999)) ** fade * direction
+    torch.testing.assert_close(store.row[:BATCH], expected)
+
+
+def test_it_survives_a_checkpoint_with_its_history(tmp_path: object) -> None:
+    """Another head that loads its state goes on bit for bit, under another schedule as well."""
+    first, second = (RowHead(N, DIM, store=MemoryStore(N, DIM, seed=s)) for s in (1, 2))
+    train(first, range(7), lr=0.1)
+    second.load_state_dict(first.state_dict())
+    for head in (first, second):
+        train(head, range(7, 15), lr=0.03)
+    rows = [head.table.gather(torch.arange(N)) for head in (first, second)]
+    assert torch.equal(*rows)
+
+
+def train(head: RowHead, steps: range, lr: float) -> None:
+    for step in steps:
+        index = torch.randperm(N, generator=torch.Generator().manual_seed(step))[:BATCH]
+        head(draw(BATCH, DIM, seed=step).float(), index).backward()
+        head.step(lr=lr)
+
+
+def test_a_frozen_head_gives_its_loss_and_waits_for_no_step() -> None:
+    head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float().requires_grad_(), torch.arange(BATCH)
+    train(head, range(3), lr=0.1)
+    before = head.state_dict()
+    expected = head(z.detach(), index)
+    head.frozen = True
+    for _ in range(2):
+        head(z, index).backward()
+    head.frozen = False
+    assert z.grad is not None
+    torch.testing.assert_close(head(z, index).detach(), expected.detach())
+    torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_batch_is_read_once_a_step(tmp_path: object) -> None:
+    """However often its loss is asked for, so that reading ahead can count on it."""
+    head, reads = RowHead(N, DIM), []
+    read = head.table.store.read
+    head.table.store.read = lambda index: reads.append(index) or read(index)  # type: ignore
+    z, index = draw(BATCH, DIM).float(), torch.arange(BATCH)
+    head.frozen = True
+    head(z, index)
+    head.frozen = False
+    head(z, index).backward()
+    head.step(lr=0.1)
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ([0, 1, 2, N], rf"index 0 to {N} is not in \[0, {N}\)"),
+        ([-1, 1, 2, 3], "index -1 to 3 is not in"),
+        ([0, 1, 2, 2], "an example is twice in one batch"),
+        ([0, 1, 2], r"4 features came with an index of shape \(3,\)"),
+    ],
+)
+def test_a_bad_index_gets_one_line(index: list[int], message: str) -> None:
+    head = RowHead(N, DIM)
+    with pytest.raises(ValueError, match=message) as error:
+        head(draw(BATCH, DIM).float(), torch.tensor(index))
+    assert "\n" not in str(error.value)
+
+
+def test_a_step_is_taken_once_and_not_forgotten() -> None:
+    head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float(), torch.arange(BATCH)
+    with pytest.raises(ValueError, match="found no gradient: call it once after each"):
+        head.step(lr=0.1)
+    head(z, index)
+    with pytest.raises(ValueError, match="found no gradient"):
+        head.step(lr=0.1)  # no backward
+    head(z, index).backward()
+    with pytest.raises(ValueError, match=r"second batch before step\(\)"):
+        head(z, index)
+    head.step(lr=0.1)
+    with pytest.raises(ValueError, match="found no gradient"):
+        head.step(lr=0.1)
+    head(z, index)
+
+
+def test_heads_are_found_wherever_they_are() -> None:
+    head = RowHead(N, DIM)
+    assert row_heads(nn.Sequential(nn.Linear(2, 2), nn.ModuleDict({"deep": head}))) == [head]
+    assert row_heads(nn.Linear(2, 2)) == []
+
+
+def test_a_head_on_disk_is_the_head_in_memory(tmp_path: object) -> None:
+    disk = DiskStore(str(tmp_path), N, DIM, seed=3)
+    heads = [RowHead(N, DIM, store=store) for store in (MemoryStore(N, DIM, seed=3), disk)]
+    for head in heads:
+        train(head, range(12), lr=0.1)
+    assert torch.equal(*(head.table.gather(torch.arange(N)) for head in heads))
+    heads[1].close()

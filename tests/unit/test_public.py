@@ -1,0 +1,83 @@
+"""What a user sees of the package: names, types, and how fast they come."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+import widefield
+from widefield import losses, methods, views
+
+SOURCE = Path(widefield.__file__)
+
+
+def test_every_public_name_is_there_and_typed() -> None:
+    """The names that are loaded lazily are those that type checkers see."""
+    (typed,) = (node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If))
+    seen = {alias.asname for node in typed.body for alias in node.names}  # type: ignore[attr-defined]
+    assert seen | {"__version__"} == set(widefield.__all__)
+    assert all(getattr(widefield, name) is not None for name in widefield.__all__)
+    assert dir(widefield) == sorted(widefield.__all__)
+
+
+def test_a_wrong_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'pretain'"):
+        _ = widefield.pretain
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import sys, widefield, widefield.cli; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_do_not_depend_on_what_was_used_before() -> None:
+    code = "import widefield; widefield.diagnose.health; widefield.losses.nt_xent"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+USER = """
+import torch
+import widefield
+from widefield.losses import nt_xent
+from widefield.methods import PairLoss, SimCLRSettings
+from widefield.views import build_views
+
+loss: torch.Tensor = nt_xent(torch.eye(4), torch.eye(4), temperature=0.1)
+head = widefield.RowHead(examples=10, dim=4)
+method = PairLoss(projector=torch.nn.Identity(), loss=widefield.losses.spectral_in_ball)
+policy = build_views("expert")
+recipe = widefield.make_recipe(method=SimCLRSettings(temperature=0.2), epochs=3)
+done = widefield.pretrain("photos", out="run", epochs=3, temperature=0.1, recipe=recipe)
+health: str = done.health.verdict
+"""
+
+WRONG = {
+    'widefield.pretrain("photos", out="run", epoch=3)': 'Unexpected keyword argument "epoch"',
+    'widefield.pretrain("photos", out="run", epochs="3")': "incompatible type",
+    'widefield.plan("photos", precision="bf61")': "incompatible type",
+}
+
+
+def test_a_users_type_checker_agrees(tmp_path: Path) -> None:
+    """What is right passes under --strict, and each wrong line is named."""
+    (tmp_path / "user.py").write_text(USER + "\n".join(WRONG) + "\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "user.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    first = len(USER.splitlines()) + 1
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert [int(line.split(":")[1]) for line in errors] == [first, first + 1, first + 2], (
+        done.stdout
+    )
+    for line, message in zip(errors, WRONG.values(), strict=True):
+        assert message in line
+
+
+@pytest.mark.parametrize("module", [losses, methods, views])
+def test_public_modules_have_a_forward(module: object) -> None:
+    for name, value in vars(module).items():
+        if inspect.isclass(value) and issubclass(value, nn.Module):
+            assert value.forward is not nn.Module.forward, name

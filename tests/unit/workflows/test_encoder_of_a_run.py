@@ -1,0 +1,66 @@
+"""The encoder's settings travel from a call through run.yaml and resume to the exported file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from widefield.encoders import EncoderSettings, load_encoder
+from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.workflows.export import export
+from widefield.workflows.plan import plan
+from widefield.workflows.pretrain import pretrain
+
+SMALL = {
+    "method": "simclr",
+    "limit": 32,
+    "batch_size": 16,
+    "image_size": 16,
+    "epochs": 1,
+    "projector_width": 16,
+    "projector_dim": 8,
+    "device": "cpu",
+}
+
+
+def test_a_run_keeps_its_stem_through_resume_and_export(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain("photos", out=run, stem="native", quiet=True, **SMALL)
+    recipe = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
+    assert recipe["encoder"] == {"name": "resnet-tiny", "stem": "native"}
+    for given in ({"epochs": 2, "encoder": "resnet-tiny"}, {"epochs": 3, "stem": "native"}):
+        done = pretrain("photos", out=run, resume=True, quiet=True, **given)
+        assert done.encoder.config.stem == "native"
+    assert done.steps == 6
+    export(run, tmp_path / "encoder.safetensors")
+    assert load_encoder(tmp_path / "encoder.safetensors").config == done.encoder.config
+    with pytest.raises(ValueError, match="has stem 'native', not 'small'"):
+        pretrain("photos", out=run, resume=True, quiet=True, stem="small")
+
+
+def test_naming_the_method_and_views_again_does_not_reset_their_settings(tmp_path: Path) -> None:
+    weights = []
+    for again in ({}, {"method": "simclr", "views": "noise"}):
+        out = tmp_path / f"run-{len(again)}"
+        changed = {"temperature": 0.9, "views": "noise", "noise_std": 0.4}
+        pretrain("photos", out=out, quiet=True, **SMALL, **changed)
+        done = pretrain("photos", out=out, resume=True, quiet=True, epochs=3, **again)
+        weights.append(done.encoder.state_dict())
+    assert all(torch.equal(value, weights[1][key]) for key, value in weights[0].items())
+
+
+def test_an_encoder_is_given_by_name_or_whole() -> None:
+    named = make_recipe(encoder="resnet18", stem="native")
+    assert named.encoder == EncoderSettings(name="resnet18", stem="native")
+    assert make_recipe(encoder=named.encoder) == named
+    assert named.changed({"encoder": "resnet50"}).encoder.stem == "native"
+    assert Recipe.from_dict(named.to_dict()) == named
+    assert named.flat()["encoder"] == "resnet18"
+    assert named.flat()["stem"] == "native"
+
+
+def test_a_stem_that_the_encoder_lacks_is_refused_before_the_run_begins(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'mobilenetv3_small_050' has no small stem"):
+        plan("photos", encoder="mobilenetv3_small_050", stem="small", **SMALL)
