@@ -58,6 +58,7 @@ class RecipeArguments(TypedDict, total=False):
     queue_size: int
     predictor_width: int
     directions: Literal["both", "one"]
+    cutout_size: float
     noise_std: float
     viewmaker_budget: float
     viewmaker_shape: Literal["sphere", "ball"]

@@ -20,6 +20,7 @@ from widefield.settings import Settings
 from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
 from widefield.views.chain import Chain
+from widefield.views.cutout import Cutout, CutoutSettings
 from widefield.views.image import ImageAugmentation
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
 from widefield.views.simple import Identity, RandomMask
@@ -35,6 +36,8 @@ __all__ = [
     "Augmentation",
     "AugmentationSettings",
     "Chain",
+    "Cutout",
+    "CutoutSettings",
     "Identity",
     "ImageAugmentation",
     "Noise",
@@ -131,6 +134,7 @@ VIEWS: dict[str, Policy] = {
         "complement, for objectives of two views (Wen & Li 2021, definition 2.3).",
         RandomMask,
     ),
+    "cutout": _with_settings("Cover a square with grey (DeVries & Taylor 2017).", CutoutSettings),
     "noise": _with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",

@@ -1,0 +1,76 @@
+"""Cutout: a square of each image is covered, so that a feature in one place cannot be enough."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Gt, Le
+from torch import Generator, Tensor
+
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
+
+GREY = 0.5
+"""Value of a covered pixel. The paper takes the mean of the data, which views do not know; grey is
+near it and depends neither on the image nor on the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutoutSettings(AugmentationSettings):
+    """Settings of cutout."""
+
+    cutout_size: Annotated[float, Gt(0), Le(1)] = 0.5
+    """Side of the covered square, as a share of the image's shorter side."""
+
+    def build(self, channels: int) -> "Cutout":
+        """Build the augmentation; it does not depend on the number of channels."""
+        return Cutout(size=self.cutout_size)
+
+
+class Cutout(Augmentation):
+    """Views with one grey square each, of s x s pixels, whose centre is any pixel of the image.
+
+    With H x W pixels, s = round(size min(H, W)), at least 1, and a centre (i, j) uniform over all
+    pixels, the square covers the rows i - floor(s / 2) to i - floor(s / 2) + s - 1 and the columns
+    likewise. The part of it that lies outside the image is lost.
+
+    Args:
+        size: side of the square, as a share of the image's shorter side, in (0, 1].
+
+    Example:
+        >>> x = torch.ones(8, 3, 32, 32)
+        >>> (view,) = Cutout(size=0.5)(x, 1)
+        >>> covered = (view == 0.5).sum((1, 2, 3))
+        >>> bool((covered >= 3 * 8 * 8).all()), bool((covered <= 3 * 16 * 16).all())
+        (True, True)
+
+    Source: DeVries & Taylor (2017), Improved Regularization of Convolutional Neural Networks with
+    Cutout, section 3.2: the square may cross the border, which they find important.
+    """
+
+    def __init__(self, *, size: float) -> None:
+        super().__init__()
+        self.size = size
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Cover a square of each image of each of `views` [B, C, H, W]."""
+        return [torch.where(self._covered(x, generator), GREY, x) for x in views]
+
+    def _covered(self, x: Tensor, generator: Generator | None) -> Tensor:
+        """Return which pixels of `x` [B, C, H, W] are covered, bool [B, 1, H, W]."""
+        side = max(1, round(self.size * min(x.shape[-2:])))
+        rows, columns = (self._segment(len(x), n, side, x, generator) for n in x.shape[-2:])
+        return (rows[:, :, None] & columns[:, None, :])[:, None]
+
+    def _segment(
+        self, count: int, length: int, side: int, like: Tensor, generator: Generator | None
+    ) -> Tensor:
+        """Return which of `length` pixels of an axis the squares cover, bool [count, length]."""
+        shape = (count, 1)
+        centre = torch.randint(length, shape, device=like.device, generator=generator)
+        offset = torch.arange(length, device=like.device) - (centre - side // 2)
+        return (offset >= 0) & (offset < side)
