@@ -14,6 +14,7 @@ from widefield.methods.alpha_cl import pair_importance as pair_importance
 from widefield.methods.alpha_cl import symmetric_alpha_cl as symmetric_alpha_cl
 from widefield.methods.barlow_twins import barlow_twins as barlow_twins
 from widefield.methods.byol import prediction_error as prediction_error
+from widefield.methods.dcl import dcl as dcl
 from widefield.methods.diet import index_cross_entropy as index_cross_entropy
 from widefield.methods.diet_mse import one_hot_error as one_hot_error
 from widefield.methods.infonce import infonce as infonce
@@ -32,6 +33,7 @@ __all__ = [
     "alpha_cl",
     "barlow_twins",
     "batch_cross_entropy",
+    "dcl",
     "decoupled_contrast",
     "index_cross_entropy",
     "infonce",

@@ -7,6 +7,7 @@ from widefield.methods.base import Method as Method
 from widefield.methods.base import MethodSettings as MethodSettings
 from widefield.methods.byol import BYOL as BYOL
 from widefield.methods.byol import BYOLSettings as BYOLSettings
+from widefield.methods.dcl import DCLSettings as DCLSettings
 from widefield.methods.diet import Diet as Diet
 from widefield.methods.diet import DietSettings as DietSettings
 from widefield.methods.diet_mse import DietMSE as DietMSE
@@ -31,6 +32,7 @@ METHODS: dict[str, type[MethodSettings]] = {
     "diet": DietSettings,
     "diet-mse": DietMSESettings,
     "simclr": SimCLRSettings,
+    "dcl": DCLSettings,
     "infonce": InfoNCESettings,
     "alpha-cl": AlphaCLSettings,
     "spectral": SpectralSettings,

@@ -1,0 +1,74 @@
+"""DCL: contrastive learning whose positive pair does not compete with its own negatives."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Gt
+from torch import Tensor
+
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.projector import ProjectorSettings
+
+
+@full_precision
+def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+    """Return the decoupled contrastive loss of two views' projections, each [b, m].
+
+    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+
+        loss = 1/(2b) sum_i ( -s_{i p(i)} + log sum_{j not in {i, p(i)}} exp s_ij ).
+
+    NT-Xent has the positive pair in the sum as well. There, a pair that is already alike scales
+    the whole gradient down, the more so the smaller the batch; here it does not.
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> bool(dcl(z, z, temperature=0.1) < dcl(z, z.roll(1, 0), temperature=0.1))
+        True
+
+    Source: Decoupled contrastive learning (Yeh et al. 2022), equation 6.
+    """
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    similarity = z @ z.T / temperature
+    row = torch.arange(len(z), device=z.device)
+    partner = row.roll(len(z1))
+    positives = similarity[row, partner]
+    same_example = (row[:, None] == row) | (partner[:, None] == row)
+    negatives = similarity.masked_fill(same_example, float("-inf"))
+    return (negatives.logsumexp(1) - positives).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCLSettings(PairSettings):
+    """SimCLR without the positive pair among the negatives.
+
+    Source: Decoupled contrastive learning (Yeh et al. 2022).
+    """
+
+    name: ClassVar[str] = "dcl"
+
+    lr: Annotated[float, Gt(0)] = 2e-2
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run.
+
+        Raises:
+            ValueError: batches of one example, which has no negatives.
+        """
+        if context.batch_size < 2:
+            raise ValueError("dcl tells a batch's examples apart: use a batch_size of 2 or more")
+        return PairLoss(
+            projector=self.projector.build(context.feature_dim),
+            loss=partial(dcl, temperature=self.temperature),
+            gather=self.gather,
+        )
