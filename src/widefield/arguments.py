@@ -54,6 +54,8 @@ class RecipeArguments(TypedDict, total=False):
     invariance_weight: float
     variance_weight: float
     cov_weight: float
+    sigreg_weight: float
+    slices: int
     ema_decay: float
     queue_size: int
     predictor_width: int

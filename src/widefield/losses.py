@@ -19,6 +19,8 @@ from widefield.methods.diet import index_cross_entropy as index_cross_entropy
 from widefield.methods.diet_mse import one_hot_error as one_hot_error
 from widefield.methods.infonce import infonce as infonce
 from widefield.methods.infonce import symmetric_infonce as symmetric_infonce
+from widefield.methods.lejepa import lejepa as lejepa
+from widefield.methods.lejepa import sigreg as sigreg
 from widefield.methods.moco import queue_cross_entropy as queue_cross_entropy
 from widefield.methods.simclr import nt_xent as nt_xent
 from widefield.methods.simclr import one_sided as one_sided
@@ -37,6 +39,7 @@ __all__ = [
     "decoupled_contrast",
     "index_cross_entropy",
     "infonce",
+    "lejepa",
     "negative_cosine",
     "nt_xent",
     "one_hot_error",
@@ -44,6 +47,7 @@ __all__ = [
     "pair_importance",
     "prediction_error",
     "queue_cross_entropy",
+    "sigreg",
     "spectral_contrastive",
     "spectral_in_ball",
     "symmetric_alpha_cl",

@@ -13,6 +13,8 @@ from widefield.methods.diet import DietSettings as DietSettings
 from widefield.methods.diet_mse import DietMSE as DietMSE
 from widefield.methods.diet_mse import DietMSESettings as DietMSESettings
 from widefield.methods.infonce import InfoNCESettings as InfoNCESettings
+from widefield.methods.lejepa import LeJEPA as LeJEPA
+from widefield.methods.lejepa import LeJEPASettings as LeJEPASettings
 from widefield.methods.moco import MoCo as MoCo
 from widefield.methods.moco import MoCoSettings as MoCoSettings
 from widefield.methods.pair import PairLoss as PairLoss
@@ -38,6 +40,7 @@ METHODS: dict[str, type[MethodSettings]] = {
     "spectral": SpectralSettings,
     "barlow-twins": BarlowTwinsSettings,
     "vicreg": VICRegSettings,
+    "lejepa": LeJEPASettings,
     "moco": MoCoSettings,
     "byol": BYOLSettings,
     "simsiam": SimSiamSettings,

@@ -1,0 +1,153 @@
+"""LeJEPA: views of one example meet in the middle, and embeddings are an isotropic Gaussian."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge, Gt, Interval
+from torch import Generator, Tensor, nn
+
+from widefield.core.gather import gather
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairSettings
+from widefield.methods.projector import ProjectorSettings
+from widefield.types import Loss
+
+LAST_FREQUENCY, FREQUENCIES = 5.0, 9
+"""The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
+
+
+@full_precision
+def sigreg(z: Tensor, directions: Tensor) -> Tensor:
+    """Return how far z [b, m] is from an isotropic Gaussian, along unit `directions` [m, k].
+
+    The Epps-Pulley statistic of each projection x = z . a_l, averaged over the k directions:
+
+        1/k sum_l b integral |1/b sum_i exp(i t x_i) - exp(-t^2/2)|^2 exp(-t^2/2) dt,
+
+    by the trapezoidal rule on 17 points of [-5, 5]. It grows with b wherever z is not Gaussian.
+
+    Example:
+        >>> normal = torch.randn(512, 2, generator=torch.Generator().manual_seed(0))
+        >>> bool(sigreg(normal, torch.eye(2)) < sigreg(normal + 1, torch.eye(2)))
+        True
+
+    Source: LeJEPA (Balestriero & LeCun 2025), section 4.2 (SIGReg); the test is Epps & Pulley's.
+    """
+    t = torch.linspace(0, LAST_FREQUENCY, FREQUENCIES, dtype=z.dtype, device=z.device)
+    gaussian = (-t.square() / 2).exp()
+    angles = (z @ directions.to(z.dtype))[..., None] * t  # [b, k, t]
+    real, imaginary = angles.cos().mean(0), angles.sin().mean(0)
+    distance = (real - gaussian).square() + imaginary.square()
+    # The integrand is even: twice its integral from 0.
+    return len(z) * 2 * torch.trapezoid(distance * gaussian, t, dim=1).mean()
+
+
+@full_precision
+def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) -> Tensor:
+    """Return LeJEPA's loss of two views' projections [b, m], with unit `directions` [m, k].
+
+        loss = (1 - sigreg_weight) 1/(2 b m) sum_v sum_i |z^v_i - (z^1_i + z^2_i)/2|^2
+             + sigreg_weight (sigreg(z^1) + sigreg(z^2)) / 2.
+
+    Both views are global ones here: the paper's smaller local views are left out.
+
+    Example:
+        >>> z = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+        >>> agree, differ = (
+        ...     lejepa(z, other, torch.eye(2), sigreg_weight=0.05) for other in (z, z.roll(1, 0))
+        ... )
+        >>> bool(agree < differ)
+        True
+
+    Source: LeJEPA (Balestriero & LeCun 2025), section 5.
+    """
+    middle = (z1 + z2) / 2
+    invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2
+    gaussianity = (sigreg(z1, directions) + sigreg(z2, directions)) / 2
+    return (1 - sigreg_weight) * invariance + sigreg_weight * gaussianity
+
+
+class LeJEPA(Method):
+    """LeJEPA's loss on the projections of two views, along directions drawn for each step.
+
+    Directions are a buffer, drawn anew after each step: a loss that is asked for twice is the
+    same, and in several processes all look along those of the first.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        dim: m.
+        slices: k, the number of directions.
+        sigreg_weight: weight of the distance from a Gaussian; the invariance has the rest.
+        generator: draws the directions.
+        gather: in several processes, compare the examples of all their batches.
+
+    Source: LeJEPA (Balestriero & LeCun 2025).
+    """
+
+    view_count = 2
+    moves_after_step = True
+    directions: Tensor
+
+    def __init__(
+        self,
+        *,
+        projector: nn.Module,
+        dim: int,
+        slices: int,
+        sigreg_weight: float,
+        generator: Generator,
+        gather: bool = False,
+    ) -> None:
+        super().__init__()
+        self.projector = projector
+        self.sigreg_weight = sigreg_weight
+        self.generator = generator
+        self.gather = gather
+        self.register_buffer("directions", torch.zeros(dim, slices, device=generator.device))
+        self.move()
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss of the two views, which share one pass."""
+        z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
+        if self.gather:
+            z1, z2 = gather(z1), gather(z2)
+        return Loss(lejepa(z1, z2, self.directions, sigreg_weight=self.sigreg_weight))
+
+    def move(self) -> None:
+        """Draw the directions of the next step, uniform on the sphere."""
+        shape, device = self.directions.shape, self.generator.device
+        drawn = torch.randn(shape, generator=self.generator, device=device)
+        self.directions.copy_(F.normalize(drawn, dim=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeJEPASettings(PairSettings):
+    """Two views meet in the middle while embeddings are held to an isotropic Gaussian (SIGReg).
+
+    Source: LeJEPA (Balestriero & LeCun 2025).
+    """
+
+    name: ClassVar[str] = "lejepa"
+
+    lr: Annotated[float, Gt(0)] = 6e-3
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorSettings = ProjectorSettings()
+    """The projection head."""
+    sigreg_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.05
+    """Weight of the distance from a Gaussian; the paper's lambda."""
+    slices: Annotated[int, Ge(1)] = 256
+    """Number of random directions a step."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return LeJEPA(
+            projector=self.projector.build(context.feature_dim),
+            dim=self.projector.dim,
+            slices=self.slices,
+            sigreg_weight=self.sigreg_weight,
+            generator=context.generator,
+            gather=self.gather,
+        )
