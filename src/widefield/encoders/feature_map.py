@@ -16,7 +16,7 @@ class FeatureMap(nn.Module):
         >>> FeatureMap(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 2048])
 
-    Source: Feature Dropout (Tamkin et al. 2022), section 3.
+    Source: Feature Dropout (Tamkin et al. 2022), section 3.2.
     """
 
     def __init__(self, encoder: Encoder) -> None:

@@ -13,7 +13,7 @@ are negatives without augmentation, and the second argument of Sim is not differ
         + lam sum_i |w_i|^2,   Sim(x, x') = <f(x), f(x')>
 
 RandomMask (Definition 2.3): x+ = D x / q and x++ = (I - D) x / (1 - q), D diagonal Bernoulli(q),
-q = 1/2 in the paper; without it x+ = x++ = x. Bias (section 5): zero in stage I; from then on
+q = 1/2 in the paper; without it x+ = x++ = x. Bias (section 2.2): zero in stage I; from then on
 b_i = factor sqrt(2 log d / d) |w_i|, growing with |w_i| up to 8 / sqrt(d).
 
 Shapes: A arms (even with, odd without RandomMask), B pairs, N negatives, d atoms, d1 ambient

@@ -52,7 +52,7 @@ def score_sgd(
 
     Raises `ValueError` as `fit_linear` does.
 
-    Source: Feature Dropout (Tamkin et al. 2022), section 3; momentum and the epochs of the drops
+    Source: Feature Dropout (Tamkin et al. 2022), section 3.2; momentum and the epochs of the drops
     from the authors' settings.
     """
     train_h = extract(encoder, train_images, device=device, precision=precision)

@@ -157,7 +157,8 @@ VIEWS: dict[str, Policy] = {
         lambda settings, channels: settings.build(channels, spare_object=True),
     ),
     "adversarial": _with_settings(
-        "Attack each image by projected gradient ascent on the loss (Wen & Li 2021, section 6).",
+        "Attack each image by projected gradient ascent on the loss "
+        "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
         AdversarialSettings,
     ),
 }

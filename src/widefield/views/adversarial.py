@@ -43,7 +43,8 @@ class Adversarial(Augmentation):
         budget: L-infinity norm of delta, in units of the images' range.
         steps: steps of ascent; each costs a forward and a backward pass.
 
-    Source: Wen & Li (2021), section 6 (instance-wise attacks); Madry et al. (2018) for the steps.
+    Source: Kim et al. (2020), whom Wen & Li (2021) follow in Figure 1; Madry et al. (2018) for the
+    steps.
     """
 
     def __init__(self, *, budget: float, steps: int) -> None:

@@ -4,7 +4,7 @@ A white digit, 10 pixels high at 32 pixels, stands at x, y in {4, 16}; its zeros
 `jitter=J` (ours) moves all four by one draw from -J..J each way: fixed places can be read off the
 pixels by a linear classifier, jittered ones cannot. Held-out digits are images of their own.
 
-Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 5.
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 It has a random colour and font size 12 at 32 pixels; x and y of each place are drawn from [0, 6] or
 [16, 21]. Held-out letters have a bold, slanted face.
 
-Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 5.
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
 
 from dataclasses import dataclass

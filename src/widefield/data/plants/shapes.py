@@ -3,7 +3,7 @@
 It has a random colour, is 9 pixels high at 32 pixels, and lies inside the centre third (11
 pixels), with alpha 180/255.
 
-Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 5.
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
 
 from dataclasses import dataclass
