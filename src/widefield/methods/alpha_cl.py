@@ -37,7 +37,7 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
         tensor([[0.0000, 0.5000],
                 [0.5000, 0.0000]])
 
-    Source: Tian (2022), equation 2, section 2.1 and Lemma 1; `inverse` is ours.
+    Source: Tian (2022), section 2, equation 2 and Lemma 1; `inverse` is ours.
     """
     f, f0 = f.detach(), f0.detach()
     distances = half_squared_distances(f0 if kind == "gaussian" else f)

@@ -59,7 +59,7 @@ def projector(
         >>> len(projector(128, layers=3, width=512, out_dim=64, batch_norm=False))
         5
 
-    Source: S-DIET (2025), section 5.2; SimCLR (Chen et al. 2020), section 4.2.
+    Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
     """
     widths = [in_dim, *[width] * (layers - 1)]
     modules: list[nn.Module] = []

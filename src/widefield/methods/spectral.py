@@ -24,7 +24,7 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
     which is b times -E[[i = j] z1_i.z2_j] + 1/2 E[(z1_i.z2_j)^2] over the b^2 pairs of the batch.
     The scaling is S-DIET's, with which the best projections have norm 1 for b orthogonal
     examples, as DIET's with squared error have. HaoChen et al. take each expectation over pairs
-    of its own kind, -2 E[z.z+] + E[(z.z')^2]: twice the same loss, of projections larger by
+    of its own kind, -2 E[z.z+] + E[(z.z')^2]: 2b times the same loss, of projections larger by
     sqrt(b).
 
     Example:

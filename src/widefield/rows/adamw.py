@@ -23,7 +23,7 @@ and it may change while training.
 
 What is exact: everything, up to rounding, for any schedule, any eps, bias correction on or off.
 
-Source: S-DIET (2025), section 5.3 and appendix E, whose equations 7 and 8 print the wrong sign
+Source: S-DIET (2025), section 5.2.2 and appendix E, whose equations 7 and 8 print the wrong sign
 before the sum, assume a constant learning rate and keep eps undecayed.
 """
 

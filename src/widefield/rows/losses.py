@@ -21,7 +21,7 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
         >>> float(batch_cross_entropy(torch.eye(4), far_apart, scale=1.0, smoothing=0.0))
         0.0
 
-    Source: S-DIET (2025), section 5.3, equation 5; label smoothing as in DIET (2023).
+    Source: S-DIET (2025), section 5.2.1, equation 5; label smoothing as in DIET (2023).
     """
     target = torch.arange(len(z), device=z.device)
     return F.cross_entropy(scale * z @ rows.T, target, label_smoothing=smoothing)

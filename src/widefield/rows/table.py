@@ -67,7 +67,7 @@ class RowTable:
         >>> table.optimizer.steps
         1
 
-    Source: S-DIET (2025), section 5.3 ("multistep update") and appendix E.
+    Source: S-DIET (2025), section 5.2.2 ("multistep update") and appendix E.
     """
 
     def __init__(
