@@ -37,7 +37,7 @@ class Recipe(Settings):
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5; auto: resnet-tiny, on GPUs resnet18."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256

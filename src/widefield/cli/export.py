@@ -28,5 +28,5 @@ def export(run: str, /, *, out: Path, overwrite: bool = False, json: bool = Fals
         return
     print_line(f"{out}: {encoder.config.name}, {encoder.dim} features")
     if out.suffix == ".safetensors":
-        print_line("load it with timm alone:\n")
+        print_line("load it:\n" if encoder.config.timm is None else "load it with timm alone:\n")
         print_line(timm_snippet(encoder.config, out.stem))

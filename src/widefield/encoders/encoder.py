@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
+from widefield.encoders.cifar import CIFAR_NETWORKS
 
 Stem = Literal["auto", "small", "native"]
 """First layers: `small` for small images, `native` as timm builds them, `auto` by image size."""
@@ -47,18 +48,18 @@ class EncoderConfig:
     """Standard deviation of each channel."""
     stem: str
     """Stem that was built: `small` or `native`."""
-    timm: dict[str, Any]
-    """Arguments of `timm.create_model`."""
+    timm: dict[str, Any] | None
+    """Arguments of `timm.create_model`; None for a network of `encoders.cifar`."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
 
 
 class Encoder(nn.Module):
-    """A timm model that normalises its images first: x[B, C, H, W] in [0, 1] -> h[B, D].
+    """A network that normalises its images first: x[B, C, H, W] in [0, 1] -> h[B, D].
 
     Attributes:
         config: everything that rebuilds this encoder, except its weights.
-        backbone: the timm model, with timm's names for the weights.
+        backbone: the network; a timm model has timm's names for the weights.
         dim: D, the width of h.
     """
 
@@ -102,7 +103,9 @@ def build_encoder(
     std: Sequence[float] | None = None,
     seed: int,
 ) -> Encoder:
-    """Build a randomly initialised encoder: any timm image model by name, or `resnet-tiny`.
+    """Build a randomly initialised encoder: any timm image model by name, or one of ours.
+
+    Ours are `resnet-tiny`, `alexnet` and `wide-resnet-34-5`, the last two in their CIFAR forms.
 
     Nothing is downloaded, and the global random state is left as it was.
 
@@ -158,9 +161,14 @@ def encoder_config(
             f"mean and std need one number for each of {channels} channels, std above 0; "
             f"got mean={mean}, std={std}"
         )
-    arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
-    arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
-    stem, conv1 = choose_stem(name, stem, arguments, image_size)
+    arguments: dict[str, Any] | None = None
+    conv1: dict[str, Any] | None = None
+    if name in CIFAR_NETWORKS:
+        stem = _only_stem(name, stem)
+    else:
+        arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
+        arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
+        stem, conv1 = choose_stem(name, stem, arguments, image_size)
     return EncoderConfig(
         name=name,
         channels=channels,
@@ -181,7 +189,8 @@ def timm_name(name: str) -> str:
     """
     if timm.is_model(name):
         return name
-    nearest = difflib.get_close_matches(name, [*VARIANTS, *timm.list_models()], n=1, cutoff=0.0)
+    known = [*VARIANTS, *CIFAR_NETWORKS, *timm.list_models()]
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     raise ValueError(f"unknown encoder {name!r}: did you mean {nearest[0]!r}?")
 
 
@@ -215,6 +224,20 @@ def choose_stem(
     return "small", None
 
 
+def _only_stem(name: str, stem: Stem) -> Stem:
+    """Return the stem of a network that has one for all sizes of images.
+
+    Raises:
+        ValueError: the small stem is asked for.
+    """
+    if stem == "small":
+        raise ValueError(
+            f"encoder {name!r} has one stem, made for small images already: "
+            "choose stem native or auto"
+        )
+    return "native"
+
+
 def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the convolution that replaces a ResNet's stem, of the same width."""
     with torch.device("meta"):
@@ -230,6 +253,8 @@ def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def assemble(config: EncoderConfig) -> Encoder:
     """Build the encoder of `config`, with weights drawn from torch's global generator."""
+    if config.timm is None:
+        return Encoder(config, CIFAR_NETWORKS[config.name](config.channels))
     backbone = timm.create_model(**config.timm)
     if config.conv1 is not None:
         backbone.conv1, backbone.maxpool = nn.Conv2d(**config.conv1), nn.Identity()

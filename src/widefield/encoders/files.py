@@ -97,6 +97,8 @@ def read_config(text: str) -> EncoderConfig:
 def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """Return Python lines that load a saved encoder with timm alone, without this library.
 
+    A network that timm lacks is loaded by `load_encoder`.
+
     Args:
         config: configuration of the encoder.
         file_stem: name of the two files that the lines read, without `.json` and `.safetensors`.
@@ -113,6 +115,12 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
         model.load_state_dict(safetensors.torch.load_file("encoder.safetensors"))
         # Normalise images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
     """
+    if config.timm is None:
+        return (
+            "from widefield.encoders import load_encoder\n"
+            f'model = load_encoder("{file_stem}.safetensors").eval()\n'
+            "# It takes images in [0, 1] and normalises them itself."
+        )
     lines = [
         "import json, pathlib, safetensors.torch, timm, torch",
         f'config = json.loads(pathlib.Path("{file_stem}.json").read_text())',

@@ -23,6 +23,7 @@ from torch import Tensor
 from torchvision import models
 
 from widefield.core.rng import seeded
+from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.encoder import (
     VARIANTS,
     Encoder,
@@ -139,7 +140,8 @@ def cached_weights(name: str) -> Path | None:
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    facts = None if model in VARIANTS else timm.get_pretrained_cfg(timm_name(model))
+    ours = model in VARIANTS or model in CIFAR_NETWORKS
+    facts = None if ours else timm.get_pretrained_cfg(timm_name(model))
     if facts is None:
         return None
     if facts.hf_hub_id:
@@ -230,6 +232,8 @@ def _skeletons(architecture: str) -> tuple[_Skeleton, ...]:
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     """Return the configuration with the mean and deviation that such weights are trained with."""
     config = encoder_config(name, image_size=image_size)
+    if config.timm is None:
+        return config
     facts = timm.get_pretrained_cfg(config.timm["model_name"])
     if facts is None:
         return config

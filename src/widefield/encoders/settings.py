@@ -20,7 +20,7 @@ class EncoderSettings(Settings):
     """
 
     name: str = "auto"
-    """Any timm model, or resnet-tiny; auto takes resnet-tiny on a CPU and resnet18 on a GPU."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5; auto: resnet-tiny, on GPUs resnet18."""
     stem: Stem = "auto"
     """First layers: small for small images, native as in timm; auto is small up to 64 pixels."""
 
@@ -42,7 +42,7 @@ class EncoderSettings(Settings):
         return replace(encoder, stem=values.get("stem", encoder.stem))
 
     def resolved(self, device: torch.device) -> Self:
-        """Return the settings with the name `auto` replaced by the encoder for `device`."""
+        """Return the settings with `auto` replaced: resnet18 on a GPU, resnet-tiny on a CPU."""
         if self.name != "auto":
             return self
         return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")

@@ -13,8 +13,8 @@ def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Enco
     """Write a run's encoder as `.safetensors`, which plain timm loads, or as `.onnx`.
 
     The weights in `.safetensors` have timm's own keys; a `.json` of the same name beside it holds
-    what `timm.create_model` needs, and mean and deviation of the images. `.onnx` takes images in
-    [0, 1] and normalises them itself.
+    what `timm.create_model` needs, and mean and deviation of the images. Networks that timm lacks,
+    such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalises them itself.
 
     Args:
         run: a run's folder, or a file that this call wrote.

@@ -187,7 +187,7 @@ def _needed_size(encoder: Encoder | VisionEncoder) -> int | None:
     """Return the side of the images that a foreign encoder needs; None for convolutions."""
     if isinstance(encoder, VisionEncoder):
         return encoder.image_size
-    return encoder.config.image_size if "img_size" in encoder.config.timm else None
+    return encoder.config.image_size if "img_size" in (encoder.config.timm or {}) else None
 
 
 def training_data(run: RunFolder) -> Dataset:

@@ -18,9 +18,12 @@ FAMILIES = {
     "convnext_atto": ("small", 320, (320, 4, 4)),
     "mobilenetv3_small_050": ("native", 1024, (288, 1, 1)),
     "regnetx_002": ("native", 368, (368, 1, 1)),
+    "alexnet": ("native", 256, (256, 4, 4)),
+    "wide-resnet-34-5": ("native", 320, (320, 8, 8)),
 }
 
-LIGHT = [name for name in FAMILIES if name not in ("resnet18", "resnet50")]
+HEAVY = ("resnet18", "resnet50", "wide-resnet-34-5")
+LIGHT = [name for name in FAMILIES if name not in HEAVY]
 
 
 def images(channels: int = 3, size: int = 32) -> torch.Tensor:
@@ -138,7 +141,13 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
-    [("resnet_18", "resnet18"), ("resnet-tny", "resnet-tiny"), ("vit_tiny_patch16", "vit_tiny")],
+    [
+        ("resnet_18", "resnet18"),
+        ("resnet-tny", "resnet-tiny"),
+        ("vit_tiny_patch16", "vit_tiny"),
+        ("alex-net", "alexnet"),
+        ("wide-resnet-34-10", "wide-resnet-34-5"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, right: str) -> None:
     with pytest.raises(ValueError, match=rf"unknown encoder '{wrong}': did you mean '{right}"):
