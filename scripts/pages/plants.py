@@ -10,7 +10,12 @@ from widefield.data.plants import PLANTS
 def plants() -> str:
     """Return the options of every planted feature, with what they may be and their defaults."""
     rows = [
-        (f"`+{name}`", f"`{field.name}`", _values(hints[field.name]), _shown(field.default))
+        (
+            f"`+{name}`",
+            f"`{field.name.replace('_', '-')}`",
+            _values(hints[field.name]),
+            _shown(field.default),
+        )
         for name, plant in PLANTS.items()
         for hints in (get_type_hints(plant, include_extras=True),)
         for field in fields(plant)

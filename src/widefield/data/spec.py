@@ -97,7 +97,7 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
         )
     plants = []
     for part in rest:
-        name, *settings = re.split(r":(?=\w+(?:[=:]|$))", part)
+        name, *settings = re.split(r":(?=[\w-]+(?:[=:]|$))", part)
         options = {}
         for setting in settings:
             key, _, value = setting.partition("=")

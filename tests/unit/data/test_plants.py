@@ -15,7 +15,7 @@ from widefield.data import open_dataset
 from widefield.data.plants import Canvas, plant, read_plant
 from widefield.data.plants.digits import digit_pool
 from widefield.data.plants.letters import LETTERS
-from widefield.data.plants.shapes import SHAPES
+from widefield.data.plants.shapes import SHAPES, Shapes
 
 NAMES = ("digits", "shapes", "letters")
 CANVAS = Canvas(shape=(32, 32, 3), seed=0, held_out=False)
@@ -190,6 +190,43 @@ def test_shapes_cover_the_stated_area_with_the_stated_alpha():
     assert len({tuple(c) for c in colour.tolist()}) == squares.sum()
     assert colour.max() > 240
     assert colour.min() < 15
+
+
+def test_published_shapes_fill_the_centre_third() -> None:
+    """At 32 pixels rows and columns 10 to 21, 12 of each, in every image."""
+    images = np.zeros((90, 32, 32, 3), np.uint8)
+    overlay = feature("shapes", **{"as-published": ""}).draw(CANVAS)
+    mask = overlay.paint(images, np.arange(90))
+    labels = overlay.labels(np.arange(90))
+    square = np.zeros((32, 32), dtype=bool)
+    square[10:22, 10:22] = True
+    assert (mask[labels == 0] == square).all()
+    assert not mask[:, ~square].any()
+    for label in (1, 2):  # a triangle and a circle touch all four sides
+        for covered in mask[labels == label]:
+            box = np.argwhere(covered)
+            assert (box.min(0).tolist(), box.max(0).tolist()) == ([10, 10], [21, 21])
+    through = plant(np.full((90, 32, 32, 3), 255, np.uint8), Shapes(as_published=True)).images
+    assert np.abs(through.astype(int) - images)[labels == 0][:, 10:22, 10:22].max() <= 76
+    assert (labels == prepared("shapes").labels(np.arange(90))).all()
+
+
+@pytest.mark.parametrize(("side", "first", "last"), [(16, 5, 10), (45, 15, 30), (96, 32, 64)])
+def test_published_shapes_scale_with_the_image(side: int, first: int, last: int) -> None:
+    planted = plant(np.zeros((30, side, side, 3), np.uint8), Shapes(as_published=True))
+    rows = np.flatnonzero(planted.mask.any(axis=(0, 2)))
+    assert (rows[0], rows[-1]) == (first, last)
+
+
+def test_published_shapes_by_name() -> None:
+    dataset = open_dataset("photos+shapes:as-published:fresh", limit=16)
+    assert dataset.spec == "photos:train+shapes:as-published:fresh"
+    with pytest.raises(ValueError, match="has a size and a place of its own: leave out"):
+        open_dataset("photos+shapes:as-published:size=1.2")
+    with pytest.raises(ValueError, match=r"'\+shapes:as-published' takes no value, got 'yes'"):
+        open_dataset("photos+shapes:as-published=yes")
+    with pytest.raises(ValueError, match="known: alpha, as-published, colour, fresh, place, size"):
+        open_dataset("photos+shapes:as_published")
 
 
 def test_alpha_option_replaces_the_default():

@@ -1,10 +1,10 @@
 """Planted features: something drawn over or beside each image, with a label of its own.
 
 An encoder that learns only the easier of two features of an image shows it here, because the
-planted one is known. Positions are stated for 32 pixels and scale with the image. Options grade how
-easy a plant is to see (ours): `size` scales it, `colour=fixed` is white and `colour=random` a
-random one, `place=fixed` puts it at the same place in every image (digits have `jitter=0` for
-that).
+planted one is known. Positions are stated for 32 pixels and scale with the image; each plant's file
+says which of them are published. Options grade how easy a plant is to see (ours): `size` scales it,
+`colour=fixed` is white and `colour=random` a random one, `place=fixed` puts it at the same place in
+every image (digits have `jitter=0` for that).
 
 Held-out plants mean the same classes but come from other sources: digits from images of their own,
 letters in another face, and all colours and places from another random stream.

@@ -1,7 +1,8 @@
 """Options of a planted feature: the fields of its dataclass, as a user types them.
 
-A field's type says what is allowed: `bool` is a switch without a value, `Literal` a word, a number
-may have a range (`annotated_types.Interval`) and a unit (a string), `str` takes anything.
+A name is typed with "-" where the field has "_". A field's type says what is allowed: `bool` is a
+switch without a value, `Literal` a word, a number may have a range (`annotated_types.Interval`) and
+a unit (a string), `str` takes anything.
 """
 
 import math
@@ -30,12 +31,18 @@ def read_options(plant: type[F], name: str, texts: Mapping[str, str]) -> F:
         >>> read_options(Shapes, "shapes", {"size": "0.8", "fresh": ""}).size
         0.8
     """
-    kinds = get_type_hints(plant, include_extras=True)
-    known = sorted(field.name for field in fields(plant))  # type: ignore[arg-type]
+    hints = get_type_hints(plant, include_extras=True)
+    known = {
+        field.name.replace("_", "-"): field.name
+        for field in fields(plant)  # type: ignore[arg-type]
+    }
     for option in texts:
         if option not in known:
-            raise ValueError(f"'+{name}' has no option '{option}'; known: {', '.join(known)}")
-    return plant(**{key: _value(kinds[key], name, key, text) for key, text in texts.items()})
+            raise ValueError(
+                f"'+{name}' has no option '{option}'; known: {', '.join(sorted(known))}"
+            )
+    values = {key: _value(hints[known[key]], name, key, text) for key, text in texts.items()}
+    return plant(**{known[key]: value for key, value in values.items()})
 
 
 def _value(kind: Any, name: str, key: str, text: str) -> object:
