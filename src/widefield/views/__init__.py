@@ -97,11 +97,12 @@ VIEWS: dict[str, Policy] = {
         crop_scale=(0.08, 1.0),
     ),
     "expert:feature-dropout": _image(
-        "Crop 20 to 100 % of the area, mirror, jitter and remove colour, blur "
+        "Crop 20 to 100 % of the area, mirror, jitter and remove colour, blur as Pillow does "
         "(Feature Dropout, Tamkin et al. 2022).",
         crop_scale=(0.2, 1.0),
         blur_sigma=(0.1, 2.0),
         blur_prob=0.5,
+        blur="pillow",
     ),
     "expert:stacked": _fixed(
         "Apply expert to the image; crop 75 to 100 %, jitter and blur a fourth channel that is "

@@ -5,17 +5,21 @@ and applied by pure functions of tensors. An operation that an example does not 
 parameter there, so that the batch never splits and nothing waits for an accelerator.
 
 Distributions and arithmetic are those of torchvision's RandomResizedCrop (bilinear),
-RandomHorizontalFlip, ColorJitter, RandomGrayscale and GaussianBlur applied to each image alone.
+RandomHorizontalFlip, ColorJitter, RandomGrayscale and GaussianBlur applied to each image alone; the
+blur may be Pillow's instead.
 """
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+
+Blur = Literal["torchvision", "pillow"]
+"""Whose Gaussian blur: the kernel of one is cut off, the other's has its full width."""
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
@@ -63,9 +67,11 @@ class ImageAugmentation(Augmentation):
             [max(0, 1 - b), 1 + b] and so on, hue shifts in [-h, h] turns.
         jitter_prob: probability of the jitter; its four operations are applied in random order.
         grayscale_prob: probability of removing colour.
-        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels; the kernel
-            covers a tenth of the side.
+        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels.
         blur_prob: probability of the blur.
+        blur: torchvision for a kernel that covers a tenth of the side, as is usual for large
+            images; at 32 pixels it has 3 taps, which hold less than the asked deviation. pillow
+            for Pillow's three box blurs, which hold all of it.
 
     Raises:
         ValueError: a range is empty or out of bounds, or a probability is not in [0, 1].
@@ -88,6 +94,7 @@ class ImageAugmentation(Augmentation):
         grayscale_prob: float = 0.2,
         blur_sigma: tuple[float, float] = (0.1, 2.0),
         blur_prob: float = 0.0,
+        blur: Blur = "torchvision",
     ) -> None:
         super().__init__()
         for name, (low, high), greatest in (
@@ -115,6 +122,7 @@ class ImageAugmentation(Augmentation):
         self.grayscale_prob = grayscale_prob
         self.blur_sigma = blur_sigma
         self.blur_prob = blur_prob
+        self.blur = gaussian_blur if blur == "torchvision" else pillow_blur
         self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
@@ -191,7 +199,7 @@ class ImageAugmentation(Augmentation):
         if self.grayscale_prob > 0:
             view = to_grayscale(view, draw.grayscale)
         if self.blur_prob > 0:
-            view = gaussian_blur(view, draw.sigma)
+            view = self.blur(view, draw.sigma)
         # Weights that sum to 1 up to rounding can leave [0, 1] by as much.
         return view.clamp(0, 1)
 
@@ -369,3 +377,43 @@ def blur_weights(sigma: Tensor, side: int) -> Tensor:
     mirrored = (side - 1) - ((side - 1) - pixel.abs()).abs()
     weights = torch.zeros(n, side, side, device=sigma.device, dtype=sigma.dtype)
     return weights.scatter_add_(2, mirrored.expand(n, -1, -1), taps[:, None].expand(-1, side, -1))
+
+
+def pillow_blur(x: Tensor, sigma: Tensor) -> Tensor:
+    """Blur images [N, C, H, W] as Pillow's `GaussianBlur` does; `sigma` [N] of 0 changes nothing.
+
+    Pillow's is three box blurs after each other, of deviation `sigma` in all; borders are repeated.
+    It rounds to 8 bits after each, which is not done here.
+    """
+    rows, columns = (box_weights(sigma.to(x.dtype), side) for side in x.shape[-2:])
+    return separable(x, rows, columns)
+
+
+def box_weights(sigma: Tensor, side: int) -> Tensor:
+    """Return matrices [N, side, side] that blur one axis three times by a box.
+
+    A box has the weights 1 up to a distance of l pixels and a at l + 1, divided by 2 (l + a) + 1,
+    with l and a such that its variance is v = sigma^2 / 3:
+
+        l = floor((sqrt(12 v + 1) - 1) / 2)
+        a = (2 l + 1) (l (l + 1) - 3 v) / (6 (v - (l + 1)^2))
+
+    Args:
+        sigma: standard deviations of the three boxes together [N], pixels.
+        side: pixels of the axis.
+
+    Source: Gwosdek et al. (2011), equations 7, 11 and 14.
+    """
+    v = sigma[:, None].square() / 3
+    whole = (((12 * v + 1).sqrt() - 1) / 2).floor()  # l
+    part = (2 * whole + 1) * (whole * (whole + 1) - 3 * v) / (6 * (v - (whole + 1).square()))  # a
+    pixel = torch.arange(side, device=sigma.device)
+    distance = (pixel[:, None] - pixel).abs()
+    inner, outer, share = whole[..., None], whole[..., None] + 1, part[..., None]
+    box = (distance <= inner) + share * (distance == outer)
+    # Taps past a border fall on the pixel at it: of row i, those from i + 1 on.
+    past = (whole - pixel).clamp_min(0) + part * (pixel <= whole)
+    box[:, :, 0] += past
+    box[:, :, -1] += past.flip(1)
+    box = box / (2 * (inner + share) + 1)
+    return box @ box @ box

@@ -10,6 +10,7 @@ from widefield.views import (
     ImageAugmentation,
     StackedAugmentation,
     build_views,
+    image,
 )
 
 
@@ -28,6 +29,7 @@ def test_expert_feature_dropout_has_the_settings_of_feature_dropout() -> None:
     assert (views.jitter, views.jitter_prob) == ((0.4, 0.4, 0.4, 0.1), 0.8)
     assert (views.grayscale_prob, views.blur_prob) == (0.2, 0.5)
     assert views.blur_sigma == (0.1, 2.0)
+    assert views.blur is image.pillow_blur
 
 
 def test_the_stacked_channel_gets_weaker_views() -> None:
