@@ -38,7 +38,7 @@ def probe(
         protocol feature-dropout.
     protocol
         Fit the best linear probe, or train for 100 epochs of SGD on augmented images as Feature
-        Dropout does.
+        Dropout does: by the run's own views if they learned, else by expert:feature-dropout.
     floors
         Probe raw pixels and an untrained encoder too, which takes most of the time.
     seed
@@ -77,7 +77,7 @@ def probe(
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
     how = {
         "linear": "L2 strength chosen on a fifth of it",
-        "feature-dropout": "100 epochs of SGD on augmented images",
+        "feature-dropout": f"100 epochs of SGD on views of {report.views}",
     }
     print_line(f"{report.features} features, fitted on {report.fitted_on}; {how[report.protocol]}")
     for note in report.notes:

@@ -104,6 +104,28 @@ class Dataset:
         still = tuple(replace(overlay, fresh=False) for overlay in self.planted)
         return replace(self, planted=still, plain=None)
 
+    def read(
+        self, index: NDArray[np.int64], read: int
+    ) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
+        """Return pixels uint8 [k, H, W, C] and labels of the examples `index`, as of a read.
+
+        What is planted `fresh` is drawn anew for each `read`; all else is the same at any.
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> dataset = open_dataset("photos+digits:fresh", limit=32)
+            >>> first, second = (dataset.read(np.arange(32), read)[0] for read in (1, 2))
+            >>> bool((first != second).any())
+            True
+        """
+        images = np.array((self.images if self.plain is None else self.plain)[index], order="C")
+        labels = {task: ids[index] for task, ids in self.labels.items()}
+        if self.plain is not None:
+            for overlay in self.planted:
+                overlay.paint(images, index, read)
+                labels[overlay.name] = overlay.labels(index, read)
+        return images, labels
+
     def masks(self, index: NDArray[np.int64], read: int = 0) -> NDArray[np.bool_]:
         """Return the pixels that planted features cover in the examples `index`.
 

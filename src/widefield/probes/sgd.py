@@ -8,14 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from widefield.core.modes import evaluating
-from widefield.probes.features import extract, features, image_batch
+from widefield.probes.features import extract, features
 from widefield.probes.knn import knn
 from widefield.probes.linear import check, wilson
 from widefield.types import Precision, Score
+
+DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
+"""Function from example indices, the epoch and a generator to views [b, C, H, W] and labels [b]."""
 
 EPOCHS, BATCH_SIZE, MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
 
@@ -38,17 +42,18 @@ def score_sgd(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
-    augment: Callable[[Tensor, Generator], Tensor],
+    draw: DrawBatch,
     device: torch.device,
     precision: Precision = "32-true",
     seed: int = 0,
 ) -> dict[str, Score]:
     """Train one probe for every task in `classes` (task -> K) on augmented images, and score it.
 
-    Images are uint8 [n, H, W, C], labels int64 [n]; `augment` draws a view of float images
-    [B, C, H, W] in [0, 1]. SGD with momentum 0.9 takes 100 epochs in batches of 128 on features as
-    they are, from weights of zero. Test images are not augmented and decide nothing. The encoder is
-    not changed. `Score.l2` is 0; `Score.knn` is the vote on features of plain images.
+    Images are uint8 [n, H, W, C], labels int64 [n]. `draw` gives the training batches, on `device`:
+    views of the examples and their labels, which may differ from epoch to epoch. SGD with momentum
+    0.9 takes 100 epochs in batches of 128 on features as they are, from weights of zero. Test
+    images are not augmented and decide nothing. The encoder is not changed. `Score.l2` is 0;
+    `Score.knn` is the vote on features of plain images.
 
     Raises `ValueError` as `fit_linear` does.
 
@@ -58,20 +63,17 @@ def score_sgd(
     train_h = extract(encoder, train_images, device=device, precision=precision)
     test_h = extract(encoder, test_images, device=device, precision=precision)
     check(train_h, train_labels, test_h, test_labels, classes)
-    probes = {
-        task: _Probe(test_h.shape[1], count, train_labels[task].to(device))
-        for task, count in classes.items()
-    }
+    probes = {task: _Probe(test_h.shape[1], count, device) for task, count in classes.items()}
     drawing, order = Generator(device).manual_seed(seed), Generator().manual_seed(seed)
     with evaluating(encoder):
         for epoch in range(EPOCHS):
             shuffled = torch.randperm(len(train_images), generator=order)
             for index in torch.split(shuffled, BATCH_SIZE):
-                x = augment(image_batch(train_images[index.numpy()], device), drawing)
+                x, labels = draw(index.numpy(), epoch, drawing)
                 # A copy: autograd refuses tensors of inference mode.
                 h = features(encoder, x, precision).clone()
-                for probe in probes.values():
-                    probe.step(h, index.to(device), learning_rate(epoch))
+                for task, probe in probes.items():
+                    probe.step(h, labels[task], learning_rate(epoch))
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     scores = {}
     for task, probe in probes.items():
@@ -92,21 +94,20 @@ def score_sgd(
 
 
 class _Probe:
-    """A softmax regression in training; `labels` int64 [n] are those of all training examples."""
+    """A softmax regression in training."""
 
-    def __init__(self, dim: int, classes: int, labels: Tensor) -> None:
-        self.labels = labels
-        self.weight = torch.zeros(classes, dim, device=labels.device, requires_grad=True)
-        self.bias = torch.zeros(classes, device=labels.device, requires_grad=True)
+    def __init__(self, dim: int, classes: int, device: torch.device) -> None:
+        self.weight = torch.zeros(classes, dim, device=device, requires_grad=True)
+        self.bias = torch.zeros(classes, device=device, requires_grad=True)
         self.optimizer = torch.optim.SGD([self.weight, self.bias], lr=0.0, momentum=MOMENTUM)
 
     def logits(self, h: Tensor) -> Tensor:
         """Return the logits [b, K] of features [b, D]."""
         return functional.linear(h, self.weight, self.bias)
 
-    def step(self, h: Tensor, index: Tensor, lr: float) -> None:
-        """Take one step on features h [b, D] of the examples `index`, int64 [b]."""
-        loss = functional.cross_entropy(self.logits(h), self.labels[index])
+    def step(self, h: Tensor, labels: Tensor, lr: float) -> None:
+        """Take one step on features h [b, D] with their class ids, int64 [b]."""
+        loss = functional.cross_entropy(self.logits(h), labels)
         self.weight.grad, self.bias.grad = torch.autograd.grad(loss, (self.weight, self.bias))
         self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.step()

@@ -1,18 +1,21 @@
 """Score each task with probes on frozen features, beside two floors."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from widefield.core.names import check_name
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
 from widefield.probes import score, score_sgd
+from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
-from widefield.views import build_views
+from widefield.views import Augmentation, AugmentContext, build_views, learning_parts
 from widefield.workflows.extractor import (
     EncoderSpec,
     FeatureExtractor,
@@ -20,9 +23,13 @@ from widefield.workflows.extractor import (
     training_data,
 )
 from widefield.workflows.pretrain import Data
+from widefield.workflows.run_views import run_views
 
 Features = Literal["pooled", "feature-map"]
 Protocol = Literal["linear", "feature-dropout"]
+
+EXPERT_VIEWS = "expert:feature-dropout"
+"""Training views of the protocol feature-dropout, but of a run whose own views learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +53,8 @@ class ProbeReport:
     encoder: str
     protocol: Protocol
     features: Features
+    views: str | None
+    """Policy that augmented the training images; None where they were plain."""
     fitted_on: str
     scored_on: str
     train_test_overlap: int
@@ -60,6 +69,7 @@ class ProbeReport:
             "encoder": self.encoder,
             "protocol": self.protocol,
             "features": self.features,
+            "views": self.views,
             "fitted_on": self.fitted_on,
             "scored_on": self.scored_on,
             "train_test_overlap": self.train_test_overlap,
@@ -91,7 +101,9 @@ def probe(
         features: pooled, or feature-map for the features before pooling; by default pooled, and
             feature-map under the protocol feature-dropout.
         protocol: linear for the best probe on features of plain images, or feature-dropout for
-            that paper's: 100 epochs of SGD on augmented images, which takes far longer.
+            that paper's: 100 epochs of SGD on augmented images, which takes far longer. They are
+            augmented by the run's own views if these learned, else by expert:feature-dropout;
+            what is planted `fresh` is drawn anew in each epoch.
         floors: probe raw pixels and an untrained encoder too, which takes most of the time.
         seed: seeds the validation split that chooses the L2 strength, or the SGD.
 
@@ -118,14 +130,15 @@ def probe(
         held_out=True,
     )
     tasks = _shared_tasks(train, test, task)
+    policy = _training_views(extractor, train) if protocol == "feature-dropout" else None
     examples = _Examples(
-        train=train.images,
+        train=train,
         labels={t: torch.from_numpy(train.labels[t]) for t in tasks},
         test=test.images,
         expected={t: _same_ids(train, test, t) for t in tasks},
         classes={t: len(train.classes[t]) for t in tasks},
     )
-    scores = _scores_by_sgd if protocol == "feature-dropout" else _scores
+    scores = _scores if policy is None else partial(_scores_by_sgd, views=policy.views)
     measured = scores(extractor, examples, seed)
     floor_scores = {
         name: scores(source, examples, seed)
@@ -135,6 +148,7 @@ def probe(
         encoder=extractor.name,
         protocol=protocol,
         features=features,
+        views=None if policy is None else policy.name,
         fitted_on=train.spec,
         scored_on=test.spec,
         notes=extractor.notes,
@@ -152,7 +166,7 @@ def probe(
 class _Examples:
     """What probes are fitted to and scored on: images uint8 [n, H, W, C], class ids by task."""
 
-    train: np.ndarray
+    train: Dataset
     labels: dict[str, Tensor]
     test: np.ndarray
     expected: dict[str, Tensor]
@@ -161,32 +175,79 @@ class _Examples:
 
 def _scores(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[str, Score]:
     """Score the best linear probe on features of plain images."""
-    train_h, test_h = source.features(examples.train), source.features(examples.test)
+    train_h, test_h = source.features(examples.train.images), source.features(examples.test)
     labels = {t: y.to(train_h.device) for t, y in examples.labels.items()}
     expected = {t: y.to(test_h.device) for t, y in examples.expected.items()}
     return score(train_h, labels, test_h, expected, classes=examples.classes, seed=seed)
 
 
-def _scores_by_sgd(source: FeatureExtractor, examples: _Examples, seed: int) -> dict[str, Score]:
-    """Score by Feature Dropout's protocol, with that paper's views."""
-    device, views = choose_device("auto"), build_views("expert:feature-dropout")
+def _scores_by_sgd(
+    source: FeatureExtractor, examples: _Examples, seed: int, *, views: Augmentation
+) -> dict[str, Score]:
+    """Score by Feature Dropout's protocol, with training images augmented by `views`."""
+    device, train = choose_device("auto"), examples.train
+    views = views.to(device)
 
-    def augment(x: Tensor, generator: Generator) -> Tensor:
-        view: Tensor = views(x, 1, generator)[0]
-        return view
+    def draw(
+        index: NDArray[np.int64], epoch: int, generator: Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        read = epoch + 1  # read 0 is that of plain features and pictures
+        images, labels = train.read(index, read)
+        context = AugmentContext()
+        if views.needs_mask:
+            covered = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2)
+            context = AugmentContext(mask=covered.to(device))
+        with torch.no_grad():
+            (x,) = views(image_batch(images, device), 1, generator, context)
+        return x, {task: torch.from_numpy(labels[task]).to(device) for task in examples.labels}
 
     return score_sgd(
-        source.build(examples.train).to(device),
-        examples.train,
+        source.build(train.images).to(device),
+        train.images,
         examples.labels,
         examples.test,
         examples.expected,
         classes=examples.classes,
-        augment=augment,
+        draw=draw,
         device=device,
         precision=choose_precision("auto", device),
         seed=seed,
     )
+
+
+class _NamedViews(NamedTuple):
+    """An augmentation and what it is called."""
+
+    name: str
+    views: Augmentation
+
+
+def _training_views(extractor: FeatureExtractor, train: Dataset) -> _NamedViews:
+    """Return what augments training images: the run's views if they learned, else expert ones.
+
+    Raises:
+        ValueError: the run's views need what a probe on these data does not have.
+    """
+    if extractor.run is not None:
+        recipe = extractor.run.recipe()
+        views = recipe.views.build(channels=train.images.shape[-1], seed=recipe.seed)
+        if learning_parts(views):
+            _refuse_views(views, recipe.views.names, train)
+            return _NamedViews(recipe.views.names, run_views(extractor.run.path))
+    return _NamedViews(EXPERT_VIEWS, build_views(EXPERT_VIEWS))
+
+
+def _refuse_views(views: Augmentation, names: str, train: Dataset) -> None:
+    if views.gradient_calls:
+        raise ValueError(
+            f"views {names!r} attack the loss of the run, and a probe does not have it: "
+            "choose --protocol linear"
+        )
+    if views.needs_mask and not train.masks(np.zeros(1, dtype=np.int64)).any():
+        raise ValueError(
+            f"views {names!r} go by where an object is planted, and there is none in "
+            f"{train.spec!r}: fit on data with one, or choose --protocol linear"
+        )
 
 
 def _training_set(extractor: FeatureExtractor, fit_on: Data | None) -> Dataset:

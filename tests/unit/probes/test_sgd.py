@@ -1,5 +1,7 @@
 """Feature Dropout's probe: its schedule, its arithmetic, and that it leaves the encoder alone."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ from torch import Generator, Tensor, nn
 
 from widefield.encoders import FeatureMap, build_encoder
 from widefield.probes import Pixels, knn, score_sgd
-from widefield.probes.sgd import learning_rate
+from widefield.probes.features import image_batch
+from widefield.probes.sgd import DrawBatch, learning_rate
 
 CPU = torch.device("cpu")
 
@@ -22,6 +25,20 @@ def coloured(count: int, seed: int = 0) -> tuple[np.ndarray, dict[str, Tensor]]:
         images[i, :, 4 * side[i] : 4 * side[i] + 4] += 80
     labels = {"channel": torch.from_numpy(channel), "side": torch.from_numpy(side)}
     return images.astype(np.uint8), labels
+
+
+def draw(
+    images: np.ndarray, labels: dict[str, Tensor], augment: Callable[[Tensor, Generator], Tensor]
+) -> DrawBatch:
+    """Training batches of fixed images and labels."""
+
+    def batch(
+        index: np.ndarray, epoch: int, generator: Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        x = augment(image_batch(images[index], CPU), generator)
+        return x, {task: ids[torch.from_numpy(index)] for task, ids in labels.items()}
+
+    return batch
 
 
 def flip_upside_down(x: Tensor, generator: Generator) -> Tensor:
@@ -41,7 +58,7 @@ def test_separable_tasks_are_solved_side_by_side() -> None:
         *train,
         *test,
         classes={"channel": 3, "side": 2},
-        augment=flip_upside_down,
+        draw=draw(*train, flip_upside_down),
         device=CPU,
     )
     for task, score in scores.items():
@@ -78,7 +95,7 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
         test,
         {"side": test_labels["side"]},
         classes={"side": 2},
-        augment=keep,
+        draw=draw(images, labels, keep),
         device=CPU,
     )["side"]
     assert len(seen) == 70
@@ -96,6 +113,28 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
     assert found.accuracy == pytest.approx(float(hits), abs=0.006)  # one image at the border
 
 
+def test_labels_are_those_of_the_epochs_own_batches() -> None:
+    """What is planted anew has another class in each epoch: images and labels go together."""
+    (images, labels), test = coloured(120), coloured(100, seed=1)
+    epochs: list[int] = []
+
+    def swapped(
+        index: np.ndarray, epoch: int, generator: Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        epochs.append(epoch)
+        # In every other epoch each image is that of the other side, and so is its label.
+        other = epoch % 2
+        x = image_batch(images[index], CPU)
+        y = labels["side"][torch.from_numpy(index)]
+        return (x.flip(3), {"side": 1 - y}) if other else (x, {"side": y})
+
+    (score,) = score_sgd(
+        Pixels(), images, labels, *test, classes={"side": 2}, draw=swapped, device=CPU
+    ).values()
+    assert epochs == list(range(100))
+    assert score.accuracy > 0.97
+
+
 def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> None:
     encoder = build_encoder("resnet-tiny", image_size=8, seed=0).train()
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
@@ -107,7 +146,8 @@ def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> No
         drawn.append(len(x))
         return x
 
-    score_sgd(FeatureMap(encoder), *train, *test, classes={"side": 2}, augment=count, device=CPU)
+    batches = draw(*train, count)
+    score_sgd(FeatureMap(encoder), *train, *test, classes={"side": 2}, draw=batches, device=CPU)
     assert drawn == [20] * 100
     assert encoder.training
     for key, value in encoder.state_dict().items():
@@ -122,7 +162,7 @@ def test_same_seed_same_score() -> None:
             *train,
             *test,
             classes={"channel": 3},
-            augment=flip_upside_down,
+            draw=draw(*train, flip_upside_down),
             device=CPU,
             seed=3,
         )
@@ -154,6 +194,6 @@ def test_labels_that_do_not_fit_are_refused() -> None:
             images,
             labels,
             classes={"channel": 2},
-            augment=flip_upside_down,
+            draw=draw(images, labels, flip_upside_down),
             device=CPU,
         )

@@ -1,17 +1,27 @@
 """What the probe workflow scores, on what, and what it refuses."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 import widefield
+from widefield.data import open_dataset
 from widefield.encoders import build_encoder
+from widefield.probes.features import image_batch
+from widefield.probes.sgd import DrawBatch
+from widefield.types import Score
+from widefield.views import build_views
 from widefield.workflows.extractor import open_encoder
+from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
+from widefield.workflows.run_views import run_views
 
+CPU = torch.device("cpu")
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
 
 
@@ -102,3 +112,106 @@ def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -
 def test_unknown_ways_to_probe_are_named(options: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         probe("random", "photos:test", fit_on="photos", **options)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[DrawBatch]:
+    """What draws the training batches of each probe by Feature Dropout's protocol."""
+    draws: list[DrawBatch] = []
+
+    def keep(*_: object, draw: DrawBatch, **__: object) -> dict[str, Score]:
+        draws.append(draw)
+        raise Stopped
+
+    monkeypatch.setattr("widefield.workflows.probe.score_sgd", keep)
+    return draws
+
+
+class Stopped(Exception):
+    """A probe got as far as its training."""
+
+
+def trained(views: str, tmp_path: Path, data: str = "photos+shapes", **settings: Any) -> Path:
+    settings |= {"method": "simclr", "views": views, "batch_size": 16, "image_size": 16}
+    pretrain(data, out=tmp_path / "run", epochs=1, limit=32, quiet=True, **settings)
+    return tmp_path / "run"
+
+
+def first_batch(draw: DrawBatch, epoch: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
+    return draw(np.arange(32), epoch, torch.Generator().manual_seed(0))
+
+
+def feature_dropout_probe(run: Path, **options: Any) -> None:
+    with pytest.raises(Stopped):
+        probe(run, "photos:test+shapes", limit=16, protocol="feature-dropout", **options)
+
+
+def test_a_viewmakers_own_views_augment_the_probes_images(
+    tmp_path: Path, seen: list[DrawBatch]
+) -> None:
+    run = trained("viewmaker:published", tmp_path)
+    feature_dropout_probe(run)
+    x, _ = first_batch(seen[0])
+    images = image_batch(open_dataset("photos+shapes", limit=32, image_size=16).images, CPU)
+    expected = run_views(run)(images, 1, torch.Generator().manual_seed(0))[0]
+    assert torch.equal(x, expected.detach())
+    # What the viewmaker learned decides, not the network that the run began with.
+    begun = build_views("viewmaker:published", seed=0)(images, 1, torch.Generator().manual_seed(0))
+    assert not torch.equal(x, begun[0])
+
+
+@pytest.mark.parametrize("views", ["expert", "random-mask", "adversarial"])
+def test_other_runs_are_probed_on_expert_views(
+    views: str, tmp_path: Path, seen: list[DrawBatch]
+) -> None:
+    feature_dropout_probe(trained(views, tmp_path))
+    images = image_batch(open_dataset("photos+shapes", limit=32, image_size=16).images, CPU)
+    expert = build_views("expert:feature-dropout")
+    expected = expert(images, 1, torch.Generator().manual_seed(0))[0]
+    assert torch.equal(first_batch(seen[0])[0], expected)
+
+
+def test_a_mask_viewmaker_spares_what_is_planted(tmp_path: Path, seen: list[DrawBatch]) -> None:
+    run = trained("mask-viewmaker", tmp_path)
+    feature_dropout_probe(run)
+    dataset = open_dataset("photos+shapes", limit=32, image_size=16)
+    spared = (
+        torch.from_numpy(dataset.masks(np.arange(32))).permute(0, 3, 1, 2).expand(-1, 3, 16, 16)
+    )
+    x = first_batch(seen[0])[0]
+    images = image_batch(dataset.images, CPU)
+    assert torch.equal(x[spared], images[spared])
+    assert (x != images)[~spared].float().mean() > 0.5
+    with pytest.raises(ValueError, match="go by where an object is planted, and there is none"):
+        probe(run, "photos:test", fit_on="photos", limit=16, protocol="feature-dropout")
+
+
+def test_fresh_overlays_are_drawn_anew_in_each_epoch_of_the_probe(
+    tmp_path: Path, seen: list[DrawBatch]
+) -> None:
+    run = trained("expert", tmp_path, data="photos+shapes:fresh")
+    feature_dropout_probe(run)
+    dataset = open_dataset("photos+shapes:fresh", limit=32, image_size=16)
+    labels = [first_batch(seen[0], epoch)[1]["shapes"].tolist() for epoch in range(3)]
+    assert labels == [
+        dataset.planted[0].labels(np.arange(32), epoch + 1).tolist() for epoch in range(3)
+    ]
+    assert labels[0] != labels[1] != labels[2]
+    assert (first_batch(seen[0], 0)[1]["class"] == first_batch(seen[0], 1)[1]["class"]).all()
+
+
+def test_the_report_says_whose_views_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 1)
+    run = trained("viewmaker", tmp_path)
+    options: dict[str, Any] = {"limit": 16, "floors": False}
+    assert probe(run, "photos:test+shapes", **options).views is None
+    report = probe(run, "photos:test+shapes", protocol="feature-dropout", **options)
+    assert report.views == report.to_json()["views"] == "viewmaker"
+
+
+def test_a_viewmaker_before_an_attack_is_refused(tmp_path: Path) -> None:
+    run = trained("viewmaker+adversarial", tmp_path)
+    with pytest.raises(ValueError, match="attack the loss of the run, and a probe"):
+        probe(run, "photos:test+shapes", protocol="feature-dropout")
