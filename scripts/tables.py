@@ -15,7 +15,19 @@ from pathlib import Path
 
 import arguments
 import losses
-from pages import audit, methods, objectives, pictures, plants, rooms, rows, steps, study, views
+from pages import (
+    audit,
+    methods,
+    objectives,
+    papers,
+    pictures,
+    plants,
+    rooms,
+    rows,
+    steps,
+    study,
+    views,
+)
 from pages.format import ROOT
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -47,6 +59,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "moments": rows.moments,
     "plans": rows.plans,
     "cosines": rows.cosines,
+    "papers-counts": papers.counts,
+    "papers": papers.by_paper,
 }
 """Every part of a page that is written, by the name in its markers."""
 
