@@ -41,6 +41,7 @@ class RecipeArguments(TypedDict, total=False):
     row_loss: Literal["decoupled", "batch-ce"]
     logit_scale: float
     label_smoothing: float
+    normalise: bool
     row_start: Literal["embedding", "random"]
     row_update: Literal["exact", "estimated"]
     row_store: Literal["auto", "device", "host", "disk"]

@@ -33,7 +33,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ({"encoder": 18}, "encoder must be a word, got 18"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
         ({"label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
-        ({"projector_layers": 0}, "projector_layers must be at least 1, got 0"),
+        ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
         ({"precision": "bf61"}, "precision must be one of auto, 32, bf16, got 'bf61'"),
         ({"row_store": "disc"}, "row_store must be one of auto, device, host, disk, got 'disc'"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),

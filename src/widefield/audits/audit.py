@@ -33,7 +33,7 @@ from widefield.core.names import check_name
 from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
 from widefield.train.hardware import choose_device, machine
-from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, load, open_encoder
+from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 WITHOUT_LABELS = ("shapes", "digits")
@@ -46,6 +46,7 @@ def audit(
     encoder: EncoderSpec,
     data: Data | None = None,
     *,
+    features: Features = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
     all_checkpoints: bool = False,
@@ -68,6 +69,8 @@ def audit(
             it is never changed.
         data: a source; by default the data that the run was trained on. Probes are fitted on one
             part of it and scored on another, see `audits.train_test.open_train_test`.
+        features: judge pooled features, the feature-map before pooling, or projected for those
+            after the projector that the run was trained with; of `compare` the same.
         plant: features to plant: shapes, digits, letters.
         compare: another encoder to put beside this one.
         all_checkpoints: judge every checkpoint of the run too.
@@ -84,9 +87,9 @@ def audit(
     """
     out = None if out is None else checked_out(out, overwrite)
     _refuse_unknown(plant, pretrain_with)
-    extractor = open_encoder(encoder)
+    extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
-    rival = None if compare is None else open_encoder(compare)
+    rival = None if compare is None else open_encoder(compare, features)
     split = open_train_test(extractor, data, limit=limit, seed=seed)
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
@@ -167,9 +170,7 @@ class _Auditor:
     ) -> dict[int, dict[str, TaskAudit]]:
         """Judge the encoder of each epoch's folder."""
         return {
-            epoch: self.judge(
-                FeatureExtractor(name=self.extractor.name, encoder=load(path)), bounds
-            )
+            epoch: self.judge(self.extractor.at_epoch(path), bounds)
             for epoch, path in folders.items()
         }
 
@@ -207,6 +208,8 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
 def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
     """Return what the reader of the verdicts should know."""
     notes = list(extractor.notes)
+    if extractor.kind != "pooled":
+        notes.append(f"the features judged are the {extractor.kind} ones")
     few = data.test.images[:64]
     again = extractor.features(few)
     if not torch.allclose(again, h[: len(few)], rtol=_SAME, atol=_SAME * float(again.abs().max())):

@@ -23,7 +23,7 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
 from widefield.core.files import write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
-from widefield.encoders import Encoder, VisionEncoder
+from widefield.encoders import Encoder, FeatureMap, Projected, VisionEncoder
 from widefield.methods import CEILING
 from widefield.probes import pixels
 from widefield.recipes import make_recipe
@@ -191,6 +191,10 @@ def _key(settings: list[Any], data: TrainTest) -> str:
 def _architecture(encoder: nn.Module) -> str:
     if isinstance(encoder, Encoder):
         return json.dumps(asdict(encoder.config))
+    if isinstance(encoder, FeatureMap):
+        return f"feature-map of {_architecture(encoder.encoder)}"
+    if isinstance(encoder, Projected):
+        return f"{_architecture(encoder.encoder)} with {encoder.projector!r}"
     if isinstance(encoder, VisionEncoder):
         return f"torchvision:{encoder.name}"
     shapes = {key: list(value.shape) for key, value in encoder.state_dict().items()}

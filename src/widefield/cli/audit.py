@@ -1,7 +1,7 @@
 """`widefield audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -17,6 +17,7 @@ def audit(
     data: str | None = None,
     /,
     *,
+    features: Literal["pooled", "feature-map", "projected"] = "pooled",
     plant: str = "",
     compare: str | None = None,
     all_checkpoints: bool = False,
@@ -37,6 +38,9 @@ def audit(
         Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Audit on these data, with or without labels; by default on those the run was trained on.
+    features
+        Judge pooled features, the feature-map before pooling, or those projected by the head that
+        the run was trained with.
     plant
         Plant features into the images, with commas between: shapes,digits,letters. Data without
         labels get shapes and digits.
@@ -71,9 +75,10 @@ def audit(
         "seed": seed,
     }
     if from_file is None:
-        result = _made(encoder, data, out=out, overwrite=overwrite, **options)
+        result = _made(encoder, data, features=features, out=out, overwrite=overwrite, **options)
     else:
-        result = _read(from_file, out, overwrite, {"encoder": encoder, "data": data, **options})
+        options |= {"encoder": encoder, "data": data, "features": features.removeprefix("pooled")}
+        result = _read(from_file, out, overwrite, options)
     if json:
         print_json(result.to_json())
     else:

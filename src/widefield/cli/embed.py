@@ -1,6 +1,7 @@
 """`widefield embed`."""
 
 from pathlib import Path
+from typing import Literal
 
 from widefield.cli.output import print_json, print_line
 
@@ -11,6 +12,7 @@ def embed(
     /,
     *,
     out: Path,
+    features: Literal["pooled", "feature-map", "projected"] = "pooled",
     limit: int | None = None,
     overwrite: bool = False,
     json: bool = False,
@@ -25,6 +27,9 @@ def embed(
         Read these data, named as for pretrain.
     out
         Write to this .npz or .parquet file.
+    features
+        Take pooled features, the feature-map before pooling, or those projected by the head that
+        the run was trained with.
     limit
         Take a class-balanced first N examples.
     overwrite
@@ -34,7 +39,7 @@ def embed(
     """
     from widefield.workflows.embed import embed as call
 
-    embedding = call(encoder, data, limit=limit, out=out, overwrite=overwrite)
+    embedding = call(encoder, data, features=features, limit=limit, out=out, overwrite=overwrite)
     n, dim = embedding.features.shape
     if json:
         tasks = list(embedding.labels)

@@ -13,7 +13,7 @@ def probe(
     task: str | None = None,
     fit_on: str | None = None,
     limit: int | None = None,
-    features: Literal["pooled", "feature-map"] | None = None,
+    features: Literal["pooled", "feature-map", "projected"] | None = None,
     protocol: Literal["linear", "feature-dropout"] = "linear",
     floors: bool = True,
     seed: int = 0,
@@ -34,8 +34,8 @@ def probe(
     limit
         Score on a class-balanced first N.
     features
-        Take pooled features, or the feature-map before pooling, which is the default of the
-        protocol feature-dropout.
+        Take pooled features, the feature-map before pooling, which is the default of the protocol
+        feature-dropout, or those projected by the head that the run was trained with.
     protocol
         Fit the best linear probe, or train for 100 epochs of SGD on augmented images as Feature
         Dropout does: by the run's own views if they learned, else by expert:feature-dropout.

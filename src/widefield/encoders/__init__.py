@@ -14,6 +14,7 @@ from widefield.encoders.files import timm_snippet as timm_snippet
 from widefield.encoders.foreign import Match as Match
 from widefield.encoders.foreign import cached_weights as cached_weights
 from widefield.encoders.foreign import load_foreign as load_foreign
+from widefield.encoders.projected import Projected as Projected
 from widefield.encoders.settings import EncoderSettings as EncoderSettings
 from widefield.encoders.untrained import untrained_like as untrained_like
 from widefield.encoders.vision import VisionEncoder as VisionEncoder

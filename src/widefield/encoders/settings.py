@@ -47,6 +47,15 @@ class EncoderSettings(Settings):
             return self
         return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
 
+    def width(self, *, channels: int = 3, image_size: int = 32) -> int:
+        """Return D, the width of the features, without drawing any weights.
+
+        Raises:
+            ValueError: as `build`.
+        """
+        with torch.device("meta"):
+            return self.build(channels=channels, image_size=image_size, seed=0).dim
+
     def build(
         self,
         *,

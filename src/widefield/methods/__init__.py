@@ -18,7 +18,10 @@ from widefield.methods.lejepa import LeJEPASettings as LeJEPASettings
 from widefield.methods.moco import MoCo as MoCo
 from widefield.methods.moco import MoCoSettings as MoCoSettings
 from widefield.methods.pair import PairLoss as PairLoss
+from widefield.methods.projector import Projector as Projector
 from widefield.methods.projector import ProjectorSettings as ProjectorSettings
+from widefield.methods.projector_file import load_projector as load_projector
+from widefield.methods.projector_file import save_projector as save_projector
 from widefield.methods.s_diet import SDiet as SDiet
 from widefield.methods.s_diet import SDietSettings as SDietSettings
 from widefield.methods.simclr import SimCLRSettings as SimCLRSettings

@@ -111,6 +111,10 @@ class Method(nn.Module, ABC):
         """Return parameters that learn at `head_lr_scale`; none unless the head is dense."""
         return []
 
+    def projection_head(self) -> nn.Module | None:
+        """Return what maps features [B, D] to the [B, m] that the loss compares; None without."""
+        return None
+
     def memory(self, examples: int) -> dict[str, Part]:
         """Return what grows with the number of examples: `head` and its `moments`, if any."""
         return {}
@@ -132,6 +136,12 @@ class MethodSettings(Settings, ABC):
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
 
-    def resolved(self, examples: int, device: torch.device) -> Self:
-        """Return the settings with each `auto` replaced by what this machine gets."""
+    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
+        """Return the settings with each `auto` replaced by what this machine gets.
+
+        Args:
+            examples: n.
+            feature_dim: D, the encoder's output width.
+            device: where the encoder is trained.
+        """
         return self

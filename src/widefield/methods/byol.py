@@ -80,6 +80,10 @@ class BYOL(Method):
         self.step = 0
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return prediction errors, summed over directions; each view has its own statistics."""
         x1, x2 = views
@@ -130,7 +134,7 @@ class BYOLSettings(MethodSettings):
         return BYOL(
             encoder=context.encoder,
             projector=self.projector.build(context.feature_dim),
-            predictor=self.projector.build_predictor(self.predictor_width),
+            predictor=self.projector.build_predictor(context.feature_dim, self.predictor_width),
             ema_decay=self.ema_decay,
             steps=context.steps,
             directions=self.directions,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Gt, Interval
 from torch import Tensor, nn
 
-from widefield.core.precision import full_precision
+from widefield.core.precision import at_least_float32, full_precision
 from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.rows import initial_rows
 from widefield.types import Loss, Part
@@ -41,6 +41,7 @@ class Diet(Method):
         examples: n.
         feature_dim: D.
         label_smoothing: 0.8 as published.
+        normalise: put features on the unit sphere, which the paper shows to help; DIET does not.
         head_lr_scale: learning rate of the head, as a multiple of the encoder's.
         seed: of the head's first rows.
 
@@ -55,6 +56,7 @@ class Diet(Method):
         examples: int,
         feature_dim: int,
         label_smoothing: float,
+        normalise: bool = False,
         head_lr_scale: float = 1.0,
         seed: int,
     ) -> None:
@@ -62,12 +64,15 @@ class Diet(Method):
         start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
         self.label_smoothing = label_smoothing
+        self.normalise = normalise
         self.head_lr_scale = head_lr_scale
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
+        if self.normalise:
+            h = F.normalize(at_least_float32(h), dim=1)
         target = index.to(h.device)
         return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
 
@@ -104,6 +109,8 @@ class DietSettings(MethodSettings):
     """Learning rate of the per-example head, as a multiple of lr."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the target that is spread over all examples."""
+    normalise: bool = False
+    """Put features on the unit sphere; DIET as published does not."""
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
@@ -111,6 +118,7 @@ class DietSettings(MethodSettings):
             examples=context.examples,
             feature_dim=context.feature_dim,
             label_smoothing=self.label_smoothing,
+            normalise=self.normalise,
             head_lr_scale=self.head_lr_scale,
             seed=context.seed,
         )

@@ -93,6 +93,10 @@ class MoCo(Method):
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
         self._batch: tuple[Tensor, Tensor] | None = None
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over the batch and the queue."""
         q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
@@ -140,7 +144,7 @@ class MoCoSettings(PairSettings):
         return MoCo(
             encoder=context.encoder,
             projector=self.projector.build(context.feature_dim),
-            projector_dim=self.projector.dim,
+            projector_dim=self.projector.out_dim(context.feature_dim),
             # A longer queue would hold examples twice.
             queue_size=min(self.queue_size, context.examples),
             ema_decay=self.ema_decay,

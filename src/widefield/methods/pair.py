@@ -61,6 +61,10 @@ class PairLoss(Method):
         self.one_pass = one_pass
         self.gather = gather
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""
         if self.one_pass:

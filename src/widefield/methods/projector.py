@@ -1,8 +1,9 @@
 """The projection head: trained beside the encoder, dropped afterwards."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import torch
 from annotated_types import Ge
@@ -17,8 +18,8 @@ from widefield.settings import Settings
 class ProjectorSettings(Settings):
     """Shape of the projection head."""
 
-    layers: Annotated[int, Ge(1)] = 3
-    """Linear layers of the projection head."""
+    layers: Annotated[int, Ge(0)] = 3
+    """Linear layers of the projection head; 0 for none, then rows have the encoder's width."""
     width: Annotated[int, Ge(1)] = 512
     """Hidden width of the projection head."""
     dim: Annotated[int, Ge(1)] = 128
@@ -26,7 +27,26 @@ class ProjectorSettings(Settings):
     batch_norm: bool = True
     """Normalise the projection head's hidden layers over the batch."""
 
-    def build(self, feature_dim: int) -> nn.Sequential:
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """Return a copy with other values.
+
+        Raises:
+            ValueError: 0 layers, and another shape for them.
+        """
+        result = super().changed(values)
+        others = [name for name in values if name != "layers" and values[name] != vars(self)[name]]
+        if result.layers == 0 and others:
+            raise ValueError(
+                f"{others[0]} {values[others[0]]} is of no use with 0 layers, which leave features "
+                "as they are: leave it out"
+            )
+        return result
+
+    def out_dim(self, feature_dim: int) -> int:
+        """Return the width of what `build(feature_dim)` makes."""
+        return self.dim if self.layers else feature_dim
+
+    def build(self, feature_dim: int) -> "Projector":
         """Build the head for features of width `feature_dim`."""
         return projector(
             feature_dim,
@@ -36,24 +56,28 @@ class ProjectorSettings(Settings):
             batch_norm=self.batch_norm,
         )
 
-    def build_predictor(self, width: int) -> nn.Sequential:
-        """Build a two-layer predictor of hidden width `width`, [B, m] -> [B, m].
+    def build_predictor(self, feature_dim: int, width: int) -> "Projector":
+        """Build a two-layer predictor of hidden width `width`, [B, m] -> [B, m], for this head.
 
         Source: BYOL (Grill et al. 2020), section 3.3; SimSiam (Chen & He 2021), section 3.
         """
-        return projector(
-            self.dim, layers=2, width=width, out_dim=self.dim, batch_norm=self.batch_norm
-        )
+        dim = self.out_dim(feature_dim)
+        return projector(dim, layers=2, width=width, out_dim=dim, batch_norm=self.batch_norm)
 
 
-def projector(
-    in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool
-) -> nn.Sequential:
+class Projector(nn.Sequential):
+    """A projection head that knows how it was built."""
+
+    arguments: dict[str, Any]
+    """Arguments of `projector`, plain JSON."""
+
+
+def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool) -> Projector:
     """Build an MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
 
     `batch_norm` normalises each hidden layer before its ReLU, as SimCLR's public code does; the
     S-DIET paper has none. Embeddings are taken before this head: what it makes invariant is lost
-    to the loss, not to the user.
+    to the loss, not to the user. Without layers it is the identity, whatever the other arguments.
 
     Example:
         >>> len(projector(128, layers=3, width=512, out_dim=64, batch_norm=False))
@@ -68,7 +92,17 @@ def projector(
         if batch_norm:
             modules.append(nn.BatchNorm1d(b))
         modules.append(nn.ReLU(inplace=True))
-    return nn.Sequential(*modules, nn.Linear(widths[-1], out_dim))
+    if layers:
+        modules.append(nn.Linear(widths[-1], out_dim))
+    head = Projector(*modules)
+    head.arguments = {
+        "in_dim": in_dim,
+        "layers": layers,
+        "width": width,
+        "out_dim": out_dim,
+        "batch_norm": batch_norm,
+    }
+    return head
 
 
 @torch.no_grad()

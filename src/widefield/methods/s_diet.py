@@ -48,6 +48,10 @@ class SDiet(Method):
         self.layout = layout
         self.place: Place = place
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the one view against the rows of the batch."""
         (view,) = views
@@ -80,6 +84,8 @@ class SDietSettings(PairSettings):
     """Factor of the logits; 1 in the paper."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the target that batch-ce spreads over the batch."""
+    normalise: bool = True
+    """Put features on the unit sphere, and with decoupled the rows too."""
     row_start: Start = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
     row_update: Rule = "exact"
@@ -96,9 +102,10 @@ class SDietSettings(PairSettings):
         """How the moments of a row are kept."""
         return Layout(moments=self.row_moments, second_moment=self.row_second_moment)
 
-    def resolved(self, examples: int, device: torch.device) -> Self:
+    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
         """Return the settings with the place of the rows on this machine."""
-        place = choose_place(self.row_store, examples, self.projector.dim, device, self.layout)
+        dim = self.projector.out_dim(feature_dim)
+        place = choose_place(self.row_store, examples, dim, device, self.layout)
         return replace(self, row_store=place)
 
     def build(self, context: BuildContext) -> Method:
@@ -109,12 +116,13 @@ class SDietSettings(PairSettings):
         """
         if self.row_loss == "decoupled" and context.batch_size < 2:
             raise ValueError("s-diet tells a batch's examples apart: use a batch_size of 2 or more")
-        place = self.resolved(context.examples, context.device).row_store
+        dim = self.projector.out_dim(context.feature_dim)
+        place = self.resolved(context.examples, context.feature_dim, context.device).row_store
         assert place != "auto"
         store = choose_store(
             place,
             context.examples,
-            self.projector.dim,
+            dim,
             seed=context.seed,
             device=context.device,
             folder=context.folder,
@@ -123,15 +131,16 @@ class SDietSettings(PairSettings):
         )
         projector = self.projector.build(context.feature_dim)
         if self.row_loss == "decoupled":
-            loss = partial(decoupled_contrast, scale=self.logit_scale)
+            loss = partial(decoupled_contrast, scale=self.logit_scale, normalise=self.normalise)
         else:
             loss = partial(
                 batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing
             )
         head = RowHead(
             context.examples,
-            self.projector.dim,
+            dim,
             loss=loss,
+            normalise=self.normalise,
             start=self.row_start,
             rule=self.row_update,
             weight_decay=context.weight_decay,

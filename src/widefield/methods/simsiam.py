@@ -48,6 +48,10 @@ class SimSiam(Method):
         self.predictor = predictor
         self.stop_gradient = stop_gradient
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the mean of both directions; each view has its own statistics, as published."""
         z1, z2 = (self.projector(encoder(view)) for view in views)
@@ -76,5 +80,5 @@ class SimSiamSettings(MethodSettings):
         """Build the method for a run."""
         return SimSiam(
             projector=self.projector.build(context.feature_dim),
-            predictor=self.projector.build_predictor(self.predictor_width),
+            predictor=self.projector.build_predictor(context.feature_dim, self.predictor_width),
         )

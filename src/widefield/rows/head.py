@@ -38,8 +38,8 @@ class RowHead(nn.Module):
     Args:
         examples: n.
         dim: m, the width of z and of a row.
-        loss: compares z [b, m], on the unit sphere, with the rows [b, m]; by default
-            `decoupled_contrast`.
+        loss: compares z [b, m] with the rows [b, m]; by default `decoupled_contrast`.
+        normalise: put z on the unit sphere first, as published.
         start: first value of a row: its example's own first z, or random as in the paper.
         rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
         weight_decay: decoupled weight decay of the rows.
@@ -65,6 +65,7 @@ class RowHead(nn.Module):
         dim: int,
         *,
         loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        normalise: bool = True,
         start: Start = "embedding",
         rule: Rule = "exact",
         weight_decay: float = WEIGHT_DECAY,
@@ -75,7 +76,8 @@ class RowHead(nn.Module):
     ) -> None:
         super().__init__()
         self.examples = examples
-        self.compare = loss or partial(decoupled_contrast, scale=SCALE)
+        self.compare = loss or partial(decoupled_contrast, scale=SCALE, normalise=normalise)
+        self.normalise = normalise
         self.start = start
         self.lr_scale = lr_scale
         self.gather = gather
@@ -102,7 +104,9 @@ class RowHead(nn.Module):
                 "loss.backward()"
             )
         index = self._checked(index, len(z))
-        z = F.normalize(at_least_float32(z), dim=1)
+        z = at_least_float32(z)
+        if self.normalise:
+            z = F.normalize(z, dim=1)
         start = z.detach() if self.start == "embedding" else None
         _, world = rank_and_world()
         self.table.gap = max(1, round(self.examples / (world * len(z))))

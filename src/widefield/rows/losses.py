@@ -11,7 +11,7 @@ from widefield.core.precision import full_precision
 def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
     """Return the cross-entropy of telling a batch apart, z [b, m] against rows [b, m].
 
-    With z_i on the unit sphere and w_j the row of example j,
+    With z_i the feature, on the unit sphere as published, and w_j the row of example j,
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
         q_ij = (1 - smoothing) [i = j] + smoothing / b.
@@ -28,10 +28,10 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
 
 @full_precision
-def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float) -> Tensor:
+def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool = True) -> Tensor:
     """Return how far every z_i [b, m] is from its own row [b, m], and how near to the others'.
 
-    With z_i and w_j on the unit sphere,
+    With z_i and w_j on the unit sphere, or w_j as it is without `normalise`,
 
         loss = 1/b sum_i ( -scale z_i . w_i
                            + log sum_{j != i} (exp(scale z_i . w_j) + exp(scale z_i . z_j)) ).
@@ -49,7 +49,8 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float) -> Tensor:
 
     Source: ours; leaving the positive out is Yeh et al. (2022), *Decoupled contrastive learning*.
     """
-    rows = F.normalize(rows, dim=1)
+    if normalise:
+        rows = F.normalize(rows, dim=1)
     near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     others = torch.cat([near_rows, near_features], dim=1)

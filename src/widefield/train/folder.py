@@ -24,7 +24,10 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """`run.yaml`, `metrics.csv`, `manifest.parquet`, `checkpoints/`, `encoder.*`, `report.html`."""
+    """`run.yaml`, `metrics.csv`, `manifest.parquet`, `checkpoints/`, `encoder.*`, `report.html`.
+
+    Methods with a projection head leave `projector.safetensors` beside each encoder.
+    """
 
     path: Path
 

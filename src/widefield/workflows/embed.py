@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from widefield.core.files import write_atomically
 from widefield.data import open_dataset
-from widefield.workflows.extractor import EncoderSpec, open_encoder
+from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".npz", ".parquet")
@@ -63,6 +63,7 @@ def embed(
     encoder: EncoderSpec,
     data: Data,
     *,
+    features: Features = "pooled",
     limit: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -72,6 +73,8 @@ def embed(
     Args:
         encoder: anything that `open_encoder` opens, or a module.
         data: a source, as `pretrain` takes it.
+        features: pooled, feature-map for those before pooling, or projected for those after the
+            projector that the run was trained with.
         limit: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file.
         overwrite: replace `out` if it is there.
@@ -87,7 +90,7 @@ def embed(
         check_format(Path(out))
         if Path(out).exists() and not overwrite:
             raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
-    extractor = open_encoder(encoder)
+    extractor = open_encoder(encoder, features)
     dataset = open_dataset(data, limit=limit, image_size=extractor.image_size)
     embedding = Embedding(
         features=extractor.features(dataset.images).cpu().numpy(),

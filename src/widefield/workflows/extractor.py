@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from torch import Tensor, nn
 
+from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import (
     Encoder,
     FeatureMap,
+    Projected,
     VisionEncoder,
     build_encoder,
     cached_weights,
@@ -19,9 +22,13 @@ from widefield.encoders import (
     load_foreign,
     untrained_like,
 )
+from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
+
+Features = Literal["pooled", "feature-map", "projected"]
+"""What to take: the encoder's output, what it is pooled from, or what its projector makes of it."""
 
 EncoderSpec = str | Path | nn.Module
 
@@ -47,8 +54,10 @@ class FeatureExtractor:
     """Side of the images that the encoder expects; None if it takes any."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: which weights these are."""
-    feature_map: bool = False
-    """Take the features before pooling."""
+    kind: Features = "pooled"
+    """Which of the encoder's features to take."""
+    projector: nn.Module | None = None
+    """The projection head that the encoder was trained with, where it was kept."""
 
     def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
         """Return the module that turns `images` [n, H, W, C] into features, x[B, C, H, W] -> h.
@@ -62,10 +71,17 @@ class FeatureExtractor:
             encoder = self.encoder
         else:
             return Pixels()
-        if not self.feature_map:
+        return self._showing(encoder, self.projector)
+
+    def _showing(self, encoder: nn.Module, projector: nn.Module | None) -> nn.Module:
+        """Return `encoder`, or what shows the chosen features of it."""
+        if self.kind == "pooled":
             return encoder
+        if self.kind == "projected":
+            assert projector is not None, "open_encoder has refused it"
+            return Projected(encoder, projector)
         if not isinstance(encoder, Encoder):
-            raise ValueError(f"{self.name} shows no features before pooling: probe the pooled ones")
+            raise ValueError(f"{self.name} shows no features before pooling: take the pooled ones")
         return FeatureMap(encoder)
 
     def untrained(self, images: np.ndarray, *, seed: int = 1) -> nn.Module:
@@ -73,9 +89,17 @@ class FeatureExtractor:
 
         The seed is by default not the one that trainings begin at.
         """
-        if self.encoder is not None:
-            return untrained_like(self.encoder, seed=seed)
-        return build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
+        if self.encoder is None:
+            encoder = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
+        else:
+            encoder = untrained_like(self.encoder, seed=seed)
+        head = self.projector
+        return self._showing(encoder, None if head is None else untrained_like(head, seed=seed))
+
+    def at_epoch(self, folder: Path) -> "FeatureExtractor":
+        """Return the same of an earlier encoder of the run, from the folder of a checkpoint."""
+        earlier = replace(self, encoder=load(folder), projector=load_projector(folder))
+        return _with_projector(earlier)
 
     def features(self, images: np.ndarray) -> Tensor:
         """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
@@ -119,17 +143,36 @@ def load(path: str | Path) -> Encoder:
     return load_encoder(path).eval()
 
 
-def open_encoder(spec: EncoderSpec) -> FeatureExtractor:
-    """Open the encoder that `spec` names; a module is taken as it is.
+def open_encoder(spec: EncoderSpec, features: Features = "pooled") -> FeatureExtractor:
+    """Open the encoder that `spec` names, and say which features to take; a module is as it is.
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
     `timm:NAME` or `torchvision:NAME`, with pretrained weights if this machine has them already and
     random ones otherwise; `random`; `pixels`.
 
+    Features `projected` are read through `projector.safetensors`, which a run keeps beside its
+    encoder, in its folder and in those of its checkpoints.
+
     Raises:
-        ValueError: nothing of that name, or weights that do not fit.
+        ValueError: nothing of that name, weights that do not fit, or `projected` features of an
+            encoder that has no projector.
     """
+    check_name("features", features, get_args(Features))
+    return _with_projector(replace(_open(spec), kind=features))
+
+
+def _with_projector(extractor: FeatureExtractor) -> FeatureExtractor:
+    """Refuse an extractor of projected features that has no projector."""
+    if extractor.kind == "projected" and extractor.projector is None:
+        raise ValueError(
+            f"{extractor.name} has no projector, as a run keeps one beside its encoder: take "
+            "features pooled or feature-map"
+        )
+    return extractor
+
+
+def _open(spec: EncoderSpec) -> FeatureExtractor:
     if isinstance(spec, nn.Module):
         if isinstance(spec, Encoder):
             return FeatureExtractor(
@@ -161,6 +204,7 @@ def open_encoder(spec: EncoderSpec) -> FeatureExtractor:
         encoder=encoder,
         run=run if trained_here else None,
         image_size=encoder.config.image_size,
+        projector=load_projector(name),
     )
 
 

@@ -23,7 +23,7 @@ from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.ranks import Ranks
 from widefield.train.step import TrainStep
 from widefield.types import Batch, Part
-from widefield.workflows.pretrain import Data, PretrainRun, open_data, resolve
+from widefield.workflows.pretrain import Data, PretrainRun, open_data, resolve, resolve_method
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40
@@ -91,8 +91,7 @@ def plan(
     """
     chosen = resolve(recipe, settings)
     dataset = open_data(data, chosen)
-    device = choose_device(chosen.device)
-    chosen = replace(chosen, method=chosen.method.resolved(len(dataset), device))
+    chosen = resolve_method(chosen, dataset)
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),

@@ -16,6 +16,7 @@ from widefield.arguments import RecipeArguments
 from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, save_encoder
+from widefield.methods import Projector, save_projector
 from widefield.probes import extract
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
@@ -109,7 +110,7 @@ def pretrain(
     for note in dataset.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not resume:
-        chosen = replace(chosen, method=chosen.method.resolved(len(dataset), device))
+        chosen = resolve_method(chosen, dataset)
     with (
         full_disk_as_one_line(folder.path),
         ranks.lost_as_one_line(),
@@ -154,6 +155,14 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any]) -> Recipe:
     encoder = recipe.encoder.resolved(device)
     bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
     return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
+
+
+def resolve_method(recipe: Recipe, dataset: Dataset) -> Recipe:
+    """Return a resolved recipe with the settings that its method leaves to data and machine."""
+    _, _, side, channels = dataset.images.shape
+    feature_dim = recipe.encoder.width(channels=channels, image_size=side)
+    device = choose_device(recipe.device)
+    return replace(recipe, method=recipe.method.resolved(len(dataset), feature_dim, device))
 
 
 def open_data(
@@ -282,7 +291,7 @@ class PretrainRun:
                     self.log.close()
         self.encoder.eval()
         if self.ranks.is_rank_zero:
-            save_encoder(self.encoder, self.folder.path)
+            self._save_encoder(self.folder.path)
             if not self.stopped_by:
                 self._report()
         return Pretrained(
@@ -325,7 +334,14 @@ class PretrainRun:
         if is_last or epoch % recipe.checkpoint_every == 0:
             self._checkpoint()
             if self.ranks.is_rank_zero:
-                save_encoder(self.encoder, self.folder.encoder_at(epoch))
+                self._save_encoder(self.folder.encoder_at(epoch))
+
+    def _save_encoder(self, folder: Path) -> None:
+        """Write the encoder into `folder`, and what the method projects its features with."""
+        save_encoder(self.encoder, folder)
+        head = self.state.method.projection_head()
+        if isinstance(head, Projector):
+            save_projector(head, folder)
 
     def _log_health(self) -> dict[str, float | str]:
         """Check the encoder's health, say it, and return what the log keeps of it."""

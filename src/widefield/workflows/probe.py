@@ -1,6 +1,6 @@
 """Score each task with probes on frozen features, beside two floors."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -19,13 +19,13 @@ from widefield.views import Augmentation, AugmentContext, build_views, learning_
 from widefield.workflows.extractor import (
     EncoderSpec,
     FeatureExtractor,
+    Features,
     open_encoder,
     training_data,
 )
 from widefield.workflows.pretrain import Data
 from widefield.workflows.run_views import run_views
 
-Features = Literal["pooled", "feature-map"]
 Protocol = Literal["linear", "feature-dropout"]
 
 EXPERT_VIEWS = "expert:feature-dropout"
@@ -98,8 +98,9 @@ def probe(
         fit_on: what to fit on; by default the run's own training data.
         task: score this task alone.
         limit: score on a class-balanced first N of `data`.
-        features: pooled, or feature-map for the features before pooling; by default pooled, and
-            feature-map under the protocol feature-dropout.
+        features: pooled, feature-map for the features before pooling, or projected for those
+            after the projector that the run was trained with; by default pooled, and feature-map
+            under the protocol feature-dropout.
         protocol: linear for the best probe on features of plain images, or feature-dropout for
             that paper's: 100 epochs of SGD on augmented images, which takes far longer. They are
             augmented by the run's own views if these learned, else by expert:feature-dropout;
@@ -119,8 +120,7 @@ def probe(
     """
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
-    check_name("features", features, get_args(Features))
-    extractor = replace(open_encoder(encoder), feature_map=features == "feature-map")
+    extractor = open_encoder(encoder, features)
     train = _training_set(extractor, fit_on)
     test = open_dataset(
         _test_data(extractor, data),
@@ -296,9 +296,7 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
 
 def _floors(extractor: FeatureExtractor, images: np.ndarray) -> dict[str, FeatureExtractor]:
     """Return what an encoder has to beat to have learned something."""
-    random = FeatureExtractor(
-        name="random", encoder=extractor.untrained(images), feature_map=extractor.feature_map
-    )
+    random = FeatureExtractor(name="random", encoder=extractor.untrained(images))
     return {"pixels": FeatureExtractor(name="pixels"), "random": random}
 
 
