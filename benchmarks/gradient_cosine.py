@@ -15,6 +15,7 @@ that the loss trains besides the rows.
 import argparse
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.data import Loader, open_dataset
-from widefield.encoders import build_encoder
 from widefield.methods import SDietSettings
 from widefield.recipes import make_recipe
 from widefield.rows import batch_cross_entropy, initial_rows
@@ -75,8 +75,8 @@ def measure(data: str, encoder_name: str, batch_size: int, batches: int) -> dict
     loader = Loader(dataset, batch_size=batch_size, device=device)
     views, values = build_views("expert"), dict[str, list[float]]()
     for seed, batch in zip(range(batches), loader.epoch(0), strict=False):
-        encoder = build_encoder(
-            encoder_name, image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
+        encoder = replace(make_recipe("s-diet-paper").encoder, name=encoder_name).build(
+            image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
         )
         torch.manual_seed(seed)
         projector = settings.projector.build(encoder.dim)

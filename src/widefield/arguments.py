@@ -17,12 +17,14 @@ class RecipeArguments(TypedDict, total=False):
     method: "str | MethodSettings"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
-    stem: Literal["auto", "small", "native"]
+    stem: Literal["auto", "cifar", "small", "native"]
     epochs: int
     batch_size: int
-    optimizer: Literal["adamw", "sgd"]
+    optimizer: Literal["adamw", "sgd", "lars"]
     schedule: Literal["cosine", "constant"]
     weight_decay: float
+    decay_all: bool
+    drop_last: bool
     warmup_epochs: float
     precision: Literal["auto", "32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]

@@ -42,12 +42,16 @@ class Recipe(Settings):
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256
     """Examples a step, over all processes."""
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    """Optimiser of encoder and projector; sgd has momentum 0.9."""
+    optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
+    """Optimiser of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"
     """Learning rate after the warm-up: half a cosine towards zero, or constant."""
     weight_decay: Annotated[float, Ge(0)] = 0.05
-    """Decoupled weight decay of weight matrices and head rows."""
+    """Weight decay of weight matrices and head rows, decoupled with adamw."""
+    decay_all: bool = False
+    """Decay biases and the gains of norms too, as published for S-DIET."""
+    drop_last: bool = True
+    """Leave out the last, smaller batch of an epoch."""
     warmup_epochs: Annotated[float, Ge(0)] = 3.0
     """Epochs of linear warm-up, half of all epochs at most."""
     precision: Literal["auto", "32", "bf16"] = "auto"
@@ -68,9 +72,8 @@ class Recipe(Settings):
     def flat(self) -> dict[str, Any]:
         """Return every value under its flat name, those of method, views and encoder included."""
         run = {name: getattr(self, name) for name in RUN_SETTINGS}
-        names = {"method": self.method.name, "views": self.views.names}
         parts = {**self.encoder.flat(), **self.method.flat(), **self.views.flat()}
-        return {**names, **parts, **run}
+        return {"method": self.method.name, "views": self.views.names, **parts, **run}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values under some flat names.
@@ -93,10 +96,8 @@ class Recipe(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for `run.yaml`."""
-        run = {name: getattr(self, name) for name in RUN_SETTINGS}
         method = {"name": self.method.name, **self.method.to_dict()}
-        encoder = self.encoder.to_dict()
-        return {"method": method, "views": self.views.to_dict(), "encoder": encoder, **run}
+        return {**super().to_dict(), "method": method, "views": self.views.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -128,9 +129,8 @@ def _method(given: str | MethodSettings) -> MethodSettings:
 def owners() -> dict[str, list[str]]:
     """Return, for each setting of methods and views, the names of those that have it."""
     result: dict[str, list[str]] = {}
-    parts = {name: settings() for name, settings in METHODS.items()}
-    for name, part in (parts | {name: entry.settings() for name, entry in VIEWS.items()}).items():
-        for setting in part.flat():
+    for name, kind in {**METHODS, **{n: policy.settings for n, policy in VIEWS.items()}}.items():
+        for setting in kind().flat():
             result.setdefault(setting, []).append(name)
     return result
 

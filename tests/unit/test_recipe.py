@@ -118,19 +118,56 @@ def test_paper_recipe_is_appendix_c() -> None:
     paper = make_recipe("s-diet-paper").flat()
     assert (paper["epochs"], paper["batch_size"], paper["lr"]) == (5000, 256, 1e-3)
     assert (paper["weight_decay"], paper["warmup_epochs"]) == (0.05, 0)
+    assert (paper["decay_all"], paper["precision"]) == (True, "32")
     assert (paper["label_smoothing"], paper["projector_layers"]) == (0.8, 3)
+    assert paper["projector_dim"] > 200  # figure 1c counts more large singular values than that
     assert (paper["logit_scale"], paper["row_loss"]) == (1.0, "batch-ce")
     assert (paper["head_lr_scale"], paper["row_update"]) == (1.0, "estimated")
     assert paper["row_start"] == "random"
     assert paper["projector_batch_norm"] is False
+    assert (paper["encoder"], paper["zero_init"], paper["normalise"]) == ("resnet18", False, True)
+
+
+def test_the_papers_stem_is_small_for_cifar_alone() -> None:
+    encoder = make_recipe("s-diet-paper").encoder
+    stems = {side: encoder.build(image_size=side, seed=0).config.stem for side in (32, 64)}
+    assert stems == {32: "small", 64: "native"}
+    native = make_recipe("s-diet-paper", stem="native").encoder
+    assert native.build(image_size=32, seed=0).config.stem == "native"
+
+
+def test_stacked_digits_have_the_papers_number_of_epochs() -> None:
+    spec = "photos+stacked-digits"
+    assert make_recipe("s-diet-paper", data=spec).epochs == 500
+    assert make_recipe("s-diet-paper", data=spec, epochs=7).epochs == 7
+    assert make_recipe("s-diet-paper", data="photos+digits").epochs == 5000
+    assert make_recipe(data=spec) == make_recipe()
 
 
 def test_feature_dropout_is_as_published() -> None:
-    fd = make_recipe("feature-dropout", views="viewmaker:published").flat()
-    assert (fd["epochs"], fd["batch_size"], fd["viewmaker_lr"]) == (200, 256, 1e-3)
+    fd = make_recipe("feature-dropout").flat()
+    assert (fd["views"], fd["epochs"], fd["batch_size"]) == ("viewmaker:published", 200, 256)
+    assert fd["viewmaker_lr"] == 1e-3
     assert (fd["optimizer"], fd["lr"], fd["weight_decay"]) == ("sgd", 0.03, 1e-4)
     assert (fd["schedule"], fd["warmup_epochs"]) == ("constant", 0)
     assert (fd["temperature"], fd["loss"], fd["viewmaker_budget"]) == (0.07, "one-sided", 0.05)
+    assert (fd["encoder"], fd["stem"], fd["precision"]) == ("resnet18", "small", "32")
+    assert (fd["projector_layers"], fd["projector_dim"]) == (1, 128)
+    assert fd["decay_all"]
+
+
+@pytest.mark.parametrize(
+    ("data", "budget"),
+    [("photos", 0.05), ("photos+shapes", 0.05), ("photos+digits", 0.05), ("photos+letters", 0.1)],
+)
+def test_the_viewmakers_budget_is_that_of_the_data(data: str, budget: float) -> None:
+    for views in ({}, {"views": "viewmaker:published"}, {"views": "mask-viewmaker"}):
+        recipe = make_recipe("feature-dropout", data=data, **views)
+        assert recipe.flat()["viewmaker_budget"] == budget
+    told = make_recipe("feature-dropout", data=data, viewmaker_budget=0.3)
+    assert told.flat()["viewmaker_budget"] == 0.3
+    expert = make_recipe("feature-dropout", data=data, views="expert:feature-dropout")
+    assert expert.views == ViewSettings.named("expert:feature-dropout")
 
 
 def test_settings_win_over_the_recipe() -> None:

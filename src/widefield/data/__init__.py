@@ -7,9 +7,11 @@ if TYPE_CHECKING:
     from widefield.data.dataset import Dataset as Dataset
     from widefield.data.dataset import Skipped as Skipped
     from widefield.data.loader import Loader as Loader
+    from widefield.data.loader import steps_per_epoch as steps_per_epoch
     from widefield.data.sources import open_dataset as open_dataset
     from widefield.data.spec import absolute as absolute
     from widefield.data.spec import held_out_split as held_out_split
+    from widefield.data.spec import plant_names as plant_names
     from widefield.data.spec import same_images as same_images
 
 # Loaded when first asked for: a data spec is checked without waiting for torch.
@@ -20,7 +22,9 @@ _HOMES = {
     "open_dataset": "widefield.data.sources",
     "absolute": "widefield.data.spec",
     "held_out_split": "widefield.data.spec",
+    "plant_names": "widefield.data.spec",
     "same_images": "widefield.data.spec",
+    "steps_per_epoch": "widefield.data.loader",
 }
 
 __all__ = [
@@ -30,7 +34,9 @@ __all__ = [
     "absolute",
     "held_out_split",
     "open_dataset",
+    "plant_names",
     "same_images",
+    "steps_per_epoch",
 ]
 
 

@@ -33,7 +33,7 @@ class Loader:
     Pixels stay uint8: on a CUDA device if they take at most 30 % of its free memory, else on the
     host, pinned on their way. A memory-mapped data set on the host is read ahead by one thread.
     Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and differs from
-    epoch to epoch.
+    epoch to epoch. Without `drop_last` it is a last, smaller batch.
 
     With `masks` a batch says which pixels planted features cover. What is planted `fresh` is drawn
     on the host as a batch is read, anew in each epoch.
@@ -50,7 +50,7 @@ class Loader:
     """
 
     steps_per_epoch: int
-    """floor(n / batch_size)."""
+    """floor(n / batch_size), or rounded up without `drop_last`."""
     place: Place
     """Where the pixels live."""
     wait_seconds: float
@@ -65,6 +65,7 @@ class Loader:
         seed: int = 0,
         shard: Shard = WHOLE,
         masks: bool = False,
+        drop_last: bool = True,
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
             raise ValueError(
@@ -76,18 +77,21 @@ class Loader:
                 f"batch_size is {batch_size}, which {shard.world} processes cannot share evenly; "
                 f"choose a multiple of {shard.world}"
             )
-        self.steps_per_epoch = len(dataset) // batch_size  # as many for every shard
+        if not drop_last:
+            _refuse_last_batch(len(dataset), batch_size, shard)
+        # As many for every shard.
+        self.steps_per_epoch = steps_per_epoch(len(dataset), batch_size, drop_last=drop_last)
         self.wait_seconds = 0.0
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._examples = shard.examples(len(dataset)).numpy()
         self._source = _Source(dataset, device, masks)
         self.place = self._source.place
 
-    def order(self, epoch: int, start: int = 0) -> NDArray[np.int64]:
-        """Return the examples of each batch of `epoch` from step `start` on, int64 [steps, B]."""
+    def order(self, epoch: int, start: int = 0) -> list[NDArray[np.int64]]:
+        """Return the examples of each batch of `epoch` from step `start` on, each int64 [B]."""
         order = rng.shuffled(self._seed, f"epoch {epoch}", self._examples)
-        steps = order[: self.steps_per_epoch * self._batch_size].reshape(-1, self._batch_size)
-        return steps[start:]
+        size = self._batch_size
+        return [order[i * size : (i + 1) * size] for i in range(start, self.steps_per_epoch)]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of `epoch` (0, 1, ...) from step `start` on.
@@ -103,6 +107,30 @@ class Loader:
                 if batch is None:
                     return
                 yield batch
+
+
+def steps_per_epoch(examples: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of batches of an epoch.
+
+    Example:
+        >>> [steps_per_epoch(10, 4, drop_last=flag) for flag in (True, False)]
+        [2, 3]
+    """
+    return examples // batch_size if drop_last else -(-examples // batch_size)
+
+
+def _refuse_last_batch(examples: int, batch_size: int, shard: Shard) -> None:
+    """Refuse a last batch that processes would have to share, or of one example."""
+    if shard.world > 1:
+        raise ValueError(
+            f"{shard.world} processes cannot share a last batch of any size: leave drop_last as "
+            "it is, or train in one process"
+        )
+    if examples % batch_size == 1:
+        raise ValueError(
+            "the last batch would have one example, which batch normalisation cannot train on: "
+            f"leave drop_last as it is, or take another batch_size than {batch_size}"
+        )
 
 
 class _Source:
@@ -134,7 +162,7 @@ class _Source:
             return "disk"
         return "device" if self._pixels.is_cuda else "host"
 
-    def batches(self, steps: NDArray[np.int64], read: int) -> Batches:
+    def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
         """Yield one batch for each row of example indices, each example as of its read `read`."""
         fetched = (self._paint(*self._fetch(torch.from_numpy(index)), read) for index in steps)
         finish = partial(self._finish, read=read)

@@ -69,6 +69,16 @@ def parse(text: str) -> Spec:
     raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
 
 
+def plant_names(text: str) -> frozenset[str]:
+    """Return the names of what a data spec plants.
+
+    Example:
+        >>> sorted(plant_names("photos+digits:alpha=0.5+letters"))
+        ['digits', 'letters']
+    """
+    return frozenset(plant.name for plant in parse(text).plants)
+
+
 def _parse_base(text: str) -> tuple[str, Split | None] | None:
     if text in BUILT_IN:
         return text, "train"

@@ -13,11 +13,14 @@ from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.encoders.cifar import CIFAR_NETWORKS
 
-Stem = Literal["auto", "small", "native"]
-"""First layers: `small` for small images, `native` as timm builds them, `auto` by image size."""
+Stem = Literal["auto", "cifar", "small", "native"]
+"""First layers: `small` for small images, `native` as timm builds them, the others by their size.
 
-SMALL_IMAGE = 64
-"""Greatest side in pixels at which `auto` takes the small stem; timm's are made for 224 pixels."""
+`cifar` is small for images of CIFAR's size alone, as in S-DIET (2025), appendix C.
+"""
+
+SMALL_IMAGE = {"auto": 64, "cifar": 32}
+"""Greatest side in pixels at which a stem is the small one; timm's are made for 224 pixels."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     # 0.3 M weights in timm's ResNet class: one basic block per stage, 16 channels in the stem.
@@ -97,6 +100,7 @@ def build_encoder(
     name: str,
     *,
     stem: Stem = "auto",
+    zero_init: bool = True,
     channels: int = 3,
     image_size: int = 32,
     mean: Sequence[float] | None = None,
@@ -111,11 +115,14 @@ def build_encoder(
 
     The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs
     and their kin has patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With
-    `stem="auto"` these families get it up to 64 pixels. Other families have timm's stem alone.
+    `stem="auto"` these families get it up to 64 pixels, with `stem="cifar"` up to 32. Other
+    families have timm's stem alone.
 
     Args:
         name: name of the model, such as `resnet18`, `vit_tiny_patch16_224` or `resnet-tiny`.
         stem: first layers, by image size or at any size; `config.stem` says which were built.
+        zero_init: start the gain of the last norm of a ResNet's residual blocks at 0, as timm does,
+            and not at 1, as torchvision does.
         channels: C of the images.
         image_size: H = W of the images, pixels.
         mean: mean of each channel of images in [0, 1]; default 0.5.
@@ -132,7 +139,13 @@ def build_encoder(
         torch.Size([2, 128])
     """
     config = encoder_config(
-        name, stem=stem, channels=channels, image_size=image_size, mean=mean, std=std
+        name,
+        stem=stem,
+        zero_init=zero_init,
+        channels=channels,
+        image_size=image_size,
+        mean=mean,
+        std=std,
     )
     with seeded(seed):
         return assemble(config)
@@ -142,6 +155,7 @@ def encoder_config(
     name: str,
     *,
     stem: Stem = "auto",
+    zero_init: bool = True,
     channels: int = 3,
     image_size: int = 32,
     mean: Sequence[float] | None = None,
@@ -165,9 +179,14 @@ def encoder_config(
     conv1: dict[str, Any] | None = None
     if name in CIFAR_NETWORKS:
         stem = _only_stem(name, stem)
+        if not zero_init:
+            raise ValueError(f"{name} has no zero_init: its blocks do not end in a norm")
     else:
         arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
+        if not zero_init:
+            refuse_without_residual_norm(name, arguments)
+            arguments["zero_init_last"] = False
         stem, conv1 = choose_stem(name, stem, arguments, image_size)
     return EncoderConfig(
         name=name,
@@ -194,6 +213,24 @@ def timm_name(name: str) -> str:
     raise ValueError(f"unknown encoder {name!r}: did you mean {nearest[0]!r}?")
 
 
+def family_of(model: str) -> str:
+    """Return timm's module that builds `model`, as `resnet` or `vision_transformer`."""
+    module: str = timm.models.model_entrypoint(model).__module__
+    return module.rsplit(".", 1)[-1]
+
+
+def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
+    """Refuse an encoder whose residual blocks have no start to choose.
+
+    Raises:
+        ValueError: it is no ResNet.
+    """
+    if family_of(arguments["model_name"]) != "resnet":
+        raise ValueError(
+            f"encoder {name!r} is no ResNet, whose residual blocks zero_init is about: leave it out"
+        )
+
+
 def choose_stem(
     name: str, stem: Stem, arguments: dict[str, Any], image_size: int
 ) -> tuple[Stem, dict[str, Any] | None]:
@@ -203,7 +240,7 @@ def choose_stem(
         ValueError: the small stem is asked for, and the family of the encoder has none.
     """
     model = arguments["model_name"]
-    family = timm.models.model_entrypoint(model).__module__.rsplit(".", 1)[-1]
+    family = family_of(model)
     facts = timm.get_pretrained_cfg(model)
     if facts is not None and facts.fixed_input_size:
         arguments["img_size"] = image_size
@@ -213,7 +250,7 @@ def choose_stem(
             f"encoder {name!r} has no small stem, as ResNets, ViTs and ConvNeXts have: "
             "choose stem native or auto"
         )
-    if stem == "native" or not has_small or (stem == "auto" and image_size > SMALL_IMAGE):
+    if stem == "native" or not has_small or image_size > SMALL_IMAGE.get(stem, image_size):
         return "native", None
     if family == "resnet":
         return "small", _small_conv(arguments)

@@ -22,24 +22,30 @@ class EncoderSettings(Settings):
     name: str = "auto"
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5; auto: resnet-tiny, on GPUs resnet18."""
     stem: Stem = "auto"
-    """First layers: small for small images, native as in timm; auto is small up to 64 pixels."""
+    """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
+    zero_init: bool = True
+    """Start a ResNet's residual blocks as the identity, as timm does and torchvision does not."""
 
     def flat(self) -> dict[str, Any]:
-        """Return both values under the names that they have in a run."""
-        return {"encoder": self.name, "stem": self.stem}
+        """Return every value under the name that it has in a run."""
+        return {"encoder": self.name, "stem": self.stem, "zero_init": self.zero_init}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """Return a copy with another `encoder`, by its name or whole, and another `stem`.
+        """Return a copy with another `encoder`, by its name or whole, `stem` or `zero_init`.
 
         Raises:
-            ValueError: `encoder` is neither, or `stem` is unknown.
+            ValueError: `encoder` is neither, or another value does not fit.
         """
         encoder = values.get("encoder", self)
         if isinstance(encoder, str):
             encoder = replace(self, name=encoder)
         if not isinstance(encoder, type(self)):
             raise ValueError(f"encoder must be a word, got {encoder!r}")
-        return replace(encoder, stem=values.get("stem", encoder.stem))
+        return replace(
+            encoder,
+            stem=values.get("stem", encoder.stem),
+            zero_init=values.get("zero_init", encoder.zero_init),
+        )
 
     def resolved(self, device: torch.device) -> Self:
         """Return the settings with `auto` replaced: resnet18 on a GPU, resnet-tiny on a CPU."""
@@ -68,8 +74,8 @@ class EncoderSettings(Settings):
         """Build the encoder on the CPU, randomly initialised; arguments as of `build_encoder`.
 
         Raises:
-            ValueError: the name is unknown or `auto`, the encoder has no such stem, or sizes and
-                statistics do not fit together.
+            ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
+                blocks to start otherwise, or sizes and statistics do not fit together.
         """
         if self.name == "auto":
             raise ValueError(
@@ -79,6 +85,7 @@ class EncoderSettings(Settings):
         return build_encoder(
             self.name,
             stem=self.stem,
+            zero_init=self.zero_init,
             channels=channels,
             image_size=image_size,
             mean=mean,

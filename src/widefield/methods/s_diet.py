@@ -143,6 +143,7 @@ class SDietSettings(PairSettings):
             normalise=self.normalise,
             start=self.row_start,
             rule=self.row_update,
+            gap=max(1, round(context.examples / context.batch_size)),
             weight_decay=context.weight_decay,
             lr_scale=self.head_lr_scale,
             gather=self.gather,

@@ -1,28 +1,42 @@
 """Recipes by name: each is a function that returns a whole `Recipe`, one file a source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from widefield.core.names import check_name
-from widefield.methods import METHODS
+from widefield.data import plant_names
+from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.recipe import Recipe
 from widefield.recipes.default import default
 from widefield.recipes.feature_dropout import feature_dropout
 from widefield.recipes.s_diet_paper import s_diet_paper
+from widefield.views import ViewSettings
 
-RECIPES: dict[str, Callable[[str], Recipe]] = {
+RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "default": default,
     "s-diet-paper": s_diet_paper,
     "feature-dropout": feature_dropout,
 }
-"""Every recipe by name, from the name of the method."""
+"""Every recipe by name, from the name of the method and those of what is planted in the data."""
 
-FIRST_METHOD = {"default": "s-diet", "s-diet-paper": "s-diet", "feature-dropout": "simclr"}
+FIRST_METHOD = {
+    "default": DEFAULT_METHOD,
+    "s-diet-paper": "s-diet",
+    "feature-dropout": "simclr",
+}
 """The method of a recipe that is asked for no other."""
 
 
-def make_recipe(name: str = "default", /, **settings: Any) -> Recipe:
+def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) -> Recipe:
     """Return the recipe `name` for the method in `settings`, with `settings` on top.
+
+    Other views keep those settings of the recipe's own views that they have too.
+
+    Args:
+        name: which recipe.
+        data: the data spec, where the recipe depends on what is planted: 500 epochs for
+            `+stacked-digits` in S-DIET, a larger viewmaker budget for `+letters`.
+        **settings: settings of the run, its method, views and encoder.
 
     Raises:
         ValueError: no such recipe, a method that it has no entry for, or a setting that no part
@@ -36,7 +50,13 @@ def make_recipe(name: str = "default", /, **settings: Any) -> Recipe:
     """
     check_name("recipe", name, RECIPES)
     method = settings.pop("method", FIRST_METHOD[name])
+    method_name = method if isinstance(method, str) else method.name
+    check_name("method", method_name, METHODS)
+    recipe = RECIPES[name](method_name, plant_names(data) if data else ())
     if not isinstance(method, str):
-        return RECIPES[name](method.name).changed({"method": method, **settings})
-    check_name("method", method, METHODS)
-    return RECIPES[name](method).changed(settings)
+        settings["method"] = method
+    if isinstance(settings.get("views"), str):
+        views = ViewSettings.named(settings["views"])
+        before, has = recipe.views.flat(), views.flat()
+        settings["views"] = views.changed({k: v for k, v in before.items() if k in has})
+    return recipe.changed(settings)

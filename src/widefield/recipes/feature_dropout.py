@@ -1,33 +1,48 @@
 """The published settings of Feature Dropout (Tamkin et al. 2022)."""
 
+from collections.abc import Collection
+
+from widefield.encoders import EncoderSettings
 from widefield.methods import ProjectorSettings, SimCLRSettings
 from widefield.recipe import Recipe
+from widefield.views import ViewSettings
+
+BUDGET = 0.05
+BUDGETS = {"letters": 0.1}
+"""The viewmaker's budget where these are planted."""
 
 
-def feature_dropout(method: str = "simclr") -> Recipe:
-    """Return the published recipe of SimCLR; its views are chosen apart, by `views`.
+def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
+    """Return the published recipe of SimCLR.
 
-    The views of the paper are `viewmaker:published` and `expert:feature-dropout`.
+    Views are those of the published viewmaker, on the budget that the paper has for what is
+    planted; the paper compares them with `views="expert:feature-dropout"`.
 
     Raises:
         ValueError: the paper has no settings for this method.
 
-    Source: Feature Dropout (Tamkin et al. 2022), appendix; the loss is that of the authors' code.
+    Source: Feature Dropout (Tamkin et al. 2022), appendix; loss, projection, optimisers and the
+    decay of all parameters are those of the authors' code and configurations.
     """
     if method != SimCLRSettings.name:
         raise ValueError(
             f"the recipe feature-dropout has no settings for {method}: it is for simclr"
         )
+    budget = max([BUDGET, *(BUDGETS[name] for name in plants if name in BUDGETS)])
     return Recipe(
         method=SimCLRSettings(
             lr=0.03,
-            projector=ProjectorSettings(layers=3),
+            projector=ProjectorSettings(layers=1, dim=128),
             temperature=0.07,
             loss="one-sided",
         ),
+        views=ViewSettings.named("viewmaker:published").changed({"viewmaker_budget": budget}),
+        encoder=EncoderSettings(name="resnet18", stem="small", zero_init=False),
         epochs=200,
         optimizer="sgd",
         schedule="constant",
         weight_decay=1e-4,
+        decay_all=True,
         warmup_epochs=0.0,
+        precision="32",
     )

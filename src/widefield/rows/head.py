@@ -42,6 +42,7 @@ class RowHead(nn.Module):
         normalise: put z on the unit sphere first, as published.
         start: first value of a row: its example's own first z, or random as in the paper.
         rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
+        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
         weight_decay: decoupled weight decay of the rows.
         lr_scale: learning rate of the rows, as a multiple of the one that `step` gets.
         gather: in several processes, tell the examples of all their batches apart.
@@ -68,6 +69,7 @@ class RowHead(nn.Module):
         normalise: bool = True,
         start: Start = "embedding",
         rule: Rule = "exact",
+        gap: int | None = None,
         weight_decay: float = WEIGHT_DECAY,
         lr_scale: float = 1.0,
         gather: bool = False,
@@ -85,6 +87,7 @@ class RowHead(nn.Module):
         optimizer = LazyAdamW(weight_decay=weight_decay, bias_correction=rule == "exact")
         store = store or MemoryStore(examples, dim, seed=seed)
         self.table = RowTable(store, optimizer, rule=rule)
+        self.gap = gap
         self.frozen = False
         """While set, losses are computed for somebody else's gradient, and no step follows."""
         self.row_norm = torch.zeros(())
@@ -109,7 +112,7 @@ class RowHead(nn.Module):
             z = F.normalize(z, dim=1)
         start = z.detach() if self.start == "embedding" else None
         _, world = rank_and_world()
-        self.table.gap = max(1, round(self.examples / (world * len(z))))
+        self.table.gap = self.gap or max(1, round(self.examples / (world * len(z))))
         rows = self.table.gather(index, start=start).to(z.device).detach()
         self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
         self._rows = rows.requires_grad_() if not self.frozen else None

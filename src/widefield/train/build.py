@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
-from widefield.data import Dataset
+from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import Encoder
 from widefield.methods import BuildContext
 from widefield.recipe import Recipe
@@ -128,7 +128,7 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
 
 def run_rates(recipe: Recipe, examples: int) -> Tensor:
     """Return the learning rate of every step of the run, float64 [T]."""
-    per_epoch = examples // recipe.batch_size
+    per_epoch = steps_per_epoch(examples, recipe.batch_size, drop_last=recipe.drop_last)
     warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
     return learning_rates(
         recipe.method.lr,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widefield.recipe import Recipe, Schedule
+from widefield.train.lars import LARS
 from widefield.train.state import PretrainModel
 
 MOMENTUM = 0.9
@@ -33,7 +34,9 @@ def learning_rates(
 
 
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
-    """Build fused AdamW or SGD over encoder and method; gains, biases and norms are not decayed.
+    """Build fused AdamW or SGD, or LARS, over encoder and method.
+
+    Gains, biases and norms are not decayed, unless the recipe says so by `decay_all`.
 
     What needs no gradient, as a target network, is left alone. Each group carries `lr_scale`, its
     learning rate as a multiple of the schedule's: 1, or the method's `head_lr_scale` for a dense
@@ -42,8 +45,8 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in head_ids]
-    decayed = [p for p in rest if p.ndim > 1]
-    not_decayed = [p for p in rest if p.ndim <= 1]
+    decayed = [p for p in rest if p.ndim > 1 or recipe.decay_all]
+    not_decayed = [p for p in rest if p.ndim <= 1 and not recipe.decay_all]
     decay, head_scale = recipe.weight_decay, model.method.head_lr_scale
     groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": decay, "lr_scale": 1.0},
@@ -53,6 +56,8 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     groups = [group for group in groups if group["params"]]
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
+    if recipe.optimizer == "lars":
+        return LARS(groups, lr=recipe.method.lr, momentum=MOMENTUM)
     return torch.optim.AdamW(groups, lr=recipe.method.lr, fused=True)
 
 

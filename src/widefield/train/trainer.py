@@ -56,7 +56,7 @@ class Trainer:
     def _epoch(self) -> Iterator[StepMetrics]:
         """Take the steps that are left of the epoch under way."""
         state, loader, heads = self.state, self.loader, self.step.heads
-        order = torch.from_numpy(loader.order(state.epoch, state.epoch_step))
+        order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
         for head in heads:
             head.prefetch(order)
         sums: dict[str, Tensor] = {}

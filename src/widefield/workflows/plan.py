@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor
 
 from widefield.arguments import RecipeArguments
-from widefield.data import Dataset
+from widefield.data import Dataset, steps_per_epoch
 from widefield.recipe import Recipe
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision, machine
@@ -89,7 +89,7 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
-    chosen = resolve(recipe, settings)
+    chosen = resolve(recipe, settings, data)
     dataset = open_data(data, chosen)
     chosen = resolve_method(chosen, dataset)
     with (
@@ -105,7 +105,9 @@ class _Trial:
 
     def __init__(self, recipe: Recipe, dataset: Dataset, folder: RunFolder) -> None:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
-        self.steps_per_epoch = len(dataset) // recipe.batch_size
+        self.steps_per_epoch = steps_per_epoch(
+            len(dataset), recipe.batch_size, drop_last=recipe.drop_last
+        )
         self.missed = min(MISSED_STEPS, self.steps_per_epoch)
         # Few rows first: a step does not depend on how many there are, and they need not be made.
         few = dataset.subset(slice(0, STEPS_PER_ROUND * recipe.batch_size))
@@ -197,7 +199,8 @@ class _Trial:
         """Yield a round's batches of every epoch."""
         epoch = 0
         while True:
-            order = torch.from_numpy(self.loader.order(epoch)[:STEPS_PER_ROUND])
+            indices = self.loader.order(epoch)[:STEPS_PER_ROUND]
+            order = [torch.from_numpy(index) for index in indices]
             for head in self.run.state.heads:
                 head.prefetch(order)
             for _, batch in zip(order, self.loader.epoch(epoch), strict=False):

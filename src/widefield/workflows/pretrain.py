@@ -98,7 +98,7 @@ def pretrain(
         2
     """
     folder = RunFolder(path=Path(out))
-    chosen = _recipe_to_resume(folder, settings) if resume else resolve(recipe, settings)
+    chosen = _recipe_to_resume(folder, settings) if resume else resolve(recipe, settings, data)
     device = choose_device(chosen.device)
     ranks = Ranks(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -142,15 +142,16 @@ def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
         yield
 
 
-def resolve(recipe: str | Recipe, settings: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with `settings`, `auto` replaced by what this machine gets.
+def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Recipe:
+    """Return the recipe for `data` with `settings`, `auto` replaced by what this machine gets.
 
     So a resume on the same machine agrees with the run.
     """
     if isinstance(recipe, Recipe):
         recipe = recipe.changed(settings)
     else:
-        recipe = make_recipe(recipe, **settings)
+        spec = str(data) if isinstance(data, str | Path) else ""
+        recipe = make_recipe(recipe, data=spec, **settings)
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device)
     bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
@@ -229,6 +230,7 @@ class PretrainRun:
             seed=recipe.seed,
             shard=shard,
             masks=self.state.views.needs_mask,
+            drop_last=recipe.drop_last,
         )
         self.request = StopRequest()
         self.stopped_by = 0

@@ -99,7 +99,7 @@ def test_resumed_batches_are_bit_identical(dataset):
 def test_order_announces_the_batches_of_an_epoch(dataset):
     loader = Loader(dataset, batch_size=7, device=torch.device("cpu"), seed=3)
     batches = [batch.index.tolist() for batch in loader.epoch(2, start=1)]
-    assert loader.order(2, start=1).tolist() == batches
+    assert [index.tolist() for index in loader.order(2, start=1)] == batches
 
 
 def test_writing_into_a_batch_does_not_reach_the_data(dataset):

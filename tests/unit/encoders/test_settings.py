@@ -55,7 +55,7 @@ def test_auto_is_what_the_encoder_gets_without_a_stem(name: str, size: int) -> N
     ("settings", "message"),
     [
         ({"name": "mobilenetv3_small_050", "stem": "small"}, "'mobilenetv3_small_050' has no smal"),
-        ({"name": "resnet18", "stem": "tiny"}, "stem must be one of auto, small, native"),
+        ({"name": "resnet18", "stem": "tiny"}, "stem must be one of auto, cifar, small, native"),
         ({"name": "resnet_18"}, "unknown encoder 'resnet_18': did you mean 'resnet18'"),
         ({"name": "auto"}, "the encoder 'auto' depends on the device"),
         ({"name": 18}, "name must be a word, got 18"),
@@ -86,6 +86,7 @@ def test_a_new_name_keeps_the_stem_and_whole_settings_replace_both() -> None:
     assert settings.changed({"encoder": "resnet50"}).flat() == {
         "encoder": "resnet50",
         "stem": "small",
+        "zero_init": True,
     }
     assert settings.changed({"encoder": EncoderSettings()}) == EncoderSettings()
     assert settings.changed({"stem": "native", "epochs": 3}) == dataclasses.replace(

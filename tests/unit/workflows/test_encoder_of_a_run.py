@@ -29,7 +29,7 @@ def test_a_run_keeps_its_stem_through_resume_and_export(tmp_path: Path) -> None:
     run = tmp_path / "run"
     pretrain("photos", out=run, stem="native", quiet=True, **SMALL)
     recipe = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
-    assert recipe["encoder"] == {"name": "resnet-tiny", "stem": "native"}
+    assert recipe["encoder"] == {"name": "resnet-tiny", "stem": "native", "zero_init": True}
     for given in ({"epochs": 2, "encoder": "resnet-tiny"}, {"epochs": 3, "stem": "native"}):
         done = pretrain("photos", out=run, resume=True, quiet=True, **given)
         assert done.encoder.config.stem == "native"

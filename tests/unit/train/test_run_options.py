@@ -1,0 +1,100 @@
+"""What the run decays, how it keeps the last batch of an epoch, and how its blocks start."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from runs import images, small
+from small_run import small_facts, small_recipe
+from widefield.data import Loader, open_dataset
+from widefield.encoders import EncoderSettings
+from widefield.recipes import make_recipe
+from widefield.train.build import build
+from widefield.types import Shard
+from widefield.workflows.plan import plan
+from widefield.workflows.pretrain import pretrain
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lars"])
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_all_parameters_are_decayed_where_the_run_says_so(optimizer: str, decay_all: bool) -> None:
+    recipe = small_recipe("simclr", optimizer=optimizer, decay_all=decay_all, weight_decay=0.1)
+    state = build(recipe, small_facts(), device=CPU)
+    decay = {
+        id(p): group["weight_decay"]
+        for group in state.optimizer.param_groups
+        for p in group["params"]
+    }
+    for parameter in state.model.parameters():
+        assert decay[id(parameter)] == (0.1 if decay_all or parameter.ndim > 1 else 0.0)
+
+
+@pytest.mark.parametrize(("examples", "batch_size"), [(10, 4), (12, 4), (5, 5), (7, 5)])
+def test_without_drop_last_an_epoch_shows_every_example(examples: int, batch_size: int) -> None:
+    dataset = open_dataset("photos", limit=examples)
+    loader = Loader(dataset, batch_size=batch_size, device=CPU, drop_last=False)
+    for epoch in range(2):
+        shown = [batch.index.numpy() for batch in loader.epoch(epoch)]
+        assert len(shown) == loader.steps_per_epoch == -(-examples // batch_size)
+        assert [len(index) for index in shown[:-1]] == [batch_size] * (len(shown) - 1)
+        assert sorted(np.concatenate(shown).tolist()) == list(range(examples))
+        again = [batch.index.numpy() for batch in loader.epoch(epoch, start=1)]
+        assert all(np.array_equal(a, b) for a, b in zip(again, shown[1:], strict=True))
+
+
+def test_a_last_batch_that_cannot_be_trained_on_is_refused() -> None:
+    dataset = open_dataset("photos", limit=9)
+    with pytest.raises(ValueError, match="last batch would have one example") as refused:
+        Loader(dataset, batch_size=4, device=CPU, drop_last=False)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match="2 processes cannot share a last batch"):
+        Loader(dataset, batch_size=6, device=CPU, shard=Shard(0, 2), drop_last=False)
+
+
+@pytest.mark.parametrize("method", ["s-diet", "moco", "simclr"])
+def test_a_run_trains_on_the_last_batch_and_resumes(tmp_path: Path, method: str) -> None:
+    settings = {**small(method), "limit": 40, "drop_last": False}
+    whole = pretrain(images(), out=tmp_path / "whole", **settings | {"epochs": 2})
+    assert whole.steps == 2 * 3  # 16, 16 and 8 examples
+    pretrain(images(), out=tmp_path / "parts", **settings | {"epochs": 1, "schedule": "constant"})
+    more = pretrain(images(), out=tmp_path / "parts", resume=True, epochs=2, quiet=True)
+    assert more.steps == 6
+    ahead = plan(images(), **{k: v for k, v in settings.items() if k != "quiet"})
+    assert ahead.steps_per_epoch == 3
+
+
+def test_the_estimate_of_a_rows_next_visit_does_not_depend_on_the_last_batch() -> None:
+    recipe = small_recipe("s-diet", row_update="estimated").changed({"batch_size": 6})
+    state = build(recipe, small_facts(12), device=CPU)
+    for count in (6, 3):
+        x = [torch.rand(count, 3, 16, 16)]
+        state.method(state.encoder, x, torch.arange(count)).total.backward()
+        state.heads[0].step(lr=1e-3)
+        assert state.heads[0].table.gap == 2
+
+
+def last_gains(encoder: nn.Module) -> list[float]:
+    return [
+        float(module.bn2.weight.detach().abs().max())  # type: ignore[union-attr, operator]
+        for module in encoder.modules()
+        if type(module).__name__ == "BasicBlock"
+    ]
+
+
+def test_residual_blocks_start_as_the_identity_or_not() -> None:
+    for zero_init, gain in ((True, 0.0), (False, 1.0)):
+        encoder = EncoderSettings(name="resnet18", zero_init=zero_init).build(seed=0)
+        assert last_gains(encoder) == [gain] * 8
+    assert make_recipe(zero_init=False).encoder.flat()["zero_init"] is False
+
+
+def test_encoders_without_residual_blocks_have_no_start_to_choose() -> None:
+    settings = EncoderSettings(name="vit_tiny_patch16_224", zero_init=False)
+    with pytest.raises(ValueError, match=r"'vit_tiny_patch16_224' is no ResNet.*leave it out") as e:
+        settings.build(seed=0)
+    assert "\n" not in str(e.value)
