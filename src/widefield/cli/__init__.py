@@ -18,10 +18,11 @@ from widefield.cli.lab import lab
 from widefield.cli.plan import plan
 from widefield.cli.pretrain import pretrain
 from widefield.cli.probe import probe
+from widefield.cli.recipe import recipe
 from widefield.cli.recipe_options import all_options, options_of, with_options
 from widefield.version import __version__
 
-COMMANDS = (demo, plan, pretrain, probe, audit, embed, export, lab, bench)
+COMMANDS = (demo, plan, pretrain, probe, audit, embed, export, recipe, lab, bench)
 TAKE_SETTINGS = (plan, pretrain)
 """Commands whose options are those of a recipe."""
 

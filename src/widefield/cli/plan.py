@@ -15,7 +15,7 @@ def plan(data: str, /, *, recipe: str = "default", json: bool = False, **setting
     data
         Name the data as for pretrain.
     recipe
-        Start from these settings: default, s-diet-paper or feature-dropout.
+        Start from these settings: default, s-diet-paper, feature-dropout or solo-learn.
     json
         Print one JSON object.
     """

@@ -28,7 +28,7 @@ def pretrain(
     out
         Write the run into this folder; it must not hold another one.
     recipe
-        Start from these settings: default, s-diet-paper or feature-dropout.
+        Start from these settings: default, s-diet-paper, feature-dropout or solo-learn.
     resume
         Go on with the run in --out, with its own settings.
     json

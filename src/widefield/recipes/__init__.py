@@ -8,21 +8,32 @@ from widefield.data import plant_names
 from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.recipe import Recipe
 from widefield.recipes.default import default
-from widefield.recipes.feature_dropout import feature_dropout
-from widefield.recipes.s_diet_paper import s_diet_paper
+from widefield.recipes.feature_dropout import feature_dropout, feature_dropout_published
+from widefield.recipes.published import Published
+from widefield.recipes.s_diet_paper import s_diet_paper, s_diet_published
+from widefield.recipes.solo_learn import solo_learn, solo_learn_published
 from widefield.views import ViewSettings
 
 RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "default": default,
     "s-diet-paper": s_diet_paper,
     "feature-dropout": feature_dropout,
+    "solo-learn": solo_learn,
 }
 """Every recipe by name, from the name of the method and those of what is planted in the data."""
+
+PUBLISHED: dict[str, Callable[[str, Collection[str]], Published]] = {
+    "s-diet-paper": s_diet_published,
+    "feature-dropout": feature_dropout_published,
+    "solo-learn": solo_learn_published,
+}
+"""What the source of a recipe says; the default has none."""
 
 FIRST_METHOD = {
     "default": DEFAULT_METHOD,
     "s-diet-paper": "s-diet",
     "feature-dropout": "simclr",
+    "solo-learn": "simclr",
 }
 """The method of a recipe that is asked for no other."""
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from widefield.encoders import EncoderSettings
 from widefield.methods import DietSettings, MethodSettings, ProjectorSettings, SDietSettings
 from widefield.recipe import Recipe
+from widefield.recipes.published import Published
 
 EPOCHS = 5000
 STACKED_EPOCHS = 500
@@ -54,4 +55,39 @@ def _method(name: str) -> MethodSettings:
         return DietSettings(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)
     raise ValueError(
         f"the recipe s-diet-paper has no settings for {name}: it is for s-diet and diet"
+    )
+
+
+def s_diet_published(method: str, plants: Collection[str] = ()) -> Published:
+    """Return what the paper says of the settings of `s-diet` or `diet`."""
+    values = {
+        "encoder": "resnet18",
+        "stem": "cifar",
+        "views": "expert",
+        "epochs": STACKED_EPOCHS if "stacked-digits" in plants else EPOCHS,
+        "batch_size": 256,
+        "optimizer": "adamw",
+        "schedule": "cosine",
+        "lr": 1e-3,
+        "weight_decay": 0.05,
+        "label_smoothing": 0.8,
+        "normalise": method == SDietSettings.name,
+    }
+    if method == SDietSettings.name:
+        values |= {
+            "projector_layers": 3,
+            "projector_batch_norm": False,
+            "row_loss": "batch-ce",
+            "logit_scale": 1.0,
+            "row_update": "estimated",
+        }
+    return Published(
+        source="S-DIET (2025), sections 5 and 6, appendices C and E",
+        values=values,
+        differs={
+            "encoder": "resnet18, and resnet50 for others of its results",
+            "projector_dim": "unstated, above 200 by figure 1c",
+            "decay_all": "unstated; no exception is named",
+            "precision": "32 bits for the baselines, unstated for S-DIET",
+        },
     )
