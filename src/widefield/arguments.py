@@ -45,6 +45,7 @@ class RecipeArguments(TypedDict, total=False):
     label_smoothing: float
     normalise: bool
     row_start: Literal["embedding", "random"]
+    row_optimizer: Literal["adamw", "sgd"]
     row_update: Literal["exact", "estimated"]
     row_store: Literal["auto", "device", "host", "disk"]
     row_moments: Literal["float32", "bf16"]

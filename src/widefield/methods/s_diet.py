@@ -13,6 +13,7 @@ from widefield.methods.pair import PairSettings
 from widefield.methods.projector import ProjectorSettings
 from widefield.rows import (
     Layout,
+    Optimizer,
     RowHead,
     Rule,
     Start,
@@ -88,6 +89,8 @@ class SDietSettings(PairSettings):
     """Put features on the unit sphere, and with decoupled the rows too."""
     row_start: Start = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
+    row_optimizer: Optimizer = "adamw"
+    """Optimiser of the rows; sgd has momentum 0.9 and no second moment."""
     row_update: Rule = "exact"
     """Replay a row's missed steps exactly, or estimate them as in the paper."""
     row_store: Literal["auto", "device", "host", "disk"] = "auto"
@@ -97,10 +100,23 @@ class SDietSettings(PairSettings):
     row_second_moment: Literal["element", "row"] = "element"
     """Keep a second moment for each element of a row, or one for the whole row."""
 
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: one does not fit, or a second moment is chosen for SGD.
+        """
+        super().__post_init__()
+        if self.row_optimizer == "sgd" and self.row_second_moment == "row":
+            raise ValueError(
+                "row_second_moment row is for row_optimizer adamw: sgd has none, leave it out"
+            )
+
     @property
     def layout(self) -> Layout:
         """How the moments of a row are kept."""
-        return Layout(moments=self.row_moments, second_moment=self.row_second_moment)
+        second = "none" if self.row_optimizer == "sgd" else self.row_second_moment
+        return Layout(moments=self.row_moments, second_moment=second)
 
     def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
         """Return the settings with the place of the rows on this machine."""
@@ -142,6 +158,7 @@ class SDietSettings(PairSettings):
             loss=loss,
             normalise=self.normalise,
             start=self.row_start,
+            optimizer=self.row_optimizer,
             rule=self.row_update,
             gap=max(1, round(context.examples / context.batch_size)),
             weight_decay=context.weight_decay,

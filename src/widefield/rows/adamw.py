@@ -238,7 +238,16 @@ class LazyAdamW:
         m, v = self._moments(state, grad)
         direction = m / (v.sqrt() + self.eps)
         row = a * state.row - lr * direction
-        slope = k * a ** (k - 1) if math.isclose(a, _MU) else (a**k - _MU**k) / (a - _MU)
-        row = a**k * row - lr * _MU * slope * direction
+        row = a**k * row - lr * _MU * decayed_powers(a, _MU, k) * direction
         last = torch.full_like(state.last, self.steps + 1)
         return RowState(row, BETA1**k * m, BETA2**k * v, last)
+
+
+def decayed_powers(a: float, mu: float, k: int) -> float:
+    """Return sum_{i<k} a^(k-1-i) mu^i = (a^k - mu^k) / (a - mu), or its limit where a = mu.
+
+    Example:
+        >>> decayed_powers(2.0, 1.0, 3), decayed_powers(2.0, 2.0, 3)
+        (7.0, 12.0)
+    """
+    return k * a ** (k - 1) if math.isclose(a, mu) else (a**k - mu**k) / (a - mu)

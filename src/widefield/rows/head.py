@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from widefield.core.gather import gather, rank_and_world
 from widefield.core.precision import at_least_float32
 from widefield.rows.adamw import WEIGHT_DECAY, LazyAdamW
+from widefield.rows.layout import Layout
 from widefield.rows.losses import decoupled_contrast
+from widefield.rows.sgd import LazySGD
 from widefield.rows.store import MemoryStore
 from widefield.rows.table import RowTable, Rule, Store
 
@@ -19,13 +21,15 @@ SCALE = 10.0
 """What multiplies the logits of the decoupled contrast, unless told otherwise."""
 
 Start = Literal["embedding", "random"]
+Optimizer = Literal["adamw", "sgd"]
 
 
 class RowHead(nn.Module):
     """Compares each feature of a batch with the rows of its batch, and steps these rows.
 
     A row for each of n examples, of which a step uses those of its batch alone. Rows are no
-    parameters: they are stepped by a lazy AdamW of their own, which equals a dense one over all n.
+    parameters: they are stepped by a lazy AdamW or SGD of their own, which equals a dense one over
+    all n.
 
         loss = head(z, index)
         loss.backward()
@@ -42,6 +46,7 @@ class RowHead(nn.Module):
         normalise: put z on the unit sphere first, as published.
         start: first value of a row: its example's own first z, or random as in the paper.
         rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
+        optimizer: `adamw`, or `sgd` with momentum, each with decoupled weight decay.
         gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
         weight_decay: decoupled weight decay of the rows.
         lr_scale: learning rate of the rows, as a multiple of the one that `step` gets.
@@ -69,6 +74,7 @@ class RowHead(nn.Module):
         normalise: bool = True,
         start: Start = "embedding",
         rule: Rule = "exact",
+        optimizer: Optimizer = "adamw",
         gap: int | None = None,
         weight_decay: float = WEIGHT_DECAY,
         lr_scale: float = 1.0,
@@ -84,9 +90,14 @@ class RowHead(nn.Module):
         self.lr_scale = lr_scale
         self.gather = gather
         # The listing of the paper has no bias correction.
-        optimizer = LazyAdamW(weight_decay=weight_decay, bias_correction=rule == "exact")
-        store = store or MemoryStore(examples, dim, seed=seed)
-        self.table = RowTable(store, optimizer, rule=rule)
+        lazy: LazyAdamW | LazySGD = LazyAdamW(
+            weight_decay=weight_decay, bias_correction=rule == "exact"
+        )
+        if optimizer == "sgd":
+            lazy = LazySGD(weight_decay=weight_decay)
+        layout = Layout(second_moment="none" if optimizer == "sgd" else "element")
+        store = store or MemoryStore(examples, dim, seed=seed, layout=layout)
+        self.table = RowTable(store, lazy, rule=rule)
         self.gap = gap
         self.frozen = False
         """While set, losses are computed for somebody else's gradient, and no step follows."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Moments = Literal["float32", "bf16"]
-SecondMoment = Literal["element", "row"]
+SecondMoment = Literal["element", "row", "none"]
 
 STEP_WORDS = 2  # a record begins with the step it is at, an int64
 
@@ -28,7 +28,7 @@ class Layout:
     moments: Moments = "float32"
     """Type of the moments; bf16 halves them."""
     second_moment: SecondMoment = "element"
-    """One for each element of the row, or one float32 for the whole row."""
+    """One for each element of the row, one float32 for the whole row, or none, for SGD."""
 
     @property
     def name(self) -> str:
@@ -43,11 +43,11 @@ class Layout:
     @property
     def v_dtype(self) -> torch.dtype:
         """Type of the second moment."""
-        return torch.float32 if self.second_moment == "row" else self.m_dtype
+        return self.m_dtype if self.second_moment == "element" else torch.float32
 
     def v_width(self, dim: int) -> int:
         """Return the number of second moments of a row of width `dim`."""
-        return 1 if self.second_moment == "row" else dim
+        return {"element": dim, "row": 1, "none": 0}[self.second_moment]
 
     def row_bytes(self, dim: int) -> int:
         """Return the bytes of a row of width `dim` with its moments."""
@@ -67,7 +67,7 @@ class Layout:
         return torch.cat(parts, dim=1)
 
     def unpack(self, records: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return row [b, dim], m [b, dim] and v [b, dim or 1] of records, float32, on their device.
+        """Return row [b, dim], m [b, dim] and v [b, dim, 1 or 0], float32, on the records' device.
 
         What is float32 in the record is not copied.
         """

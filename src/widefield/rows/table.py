@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widefield.rows.adamw import LazyAdamW, RowState
+from widefield.rows.sgd import LazySGD
 
 Rule = Literal["exact", "estimated"]
 
@@ -49,9 +50,9 @@ class RowTable:
     """Gives a batch its rows, up to date, and steps them by their gradients.
 
     `exact`: each row first catches up on the steps that it missed, at the learning rates that
-    these had, so that the table equals, to rounding, a dense `torch.optim.AdamW` over all n rows
-    whose gradient is zero off the batch. `estimated`: the paper's rule, which steps ahead at each
-    visit by an estimate of the time until the next one.
+    these had, so that the table equals, to rounding, a dense optimiser over all n rows whose
+    gradient is zero off the batch: `torch.optim.AdamW`, or SGD with momentum. `estimated`: the
+    paper's rule, which steps ahead at each visit by an estimate of the time until the next one.
 
     Args:
         store: where the rows live.
@@ -71,7 +72,7 @@ class RowTable:
     """
 
     def __init__(
-        self, store: Store, optimizer: LazyAdamW, *, rule: Rule = "exact", gap: int = 1
+        self, store: Store, optimizer: LazyAdamW | LazySGD, *, rule: Rule = "exact", gap: int = 1
     ) -> None:
         self.store = store
         self.optimizer = optimizer
