@@ -56,9 +56,13 @@ def bench(
     """
     device = choose_device("auto")
     encoder = EncoderSettings(name=encoder).resolved(device).name
-    settings = {"encoder": encoder, "batch_size": batch_size, "image_size": image_size}
+    settings: dict[str, Any] = {
+        "encoder": encoder,
+        "batch_size": batch_size,
+        "image_size": image_size,
+    }
     first, last = sizes[0], sizes[-1]
-    rows = {"method": SDietSettings.name, "projector_dim": dim, **settings}
+    rows: dict[str, Any] = {"method": SDietSettings.name, "projector_dim": dim, **settings}
     on_disk = make_recipe(row_store="disk", **rows)
     on_host = make_recipe(row_store="host", **rows)
     dense = make_recipe(method=DietSettings.name, **settings)

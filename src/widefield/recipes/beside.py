@@ -81,7 +81,8 @@ def recipe_table(name: str, *, method: str | None = None, data: str = "") -> Rec
         )
     plants = plant_names(data) if data else ()
     published = PUBLISHED[name](recipe.method.name, plants)
-    words = {key: shown(value) for key, value in published.values.items()} | published.differs
+    words = {key: shown(value) for key, value in published.values.items()}
+    words |= published.differs
     words["method"] = recipe.method.name
     rows = {**flat, **dict.fromkeys(key for key in published.differs if key not in flat)}
     return RecipeTable(
