@@ -43,7 +43,8 @@ class RecipeArguments(TypedDict, total=False):
 def flat_hints() -> dict[str, list[Any]]:
     """Return the types that each flat setting has, over all methods and views."""
     described = describe(Recipe())
-    hints: dict[str, list[Any]] = {"stem": [describe(EncoderSettings())["stem"].hint]}
+    encoder = describe(EncoderSettings()).values()
+    hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
     hints |= {name: [described[name].hint] for name in RUN_SETTINGS}
     parts = [settings() for settings in METHODS.values()]
     parts += [policy.settings() for policy in VIEWS.values()]

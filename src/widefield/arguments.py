@@ -18,6 +18,7 @@ class RecipeArguments(TypedDict, total=False):
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
     stem: Literal["auto", "cifar", "small", "native"]
+    zero_init: bool
     epochs: int
     batch_size: int
     optimizer: Literal["adamw", "sgd", "lars"]

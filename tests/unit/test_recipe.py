@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Interval
 from hypothesis import given
 from hypothesis import strategies as st
 
+from widefield.arguments import RecipeArguments
 from widefield.core.names import check_name
 from widefield.methods import METHODS, SimCLRSettings
 from widefield.recipe import RUN_SETTINGS, Recipe, owners
@@ -180,6 +181,13 @@ def test_every_setting_says_what_it_means() -> None:
         for setting in describe(part).values():
             assert setting.help.endswith("."), setting
             assert "\n" not in setting.help, setting
+
+
+def test_every_setting_of_a_recipe_is_an_argument_and_an_option() -> None:
+    for method in METHODS:
+        for views in VIEWS:
+            names = make_recipe(method=method, views=views).flat()
+            assert names.keys() <= RecipeArguments.__annotations__.keys()
 
 
 def test_without_a_near_match_all_names_are_given() -> None:
