@@ -3,9 +3,9 @@
     python benchmarks/compact_rows.py cifar10_train.npz cifar10_test.npz \
         --json benchmarks/results/compact_rows.json
 
-S-DIET with its default recipe on CIFAR-10 images with a planted digit, with resnet-tiny: float32
-moments, bf16 moments, one second moment a row, and both. Scores are linear probes on the test
-file; each variant is compared with float32 seed by seed, with the 95 % t-interval of the mean
+row-contrast with its default recipe on CIFAR-10 images with a planted digit, with resnet-tiny:
+float32 moments, bf16 moments, one second moment a row, and both. Scores are linear probes on the
+test file; each variant is compared with float32 seed by seed, with the 95 % t-interval of the mean
 difference. The file is rewritten after every run, and runs that it already holds are not repeated.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from study import Results, Run, accuracies, train
 from widefield.data import open_dataset
-from widefield.methods import SDietSettings
+from widefield.methods import RowContrastSettings
 from widefield.probes import extract
 
 PLANT, FULL = "+digits", "float32"
@@ -50,8 +50,8 @@ def summary(limit: int, epochs: int, runs: dict[str, Run]) -> dict[str, Any]:
     """Mean accuracies of the variants, and points gained over float32, seed by seed."""
     table: dict[str, Any] = {}
     for name, settings in VARIANTS.items():
-        method = SDietSettings(**settings)
-        table[name] = {"bytes_a_row": method.layout.row_bytes(method.projector.dim)}
+        method = RowContrastSettings(**settings)
+        table[name] = {"bytes_a_row": method.row.layout.row_bytes(method.projector.dim)}
         keys = [[_key(n, limit, epochs, seed) for n in (name, FULL)] for seed in range(max(T_95))]
         pairs = [[runs[key]["accuracy"] for key in both] for both in keys if runs.keys() >= {*both}]
         for task in pairs[0][0] if pairs else ():

@@ -22,11 +22,11 @@ from widefield.train.hardware import choose_device, machine
 CLOSE_ENOUGH = 0.15
 
 CASES: dict[str, dict[str, Any]] = {
-    "s-diet": {},
-    "s-diet, rows on disk": {"row_store": "disk"},
+    "row-contrast": {},
+    "row-contrast, rows on disk": {"row_store": "disk"},
     "simclr": {"method": "simclr"},
     "diet": {"method": "diet"},
-    "s-diet, resnet18": {"encoder": "resnet18"},
+    "row-contrast, resnet18": {"encoder": "resnet18"},
 }
 
 PLAN = """

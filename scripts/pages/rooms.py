@@ -37,7 +37,7 @@ BOXES = {
         596,
         FORWARD,
         "methods/ + rows/",
-        ("projector, loss;", "rows of the batch", "for S-DIET"),
+        ("projector, loss;", "rows of the batch", "for row methods"),
         "train",
     ),
     "train": Box(

@@ -6,9 +6,12 @@ from pages.format import RESULTS, ratio, read, table
 def step_ratios(setting: str) -> dict[str, float]:
     """Return the measured steps, as multiples of the bare encoder's, one file a method."""
     files = sorted((RESULTS / "bench_step" / setting).glob("*.json"))
+    ratios = [read(f"bench_step/{setting}/{file.stem}")["ratios"] for file in files]
     return {
-        file.stem: read(f"bench_step/{setting}/{file.stem}")["ratios"][f"{file.stem}/bare"]
-        for file in files
+        name.removesuffix("/bare"): value
+        for measured in ratios
+        for name, value in measured.items()
+        if name.endswith("/bare")
     }
 
 
@@ -19,12 +22,12 @@ def ratios() -> str:
         read(name)["ratios"] for name in ("bench_head_resnet-tiny", "bench_views", "bench_probe")
     )
     steps = ", ".join(
-        f"{encoder} {ratio(measured['s-diet'])} ({ratio(measured['simclr'])})"
+        f"{encoder} {ratio(measured['row-contrast'])} ({ratio(measured['simclr'])})"
         for encoder, measured in (("resnet-tiny", tiny), ("resnet18", large))
     )
     faster = ", ".join(ratio(views[f"widefield/{other}"]) for other in ("kornia", "torchvision"))
     rows = [
-        ("a training step of S-DIET over the bare encoder's (SimCLR's)", steps, "step"),
+        ("a training step of row-contrast over the bare encoder's (SimCLR's)", steps, "step"),
         (
             "a step with 10,000,000 rows on disk over one with 10,000",
             ratio(head["step@1e7/step@1e4"]),
@@ -59,6 +62,6 @@ def viewmaker() -> str:
     return (
         "With resnet18 on 32 x 32 images in batches of 128 a step with the viewmaker takes "
         f"{ratio(measured['simclr'])} times the bare encoder's with `simclr` and "
-        f"{ratio(measured['s-diet'])} times with `s-diet` (`widefield bench step --views viewmaker "
-        "--encoder resnet18 --batch-size 128`)."
+        f"{ratio(measured['row-contrast'])} times with `row-contrast` (`widefield bench step "
+        "--views viewmaker --encoder resnet18 --batch-size 128`)."
     )

@@ -41,9 +41,7 @@ class RecipeArguments(TypedDict, total=False):
     projector_batch_norm: bool
     gather: bool
     head_lr_scale: float
-    row_loss: Literal["decoupled", "batch-ce"]
     logit_scale: float
-    label_smoothing: float
     normalise: bool
     row_start: Literal["embedding", "random"]
     row_optimizer: Literal["adamw", "sgd"]
@@ -51,6 +49,7 @@ class RecipeArguments(TypedDict, total=False):
     row_store: Literal["auto", "device", "host", "disk"]
     row_moments: Literal["float32", "bf16"]
     row_second_moment: Literal["element", "row"]
+    label_smoothing: float
     temperature: float
     loss: Literal["nt-xent", "one-sided"]
     eps: float

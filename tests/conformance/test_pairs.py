@@ -17,7 +17,7 @@ from widefield.views import VIEWS
 
 PLANTED = open_dataset("photos+digits", limit=EXAMPLES)
 KINDS = ("expert", "viewmaker", "adversarial", "noise:object")
-ONE_VIEW, TWO_VIEWS = "s-diet", "simclr"
+ONE_VIEW, TWO_VIEWS = "row-contrast", "simclr"
 PAIRS = sorted(
     {(method, views) for method in METHODS for views in KINDS}
     | {(method, views) for method in (ONE_VIEW, TWO_VIEWS) for views in VIEWS}

@@ -33,10 +33,11 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ({"gather": 1}, "gather must be True or False, got 1"),
         ({"encoder": 18}, "encoder must be a word, got 18"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
-        ({"label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
+        ({"method": "s-diet", "label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
         ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
         ({"precision": "bf61"}, "precision must be one of auto, 32, bf16, got 'bf61'"),
         ({"row_store": "disc"}, "row_store must be one of auto, device, host, disk, got 'disc'"),
+        ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
         ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
         ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
@@ -45,7 +46,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ({"method": "moco", "queue_size": 0}, "queue_size must be at least 1, got 0"),
         (
             {"temperature": 0.1},
-            f"temperature is no setting of s-diet with views expert: it is one of {HAVE_IT}",
+            f"temperature is no setting of row-contrast with views expert: it is one of {HAVE_IT}",
         ),
         (
             {"method": "simclr", "queue_size": 7},
@@ -53,7 +54,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ),
         (
             {"noise_std": 0.1},
-            "noise_std is no setting of s-diet with views expert: "
+            "noise_std is no setting of row-contrast with views expert: "
             "it is one of noise and noise:object",
         ),
     ],
@@ -122,7 +123,7 @@ def test_paper_recipe_is_appendix_c() -> None:
     assert (paper["decay_all"], paper["precision"]) == (True, "32")
     assert (paper["label_smoothing"], paper["projector_layers"]) == (0.8, 3)
     assert paper["projector_dim"] > 200  # figure 1c counts more large singular values than that
-    assert (paper["logit_scale"], paper["row_loss"]) == (1.0, "batch-ce")
+    assert (paper["method"], paper["logit_scale"]) == ("s-diet", 1.0)
     assert (paper["head_lr_scale"], paper["row_update"]) == (1.0, "estimated")
     assert paper["row_start"] == "random"
     assert paper["projector_batch_norm"] is False
@@ -169,6 +170,16 @@ def test_the_viewmakers_budget_is_that_of_the_data(data: str, budget: float) -> 
     assert told.flat()["viewmaker_budget"] == 0.3
     expert = make_recipe("feature-dropout", data=data, views="expert:feature-dropout")
     assert expert.views == ViewSettings.named("expert:feature-dropout")
+
+
+def test_our_objective_is_the_default_and_has_a_name_of_its_own() -> None:
+    ours, published = make_recipe().flat(), make_recipe(method="s-diet").flat()
+    assert (ours["method"], ours["logit_scale"]) == ("row-contrast", 10.0)
+    assert (published["method"], published["logit_scale"]) == ("s-diet", 1.0)
+    assert published["label_smoothing"] == 0.8
+    assert "label_smoothing" not in ours
+    rows = {name for name in ours if name.startswith(("row_", "head_", "projector_"))}
+    assert {name: ours[name] for name in rows} == {name: published[name] for name in rows}
 
 
 def test_settings_win_over_the_recipe() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from widefield.core.memory import device_memory
 from widefield.encoders import Encoder, EncoderSettings
-from widefield.methods import DietSettings, SDietSettings
+from widefield.methods import DietSettings, RowContrastSettings
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
 from widefield.rows import DiskStore, MemoryStore, RowState, Store
@@ -62,7 +62,7 @@ def bench(
         "image_size": image_size,
     }
     first, last = sizes[0], sizes[-1]
-    rows: dict[str, Any] = {"method": SDietSettings.name, "projector_dim": dim, **settings}
+    rows: dict[str, Any] = {"method": RowContrastSettings.name, "projector_dim": dim, **settings}
     on_disk = make_recipe(row_store="disk", **rows)
     on_host = make_recipe(row_store="host", **rows)
     dense = make_recipe(method=DietSettings.name, **settings)

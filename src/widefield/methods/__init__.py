@@ -22,7 +22,9 @@ from widefield.methods.projector import Projector as Projector
 from widefield.methods.projector import ProjectorSettings as ProjectorSettings
 from widefield.methods.projector_file import load_projector as load_projector
 from widefield.methods.projector_file import save_projector as save_projector
-from widefield.methods.s_diet import SDiet as SDiet
+from widefield.methods.row_contrast import RowContrastSettings as RowContrastSettings
+from widefield.methods.row_method import RowMethod as RowMethod
+from widefield.methods.row_method import RowSettings as RowSettings
 from widefield.methods.s_diet import SDietSettings as SDietSettings
 from widefield.methods.simclr import SimCLRSettings as SimCLRSettings
 from widefield.methods.simsiam import SimSiam as SimSiam
@@ -33,6 +35,7 @@ from widefield.methods.supervised import SupervisedSettings as SupervisedSetting
 from widefield.methods.vicreg import VICRegSettings as VICRegSettings
 
 METHODS: dict[str, type[MethodSettings]] = {
+    "row-contrast": RowContrastSettings,
     "s-diet": SDietSettings,
     "diet": DietSettings,
     "diet-mse": DietMSESettings,
@@ -51,7 +54,7 @@ METHODS: dict[str, type[MethodSettings]] = {
 }
 """Settings of every method; `METHODS[name]()` has the measured defaults."""
 
-DEFAULT_METHOD = "s-diet"
+DEFAULT_METHOD = "row-contrast"
 """The method of a run that names none."""
 
 CEILING = "supervised"

@@ -3,7 +3,13 @@
 from collections.abc import Collection
 
 from widefield.encoders import EncoderSettings
-from widefield.methods import DietSettings, MethodSettings, ProjectorSettings, SDietSettings
+from widefield.methods import (
+    DietSettings,
+    MethodSettings,
+    ProjectorSettings,
+    RowSettings,
+    SDietSettings,
+)
 from widefield.recipe import Recipe
 from widefield.recipes.published import Published
 
@@ -45,11 +51,9 @@ def _method(name: str) -> MethodSettings:
             lr=1e-3,
             projector=ProjectorSettings(layers=3, width=512, dim=512, batch_norm=False),
             head_lr_scale=1.0,
-            row_loss="batch-ce",
             logit_scale=1.0,
             label_smoothing=0.8,
-            row_start="random",
-            row_update="estimated",
+            row=RowSettings(start="random", update="estimated"),
         )
     if name == DietSettings.name:
         return DietSettings(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)
@@ -77,7 +81,6 @@ def s_diet_published(method: str, plants: Collection[str] = ()) -> Published:
         values |= {
             "projector_layers": 3,
             "projector_batch_norm": False,
-            "row_loss": "batch-ce",
             "logit_scale": 1.0,
             "row_update": "estimated",
         }

@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {"views": "gentle", "epochs": 24}
 """Settings for 4,000 images and a minute or two. Colour is half of what tells these photographs
 apart, so the views leave it mostly alone. They were chosen on a split of the training crops."""
 CEILING_SETTINGS: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10}
-OURS = "S-DIET"
+OURS = DEFAULT_METHOD
 COLUMNS = ("pixels", "random encoder", OURS, CEILING)
 
 
@@ -49,7 +49,7 @@ class Demo:
 
 
 def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Demo:
-    """Train S-DIET and its supervised ceiling on photos+digits, probe both, write a report.
+    """Train row-contrast and its supervised ceiling on photos+digits, probe both, write a report.
 
     Args:
         out: folder for the two runs and `report.html`; must not hold other files.
@@ -99,7 +99,7 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
 
 
 def verdict(table: dict[str, dict[str, Score]]) -> str:
-    """Say on which tasks S-DIET's features beat both floors, beyond their intervals.
+    """Say on which tasks row-contrast's features beat both floors, beyond their intervals.
 
     `table` is task -> column of `COLUMNS` -> score.
     """

@@ -58,7 +58,7 @@ def test_diet_has_features_on_the_sphere_or_as_they_are(normalise: bool) -> None
     torch.testing.assert_close(method(nn.Identity(), [h], index).total, expected)
 
 
-@pytest.mark.parametrize("name", ["s-diet", "diet"])
+@pytest.mark.parametrize("name", ["row-contrast", "s-diet", "diet"])
 def test_the_switch_reaches_the_method(name: str) -> None:
     losses = []
     for normalise in (True, False):

@@ -166,7 +166,7 @@ def test_rows_on_disk_are_those_in_memory(tmp_path: Path, rule: str) -> None:
 def test_a_row_takes_two_thirds_of_the_space() -> None:
     assert LAYOUT.row_bytes(128) == 2 * 4 * 128
     recipe = make_recipe(row_optimizer="sgd", method="s-diet")
-    assert recipe.method.layout == LAYOUT  # type: ignore[attr-defined]
+    assert recipe.method.row.layout == LAYOUT  # type: ignore[attr-defined]
 
 
 def test_rows_cannot_be_taken_back_in_time() -> None:
@@ -186,7 +186,7 @@ def test_decay_of_a_whole_step_is_refused() -> None:
         ({"row_optimizer": "adam"}, "row_optimizer must be one of adamw, sgd, got 'adam'"),
         (
             {"row_optimizer": "sgd", "row_second_moment": "row"},
-            "row_second_moment row is for row_optimizer adamw",
+            "row_second_moment row is for rows by adamw",
         ),
     ],
 )

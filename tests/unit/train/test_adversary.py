@@ -63,7 +63,7 @@ def test_asking_for_the_gradient_leaves_no_trace(method: str) -> None:
     assert float(gradients_of_views[0].abs().max()) > 0
 
 
-@pytest.mark.parametrize("method", ["simclr", "vicreg", "diet", "s-diet", "supervised"])
+@pytest.mark.parametrize("method", ["simclr", "vicreg", "diet", "row-contrast", "supervised"])
 def test_it_is_the_gradient(method: str) -> None:
     """A small step along it changes a loss without stopped gradients by as much as it says."""
     run = train_step(method, "none", projector_batch_norm=False, row_start="random")
@@ -96,7 +96,7 @@ def test_the_encoders_step_takes_views_as_given() -> None:
     assert not changed(theirs, run.state.views)
 
 
-@pytest.mark.parametrize("method", ["simclr", "s-diet", "barlow-twins"])
+@pytest.mark.parametrize("method", ["simclr", "row-contrast", "barlow-twins"])
 def test_the_adversary_raises_the_loss_of_a_still_encoder(method: str) -> None:
     run = train_step(method, "viewmaker", viewmaker_lr=3e-3, projector_batch_norm=False)
     run(batch())
@@ -105,7 +105,7 @@ def test_the_adversary_raises_the_loss_of_a_still_encoder(method: str) -> None:
     assert sum(losses[-8:]) / 8 > sum(losses[:8]) / 8 + 0.01 * abs(losses[0])
 
 
-@pytest.mark.parametrize("method", ["simclr", "s-diet", "moco"])
+@pytest.mark.parametrize("method", ["simclr", "row-contrast", "moco"])
 def test_an_attack_raises_the_loss_more_than_noise_of_its_size(method: str) -> None:
     """At the same places, same budget: views after no step, and after the last."""
     settings = {"attack_budget": 0.05, "projector_batch_norm": False}
@@ -135,7 +135,7 @@ def test_what_is_logged_of_the_adversary() -> None:
     assert adversary_facts(run.state.adversary) == {}
 
 
-@pytest.mark.parametrize("method", ["simclr", "s-diet"])
+@pytest.mark.parametrize("method", ["simclr", "row-contrast"])
 def test_bf16_follows_single_precision(method: str) -> None:
     losses = []
     for precision in ("32", "bf16"):
@@ -164,7 +164,7 @@ def gradients(run: TrainStep, of: Batch) -> dict[str, Tensor]:
 
 
 def check_two(rank: int) -> None:
-    for method in ("simclr", "s-diet"):
+    for method in ("simclr", "row-contrast"):
         check_method(rank, method)
 
 

@@ -1,0 +1,136 @@
+"""One view against a per-example head: what `row-contrast` and `s-diet` share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.projector import ProjectorSettings
+from widefield.rows import Layout, Optimizer, RowHead, Rule, Start, choose_place, choose_store
+from widefield.settings import Settings
+from widefield.types import Loss, Part, Place
+
+
+class RowMethod(Method):
+    """A loss of the projections of one view against the b rows of the batch alone.
+
+    Args:
+        projector: maps h [B, D] to [B, m].
+        head: the n rows of width m; whoever trains the method steps it too.
+        layout: how the head keeps the moments of a row.
+        place: where the rows live.
+
+    Source: S-DIET (2025), section 5.
+    """
+
+    view_count = 1
+
+    def __init__(
+        self, *, projector: nn.Module, head: RowHead, layout: Layout, place: Place
+    ) -> None:
+        super().__init__()
+        self.projector = projector
+        self.head = head
+        self.layout = layout
+        self.place: Place = place
+
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
+    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss of the one view against the rows of the batch."""
+        (view,) = views
+        total = self.head(self.projector(encoder(view)), index)
+        return Loss(total, {"row_norm": self.head.row_norm})
+
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return the bytes of the rows and of their moments."""
+        dim = self.head.table.store.dim
+        rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
+        return {
+            "head": Part(bytes=examples * rows, place=self.place),
+            "moments": Part(bytes=examples * (all_bytes - rows), place=self.place),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSettings(Settings):
+    """Settings of the rows of a per-example head."""
+
+    start: Start = "embedding"
+    """First value of a row: its example's own first embedding, or random as in the paper."""
+    optimizer: Optimizer = "adamw"
+    """Optimiser of the rows; sgd has momentum 0.9 and no second moment."""
+    update: Rule = "exact"
+    """Replay a row's missed steps exactly, or estimate them as in the paper."""
+    store: Literal["auto", "device", "host", "disk"] = "auto"
+    """Keep rows here; auto takes the first where they need less than 25 % of the memory."""
+    moments: Literal["float32", "bf16"] = "float32"
+    """Type of the rows' moments: bf16 takes half the space."""
+    second_moment: Literal["element", "row"] = "element"
+    """Keep a second moment for each element of a row, or one for the whole row."""
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: one does not fit, or a second moment is chosen for SGD.
+        """
+        super().__post_init__()
+        if self.optimizer == "sgd" and self.second_moment == "row":
+            raise ValueError("second_moment row is for rows by adamw: sgd has none, leave it out")
+
+    @property
+    def layout(self) -> Layout:
+        """How the moments of a row are kept."""
+        second = "none" if self.optimizer == "sgd" else self.second_moment
+        return Layout(moments=self.moments, second_moment=second)
+
+    def resolved(self, examples: int, dim: int, device: torch.device) -> Self:
+        """Return the settings with the place of `examples` rows of width `dim` on this machine."""
+        return replace(self, store=choose_place(self.store, examples, dim, device, self.layout))
+
+    def build(
+        self,
+        context: BuildContext,
+        projector: ProjectorSettings,
+        *,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        normalise: bool,
+        lr_scale: float,
+        gather: bool,
+    ) -> RowMethod:
+        """Build the method with a row for each example of the run."""
+        dim = projector.out_dim(context.feature_dim)
+        place = self.resolved(context.examples, dim, context.device).store
+        assert place != "auto"
+        store = choose_store(
+            place,
+            context.examples,
+            dim,
+            seed=context.seed,
+            device=context.device,
+            folder=context.folder,
+            shard=context.shard,
+            layout=self.layout,
+        )
+        built = projector.build(context.feature_dim)
+        head = RowHead(
+            context.examples,
+            dim,
+            loss=loss,
+            normalise=normalise,
+            start=self.start,
+            optimizer=self.optimizer,
+            rule=self.update,
+            gap=max(1, round(context.examples / context.batch_size)),
+            weight_decay=context.weight_decay,
+            lr_scale=lr_scale,
+            gather=gather,
+            store=store,
+        )
+        return RowMethod(projector=built, head=head, layout=self.layout, place=place)
