@@ -116,6 +116,10 @@ class LeJEPA(Method):
             z1, z2 = gather(z1), gather(z2)
         return Loss(lejepa(z1, z2, self.directions, sigreg_weight=self.sigreg_weight))
 
+    def projection_head(self) -> nn.Module:
+        """Return the projector."""
+        return self.projector
+
     def move(self) -> None:
         """Draw the directions of the next step, uniform on the sphere."""
         shape, device = self.directions.shape, self.generator.device
@@ -145,7 +149,7 @@ class LeJEPASettings(PairSettings):
         """Build the method for a run."""
         return LeJEPA(
             projector=self.projector.build(context.feature_dim),
-            dim=self.projector.dim,
+            dim=self.projector.out_dim(context.feature_dim),
             slices=self.slices,
             sigreg_weight=self.sigreg_weight,
             generator=context.generator,
