@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import os
 import tempfile
 import time
@@ -26,6 +27,10 @@ VALIDATION = 3000  # images
 
 Run = dict[str, Any]
 """What is kept of a run: plain JSON values."""
+
+
+OLD_NAME = re.compile(r'"s-diet(?!-paper)')
+"""How files name `row-contrast` that are older than its name; in newer ones s-diet is s-diet."""
 
 
 class Results:
@@ -59,7 +64,10 @@ class Results:
     def _read(self) -> dict[str, Run]:
         if not self.path.exists():
             return {}
-        runs: dict[str, Run] = json.loads(self.path.read_text())["runs"]
+        text = self.path.read_text()
+        if '"row-contrast' not in text:
+            text = OLD_NAME.sub('"row-contrast', text)
+        runs: dict[str, Run] = json.loads(text)["runs"]
         return runs
 
 
