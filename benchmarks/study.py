@@ -29,7 +29,7 @@ Run = dict[str, Any]
 """What is kept of a run: plain JSON values."""
 
 
-OLD_NAME = re.compile(r'"s-diet(?!-paper)')
+OLD_NAME = re.compile(r"(?<![\w-])s-diet(?!-paper)")
 """How files name `row-contrast` that are older than its name; in newer ones s-diet is s-diet."""
 
 
@@ -65,8 +65,8 @@ class Results:
         if not self.path.exists():
             return {}
         text = self.path.read_text()
-        if '"row-contrast' not in text:
-            text = OLD_NAME.sub('"row-contrast', text)
+        if "row-contrast" not in text:
+            text = OLD_NAME.sub("row-contrast", text)
         runs: dict[str, Run] = json.loads(text)["runs"]
         return runs
 

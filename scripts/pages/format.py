@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-OLD_NAME = re.compile(r'"s-diet(?!-paper)')
+OLD_NAME = re.compile(r"(?<![\w-])s-diet(?!-paper)")
 """How results name `row-contrast` that are older than its name."""
 
 
@@ -21,8 +21,8 @@ def read(name: str) -> Any:
     Where no method is called `row-contrast`, the one called `s-diet` was that.
     """
     text = (RESULTS / f"{name}.json").read_text()
-    if '"row-contrast' not in text:
-        text = OLD_NAME.sub('"row-contrast', text)
+    if "row-contrast" not in text:
+        text = OLD_NAME.sub("row-contrast", text)
     return json.loads(text)
 
 
