@@ -57,7 +57,7 @@ class Recipe(Settings):
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train."""
+    """Device to train on; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0)] = 0
     """Seed of weights, rows, batch order, views and planted features."""
     limit: Annotated[int | None, Gt(0)] = None

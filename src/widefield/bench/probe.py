@@ -108,7 +108,7 @@ def _sklearn(
 
 
 def _regression(x: "np.ndarray", y: "np.ndarray", l2: float) -> "LogisticRegression":
-    """Of mean cross-entropy + l2 / 2 |W|^2, as ours."""
+    """Fit mean cross-entropy + l2 / 2 |W|^2, the objective of our probe."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=1 / (len(y) * l2), max_iter=2000).fit(x, y)

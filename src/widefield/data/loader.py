@@ -52,7 +52,7 @@ class Loader:
     steps_per_epoch: int
     """floor(n / batch_size), or rounded up without `drop_last`."""
     place: Place
-    """Where the pixels live."""
+    """Place of the pixels."""
     wait_seconds: float
     """Time that the consumer has waited for batches, in all."""
 
@@ -134,7 +134,7 @@ def _refuse_last_batch(examples: int, batch_size: int, shard: Shard) -> None:
 
 
 class _Source:
-    """Where the uint8 pixels live, and how a batch of them gets to the device."""
+    """Keeps the uint8 pixels, and brings a batch of them to the device."""
 
     def __init__(self, dataset: Dataset, device: torch.device, masks: bool) -> None:
         self._device = device

@@ -33,11 +33,11 @@ class BuildContext:
     """The run's weight decay, for what a method trains by itself."""
     seed: int
     device: torch.device
-    """Where the encoder is trained."""
+    """Device on which the encoder is trained."""
     generator: Generator
     """The run's random numbers, on `device`; a method that draws takes them from here."""
     folder: Path | None = None
-    """Where a method may keep files for the run; None without a run."""
+    """Folder for a method's files of the run; None without a run."""
     shard: Shard = WHOLE
     """Which examples this process trains on."""
 

@@ -22,7 +22,7 @@ class PairSettings(MethodSettings):
     projector: ProjectorSettings = ProjectorSettings()
     """The projection head."""
     gather: bool = False
-    """In several processes, compute one loss over the examples of all of them."""
+    """Compute one loss over the examples of all processes."""
 
 
 class PairLoss(Method):

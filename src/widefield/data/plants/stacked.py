@@ -25,7 +25,7 @@ class DigitChannel:
     digits: NDArray[np.uint8]
     """All digits of the pool, class by class, [digits, H, W]."""
     first: NDArray[np.int64]
-    """Where the digits of each class begin, and where the last ones end, [classes + 1]."""
+    """Return where the digits of each class begin, and where the last ones end, [classes + 1]."""
     class_ids: NDArray[np.int64]
     """Class of each example, [n]."""
     seed: int
