@@ -43,8 +43,10 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
     ours = seconds["widefield"]
     return {
         "ratios": {
-            f"widefield/{name}": statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
-            for name, theirs in seconds.items()
+            f"widefield/{name}": statistics.median(
+                a / b for a, b in zip(baseline, ours, strict=True)
+            )
+            for name, baseline in seconds.items()
             if name != "widefield"
         },
         "values": {

@@ -18,6 +18,6 @@ def check_name(what: str, given: str, known: Iterable[str]) -> None:
     names = tuple(known)
     if given in names:
         return
-    near = get_close_matches(str(given), names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    matches = get_close_matches(str(given), names, n=1, cutoff=0.4)
+    hint = f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"
     raise ValueError(f"unknown {what} {given!r}: {hint}")

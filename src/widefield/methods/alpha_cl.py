@@ -73,8 +73,8 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
 
     Source: Tian (2022), equations 2 and 3.
     """
-    own = (f - f2).square().sum(1, keepdim=True) / 2
-    return -(alpha * (half_squared_distances(f) - own)).sum() / alpha.sum()
+    positive = (f - f2).square().sum(1, keepdim=True) / 2
+    return -(alpha * (half_squared_distances(f) - positive)).sum() / alpha.sum()
 
 
 @full_precision

@@ -27,8 +27,8 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
     Source: S-DIET (2025), section 4, the MSE of equation 3.
     """
     logits = h @ rows.T
-    own = logits.gather(1, target[:, None])
-    return (logits.square().sum(1) - 2 * own[:, 0] + 1).mean() / 2
+    target_logit = logits.gather(1, target[:, None])
+    return (logits.square().sum(1) - 2 * target_logit[:, 0] + 1).mean() / 2
 
 
 class DietMSE(Method):

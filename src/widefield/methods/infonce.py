@@ -39,12 +39,12 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
 
     Source: Tian (2022), equation 1.
     """
-    own = (f - f2).square().sum(1) / 2
+    positive = (f - f2).square().sum(1) / 2
     others = (-half_squared_distances(f) / temperature).fill_diagonal_(-math.inf)
     log_sum = torch.logsumexp(others, dim=1)
     if eps > 0:
-        log_sum = torch.logaddexp(math.log(eps) - own / temperature, log_sum)
-    return (own + temperature * log_sum).mean()
+        log_sum = torch.logaddexp(math.log(eps) - positive / temperature, log_sum)
+    return (positive + temperature * log_sum).mean()
 
 
 @full_precision

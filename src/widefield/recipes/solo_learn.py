@@ -152,12 +152,12 @@ def solo_learn_published(method: str, plants: Collection[str] = ()) -> Published
             "warmup_epochs",
         )
     }
-    said = {**baseline.settings().flat(), **recipe.encoder.flat(), **run}
+    differences = {**baseline.settings().flat(), **recipe.encoder.flat(), **run}
     for name in ("gather", "loss"):
-        said.pop(name, None)
+        differences.pop(name, None)
     return Published(
         source=f"{FOLDER}/{baseline.file}; views and precision: S-DIET (2025), appendix C.1",
-        values={**said, "views": "expert", "precision": "32"},
+        values={**differences, "views": "expert", "precision": "32"},
         differs={
             "first learning rate of the warm-up": "3e-5; here one step's share of the peak",
             **baseline.differs,

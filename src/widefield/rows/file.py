@@ -108,27 +108,27 @@ class RowFileHeader:
             run=run.hex(),
         )
 
-    def refuse_other(self, asked: "RowFileHeader", path: Path) -> None:
+    def refuse_other(self, header: "RowFileHeader", path: Path) -> None:
         """Make sure that this is the header that was asked for.
 
         Raises:
             ValueError: it is not; the message names the first difference.
         """
-        for words, mine, wanted in (
-            ("{} rows", self.n, asked.n),
-            ("rows of width {}", self.dim, asked.dim),
-            ("{} moments", self.layout, asked.layout),
-            ("rows of seed {}", self.seed, asked.seed),
-            ("rows of process {}", self.shard.name, asked.shard.name),
+        for words, held, wanted in (
+            ("{} rows", self.n, header.n),
+            ("rows of width {}", self.dim, header.dim),
+            ("{} moments", self.layout, header.layout),
+            ("rows of seed {}", self.seed, header.seed),
+            ("rows of process {}", self.shard.name, header.shard.name),
         ):
-            if mine != wanted:
+            if held != wanted:
                 raise ValueError(
-                    f"{path} holds {words.format(mine)}, not {wanted}: "
+                    f"{path} holds {words.format(held)}, not {wanted}: "
                     "resume with the run's own data and settings, or start a new run"
                 )
-        if self.run != asked.run:
+        if self.run != header.run:
             raise ValueError(
-                f"{path} belongs to another run ({self.run[:8]}, not {asked.run[:8]}): "
+                f"{path} belongs to another run ({self.run[:8]}, not {header.run[:8]}): "
                 "restore this run's own rows, or start a new run"
             )
 
@@ -165,8 +165,8 @@ class RowFile:
         return cls(path, fd, header)
 
     @classmethod
-    def open(cls, path: Path, asked: RowFileHeader) -> Self:
-        """Open the file that `asked` describes.
+    def open(cls, path: Path, header: RowFileHeader) -> Self:
+        """Open the file that `header` describes.
 
         Raises:
             ValueError: it is missing, damaged, truncated, or another one; the message says which.
@@ -176,8 +176,8 @@ class RowFile:
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
-            RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(asked, path)
-            size, expected = os.fstat(fd).st_size, asked.file_bytes
+            RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(header, path)
+            size, expected = os.fstat(fd).st_size, header.file_bytes
             if size != expected:
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "
@@ -186,7 +186,7 @@ class RowFile:
         except ValueError:
             os.close(fd)
             raise
-        return cls(path, fd, asked)
+        return cls(path, fd, header)
 
     def read(self, index: Index, out: Records | None = None) -> Records:
         """Copies of records `index` [b], in `out` if that is given."""
@@ -217,8 +217,8 @@ class RowFile:
         assert self._records is not None, "the file is closed"
         self._allocate(index)
         # By torch, because others may compute while it waits for pages: numpy would hold the GIL.
-        there, new = torch.from_numpy(self._records), torch.from_numpy(records)
-        there.index_copy_(0, torch.from_numpy(index), new)
+        table, new = torch.from_numpy(self._records), torch.from_numpy(records)
+        table.index_copy_(0, torch.from_numpy(index), new)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""

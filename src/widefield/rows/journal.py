@@ -103,12 +103,12 @@ class Journal:
         self._write([memoryview(_sealed(fields, _HEAD_BYTES))], self._end)
         self._end = after
 
-    def _write(self, parts: list[memoryview], at: int) -> None:
+    def _write(self, parts: list[memoryview], position: int) -> None:
         """Write `parts` from byte `at` on, one after the other."""
         for rest in parts:
             while rest:
-                written = os.pwrite(self._fd, rest, at)
-                rest, at = rest[written:], at + written
+                written = os.pwrite(self._fd, rest, position)
+                rest, position = rest[written:], position + written
 
     def undo(self, file: RowFile) -> None:
         """Write the old contents back into `file`, the latest first.
@@ -116,8 +116,8 @@ class Journal:
         Raises:
             ValueError: the journal is damaged.
         """
-        for at, fresh, old in reversed(list(self._entries())):
-            payload = os.pread(self._fd, self._payload_bytes(fresh, old), at)
+        for position, fresh, old in reversed(list(self._entries())):
+            payload = os.pread(self._fd, self._payload_bytes(fresh, old), position)
             index, records = payload[: 8 * (fresh + old)], payload[8 * (fresh + old) :]
             rows = np.frombuffer(index, np.int64).copy()
             contents = np.zeros((fresh + old, self._words), np.int32)
@@ -126,20 +126,20 @@ class Journal:
 
     def _entries(self) -> Iterator[tuple[int, int, int]]:
         """Where the payload of each entry begins, and its two counts."""
-        at = _HEADER_BYTES
-        while (head := os.pread(self._fd, _HEAD_BYTES, at)) != _END:
+        position = _HEADER_BYTES
+        while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
             magic, fresh, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
             if (magic, generation) != (_ENTRY_MAGIC, self._generation) or head != _sealed(
                 fields, _HEAD_BYTES
             ):
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            at, length = at + _HEAD_BYTES, self._payload_bytes(fresh, old)
-            payload = os.pread(self._fd, length, at)
+            position, length = position + _HEAD_BYTES, self._payload_bytes(fresh, old)
+            payload = os.pread(self._fd, length, position)
             if len(payload) < length or _sum([np.frombuffer(payload, np.uint64)]) != total:
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            yield at, fresh, old
-            at = _aligned(at + length)
+            yield position, fresh, old
+            position = _aligned(position + length)
 
     def _payload_bytes(self, fresh: int, old: int) -> int:
         return 8 * (fresh + old) + 4 * self._words * old
@@ -156,8 +156,8 @@ class Journal:
             self._fd = -1
 
 
-def _aligned(at: int) -> int:
-    return -(-at // _HEAD_BYTES) * _HEAD_BYTES
+def _aligned(position: int) -> int:
+    return -(-position // _HEAD_BYTES) * _HEAD_BYTES
 
 
 class RecoverableRows:

@@ -93,8 +93,8 @@ class LazySGD:
         i = torch.arange(1, terms + 1)[:, None]
         missed = last + i <= until
         s = torch.where(missed, last + i, until)
-        kept = self.rates.log_decay(s, until).exp()
-        return (missed * kept * self.rates.lr(s) * self.momentum ** i.double()).sum(0)
+        shrink = self.rates.log_decay(s, until).exp()
+        return (missed * shrink * self.rates.lr(s) * self.momentum ** i.double()).sum(0)
 
     def step(self, state: RowState, grad: Tensor, *, lr: float) -> RowState:
         """Take the next step with gradient `grad` [b, m] from rows that have caught up."""

@@ -109,7 +109,7 @@ class MemoryStore:
 
 
 def choose_place(
-    where: Place | Literal["auto"],
+    wanted_place: Place | Literal["auto"],
     n: int,
     dim: int,
     device: torch.device,
@@ -125,8 +125,8 @@ def choose_place(
         >>> [choose_place("auto", n, 128, torch.device("cpu")) for n in (10**3, 10**12)]
         ['host', 'disk']
     """
-    if where != "auto":
-        return where
+    if wanted_place != "auto":
+        return wanted_place
     size = n * layout.row_bytes(dim)
     if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
         return "device"
@@ -135,7 +135,7 @@ def choose_place(
 
 
 def choose_store(
-    where: Place | Literal["auto"],
+    wanted_place: Place | Literal["auto"],
     n: int,
     dim: int,
     *,
@@ -157,7 +157,7 @@ def choose_store(
         >>> choose_store("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    place = choose_place(where, n, dim, device, layout)
+    place = choose_place(wanted_place, n, dim, device, layout)
     if place != "disk":
         home = device if place == "device" else "cpu"
         return MemoryStore(n, dim, seed=seed, device=home, shard=shard, layout=layout)

@@ -102,8 +102,8 @@ def load_together(path: Path, shard: Shard) -> dict[str, Any]:
     world = shared["world"]
     files = [own_file(path, shared["step"], Shard(rank, world)) for rank in range(world)]
     if world == shard.world:
-        own = load(files[shard.rank], torch.device("cpu"))
-        extra, random = own["extra"], own["random"]
+        part = load(files[shard.rank], torch.device("cpu"))
+        extra, random = part["extra"], part["random"]
     else:
         owns = [load(file, torch.device("cpu"), mapped=True) for file in files]
         extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}

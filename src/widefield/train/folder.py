@@ -155,8 +155,8 @@ class RunFolder:
     def paths(self) -> list[str]:
         """Path of every example that the run is trained on, in order."""
         manifest = pq.read_table(self.manifest_file, columns=["index", "path"])
-        kept: list[str] = manifest.filter(pc.is_valid(manifest["index"]))["path"].to_pylist()
-        return kept
+        used: list[str] = manifest.filter(pc.is_valid(manifest["index"]))["path"].to_pylist()
+        return used
 
     def digests(self) -> NDArray[np.uint64]:
         """Digest of every example that the run is trained on, uint64 [n]."""
@@ -170,9 +170,9 @@ class RunFolder:
             ValueError: the data changed; the message names the first difference.
         """
         manifest = pq.read_table(self.manifest_file, columns=["index", "path", "digest"])
-        kept = manifest.filter(pc.is_valid(manifest["index"]))
+        used = manifest.filter(pc.is_valid(manifest["index"]))
         change = _first_change(
-            list(zip(kept["path"].to_pylist(), kept["digest"].to_pylist(), strict=True)),
+            list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
             list(zip(dataset.paths, dataset.digests().tolist(), strict=True)),
         )
         if change:

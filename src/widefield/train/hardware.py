@@ -10,24 +10,24 @@ import torch
 Precision = Literal["32-true", "bf16-mixed"]
 
 
-def choose_device(asked: str) -> torch.device:
+def choose_device(wanted: str) -> torch.device:
     """The device that `asked` names; auto takes a GPU when there is one.
 
     Raises:
         ValueError: a GPU was asked for and there is none.
     """
-    if asked == "cuda" and not torch.cuda.is_available():
+    if wanted == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, but torch sees no GPU: use --device cpu")
-    if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(asked)
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
 
 
-def choose_precision(asked: str, device: torch.device) -> Precision:
+def choose_precision(wanted: str, device: torch.device) -> Precision:
     """Autocast to bf16, or plain float32; auto takes bf16 where it is done in hardware."""
-    if asked == "auto":
-        asked = "bf16" if _has_bf16(device) else "32"
-    return "bf16-mixed" if asked == "bf16" else "32-true"
+    if wanted == "auto":
+        wanted = "bf16" if _has_bf16(device) else "32"
+    return "bf16-mixed" if wanted == "bf16" else "32-true"
 
 
 def _has_bf16(device: torch.device) -> bool:

@@ -81,6 +81,6 @@ class Trainer:
 
 def _add(sums: dict[str, Tensor], values: dict[str, Tensor]) -> None:
     """Accumulate on the device: nothing here waits for it."""
-    one = torch.ones(())
-    for name, value in {"count": one, **values}.items():
+    count = torch.ones(())
+    for name, value in {"count": count, **values}.items():
         sums[name] = sums[name] + value if name in sums else value
