@@ -13,7 +13,7 @@ Precision = Literal["32-true", "bf16-mixed"]
 """How an encoder computes, in the words of Lightning Fabric."""
 
 Place = Literal["device", "host", "disk"]
-"""Where large data live: on the accelerator, in the machine's memory, or on its disk."""
+"""Place of large data: on the accelerator, in the machine's memory, or on its disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def cosine(a: list[float], b: list[float]) -> float:
 
 
 def terms(z1: Tensor, z2: Tensor, temperature: float) -> list[float]:
-    """Equation 6 for each anchor of both views."""
+    """The loss of each anchor of both views."""
     sides, result = (z1.tolist(), z2.tolist()), []
     for anchors, others in (sides, sides[::-1]):
         for i, anchor in enumerate(anchors):
@@ -35,7 +35,7 @@ def terms(z1: Tensor, z2: Tensor, temperature: float) -> list[float]:
 
 @settings(max_examples=20, deadline=None)
 @given(b=st.integers(2, 7), temperature=st.sampled_from([0.07, 0.2, 1.0]), seed=st.integers(0, 99))
-def test_dcl_is_equation_6(b: int, temperature: float, seed: int) -> None:
+def test_dcl_is_its_equation(b: int, temperature: float, seed: int) -> None:
     z1, z2 = views(b, seed)
     expected = sum(terms(z1, z2, temperature)) / (2 * b)
     assert float(dcl(z1, z2, temperature=temperature)) == pytest.approx(expected, rel=1e-9)

@@ -31,7 +31,7 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
         >>> bool(dcl(z, z, temperature=0.1) < dcl(z, z.roll(1, 0), temperature=0.1))
         True
 
-    Source: Decoupled contrastive learning (Yeh et al. 2022), equation 6.
+    Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature

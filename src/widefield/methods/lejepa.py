@@ -34,7 +34,7 @@ def sigreg(z: Tensor, directions: Tensor) -> Tensor:
         >>> bool(sigreg(normal, torch.eye(2)) < sigreg(normal + 1, torch.eye(2)))
         True
 
-    Source: LeJEPA (Balestriero & LeCun 2025), section 4.2 (SIGReg); the test is Epps & Pulley's.
+    Source: LeJEPA (Balestriero & LeCun 2025), SIGReg; the test is Epps & Pulley's.
     """
     t = torch.linspace(0, LAST_FREQUENCY, FREQUENCIES, dtype=z.dtype, device=z.device)
     gaussian = (-t.square() / 2).exp()
@@ -62,7 +62,7 @@ def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) 
         >>> bool(agree < differ)
         True
 
-    Source: LeJEPA (Balestriero & LeCun 2025), section 5.
+    Source: LeJEPA (Balestriero & LeCun 2025).
     """
     middle = (z1 + z2) / 2
     invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2

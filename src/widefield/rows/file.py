@@ -49,7 +49,7 @@ class RowFileHeader:
     layout: str
     """What a record holds, in 16 letters at most."""
     seed: int
-    """Of the rows that were never written."""
+    """Seed of the rows that were never written."""
     shard: Shard = WHOLE
     """Whose rows they are."""
     run: str

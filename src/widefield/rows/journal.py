@@ -125,7 +125,7 @@ class Journal:
             file.write(rows, contents)
 
     def _entries(self) -> Iterator[tuple[int, int, int]]:
-        """Where the payload of each entry begins, and its two counts."""
+        """Yield the position of each entry's payload, and its two counts."""
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]

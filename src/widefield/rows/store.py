@@ -1,4 +1,4 @@
-"""Where rows live: whole in the memory of a device or of the host, or on disk."""
+"""Stores of rows: whole in the memory of a device or of the host, or on disk."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""From a recipe and facts about the data to the state of a training; every caller builds here."""
+"""Builds the state of a training from a recipe and facts about the data; every caller uses it."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -69,7 +69,7 @@ def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str,
 
 
 def own_file(shared: Path, step: int, shard: Shard) -> Path:
-    """Where rank `shard.rank` keeps what is its own, beside the file that all share."""
+    """Return the file of what is rank `shard.rank`'s own, beside the file that all share."""
     return shared.with_name(f"{shared.stem}-step-{step}-rank-{shard.name}.pt")
 
 

@@ -50,7 +50,7 @@ def keep_freed_memory() -> None:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""From malloc.h: how much free memory to keep, and from what size on a block is mapped alone."""
+"""Parameters of malloc.h: free memory to keep, and the size from which a block is mapped alone."""
 
 
 def machine(device: torch.device) -> dict[str, str]:

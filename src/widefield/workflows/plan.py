@@ -36,7 +36,7 @@ class Plan:
     """What a run will take."""
 
     recipe: Recipe
-    """With `auto` replaced by what this machine gets."""
+    """The recipe, `auto` replaced by what this machine gets."""
     examples: int
     steps_per_epoch: int
     parts: dict[str, Part]
