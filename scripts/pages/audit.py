@@ -3,6 +3,7 @@
 from typing import Any
 
 from pages.format import bounds, percent, read, table
+from widefield.audits.verdict import FLOORS
 from widefield.diagnose import DIAGNOSTICS
 
 
@@ -26,7 +27,7 @@ def _verdict(task: dict[str, Any]) -> list[str]:
     share, low, high = (
         f"{100 * task[key]:.0f}" for key in ("learned", "learned_low", "learned_high")
     )
-    floor_of = {"pixels": "raw pixels"}.get(task["floor_of"], task["floor_of"])
+    floor_of = FLOORS[task["floor_of"]]
     return [
         task["verdict"],
         f"{share} % [{low}, {high}]",

@@ -25,7 +25,8 @@ def run_settings(run: RunFolder) -> dict[str, Any]:
 def advice(audit: Audit) -> tuple[str, ...]:
     """Say what to try next: views, method, loss, more training, other data."""
     behind = _with_verdict(audit, "suppressed", "weakened")
-    unclear = _with_verdict(audit, "not separable")
+    unclear = _with_verdict(audit, "unclear")
+    inseparable = _with_verdict(audit, "not separable")
     steps: list[str] = []
     if behind:
         steps += [_views(audit.settings, behind), _method(audit.settings)]
@@ -33,8 +34,13 @@ def advice(audit: Audit) -> tuple[str, ...]:
         steps.append(_training(audit))
     if unclear:
         steps.append(
-            f"Data: floor and ceiling nearly meet for {_listed(unclear)}. Score on more images, or "
-            "choose data in which raw pixels tell less."
+            f"Data: the interval of {_listed(unclear)} holds several verdicts. Score on more "
+            "images."
+        )
+    if inseparable:
+        steps.append(
+            f"Data: floor and ceiling nearly meet for {_listed(inseparable)}. Score on more "
+            "images, or choose data in which raw pixels tell less."
         )
     if not steps:
         steps.append("Nothing asked about is missing: plant harder features with `--plant`.")

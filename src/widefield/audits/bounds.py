@@ -1,6 +1,6 @@
-"""Floor and ceiling of a task: probes on raw pixels, an untrained and a supervised encoder.
+"""Floors and ceiling of a task: raw pixels, an untrained encoder, the commonest class; supervision.
 
-All three depend on the data and the architecture alone, so they are cached on disk and serve every
+All depend on the data and the architecture alone, so they are cached on disk and serve every
 encoder that is audited on the same examples.
 """
 
@@ -10,22 +10,24 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import torch
 from torch import nn
 
 from widefield.audits.probing import Features, probe_tasks
 from widefield.audits.train_test import TrainTest, subset
-from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
+from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
 from widefield.core.files import write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.encoders import Encoder, FeatureMap, Projected, VisionEncoder
 from widefield.methods import CEILING
-from widefield.probes import pixels
+from widefield.probes import majority_hits, pixels
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
 from widefield.train.hardware import choose_device
@@ -55,7 +57,7 @@ class Bounds:
     """Floors and ceiling of every encoder of one architecture, on each task."""
 
     floors: Mapping[str, Mapping[str, ProbeResult]]
-    """`pixels` or `random` -> task -> what probes find in these features."""
+    """`pixels`, `random` or `majority` -> task -> what probes find in these features."""
     ceiling: Mapping[str, ProbeResult]
     """Task -> what probes find in an encoder that was trained with that task's labels."""
 
@@ -78,21 +80,30 @@ def audit_tasks(
 
 
 def measure_bounds(
-    extractor: FeatureExtractor, data: TrainTest, *, cache: Path | None, seed: int, say: Say
+    extractor: FeatureExtractor,
+    data: TrainTest,
+    *,
+    cache: Path | None,
+    seed: int,
+    say: Say,
+    draws: int = 1,
 ) -> Bounds:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
-    `cache` is the folder that keeps them, by default `audits` in widefield's cache; `say` is told
+    The floor `random` is the best of `draws` untrained encoders from each start. `cache` is the
+    folder that keeps what was measured, by default `audits` in widefield's cache; `say` is told
     what takes long.
     """
     by_task = {
-        task: graded_bounds(extractor, [data.only(task)], cache=cache, seed=seed, say=say)[0]
+        task: graded_bounds(
+            extractor, [data.only(task)], cache=cache, seed=seed, say=say, draws=draws
+        )[0]
         for task in data.train.labels
     }
     return Bounds(
         floors={
             name: {task: bounds.floors[name][task] for task, bounds in by_task.items()}
-            for name in ("pixels", "random")
+            for name in FLOORS
         },
         ceiling={task: bounds.ceiling[task] for task, bounds in by_task.items()},
     )
@@ -105,6 +116,7 @@ def graded_bounds(
     cache: Path | None,
     seed: int,
     say: Say,
+    draws: int = 1,
 ) -> list[Bounds]:
     """Measure floors and ceiling of one task at several grades, each of which has it alone.
 
@@ -116,15 +128,11 @@ def graded_bounds(
     mixture = _mixture([grade.train for grade in grades])
     architecture = _architecture(extractor.untrained(sample))
 
-    def random() -> Features:
-        encoder = extractor.untrained(sample)
-        return lambda images: encode(encoder, images)
-
     @functools.cache  # one training for all grades, and none if all of them are in the cache
     def supervised() -> Features:
         say(f"training a supervised ceiling for {task}: {STEPS} steps, kept for later")
         encoder = train_supervised(extractor.untrained(sample), mixture, seed=seed)
-        return lambda images: encode(encoder, images)
+        return _features_of(encoder)
 
     def measured(
         kind: str, features: Callable[[], Features], facts: list[Any], grade: TrainTest
@@ -136,17 +144,41 @@ def graded_bounds(
             _save(file, result)
         return {task: result}
 
+    def random(grade: TrainTest) -> dict[str, ProbeResult]:
+        starts = [
+            (draw, encoder)
+            for draw in range(draws)
+            for encoder in extractor.untrained_starts(sample, seed=1 + draw)
+        ]
+        results = []
+        for draw, encoder in starts:
+            facts = [_architecture(encoder), draw]
+            results.append(measured("random", partial(_features_of, encoder), facts, grade)[task])
+        return {task: max(results, key=lambda result: result.accuracy)}
+
     trained = [architecture, STEPS, BUDGET, mixture.digests().tolist()]
     return [
         Bounds(
             floors={
                 "pixels": measured("pixels", lambda: pixels, [], grade),
-                "random": measured("random", random, [architecture], grade),
+                "random": random(grade),
+                "majority": {task: _majority(grade, task)},
             },
             ceiling=measured("ceiling", supervised, trained, grade),
         )
         for grade in grades
     ]
+
+
+def _features_of(encoder: nn.Module) -> Features:
+    return partial(encode, encoder)
+
+
+def _majority(data: TrainTest, task: str) -> ProbeResult:
+    """Return what is right of saying the commonest class of the training images every time."""
+    y, expected = (torch.from_numpy(half.labels[task]) for half in (data.train, data.test))
+    hits = majority_hits(y, expected, len(data.train.classes[task])).numpy()
+    return ProbeResult(hits=hits, knn=float(hits.mean()))
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:

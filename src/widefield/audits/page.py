@@ -11,7 +11,7 @@ import numpy as np
 from widefield.audits.advice import advice
 from widefield.audits.planting import NEIGHBOURS
 from widefield.audits.result import Audit
-from widefield.audits.verdict import TaskAudit
+from widefield.audits.verdict import FLOORS, TaskAudit
 from widefield.diagnose import DIAGNOSTICS
 from widefield.report import (
     AuditReport,
@@ -88,7 +88,7 @@ def summary(audit: Audit) -> str:
 def _grouped(tasks: Mapping[str, TaskAudit]) -> str:
     groups = {
         word: [name for name, task in tasks.items() if task.verdict == word]
-        for word in ("learned", "weakened", "suppressed", "not separable")
+        for word in ("learned", "weakened", "suppressed", "unclear", "not separable")
     }
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items() if names)
 
@@ -99,7 +99,7 @@ def _verdicts(audit: Audit) -> list[TaskVerdict]:
         TaskVerdict(
             task=name,
             encoder=encoder,
-            word=tasks[name].verdict,
+            word=tasks[name].words(),
             learned=_interval(tasks[name]),
             numbers=_numbers(tasks[name]),
         )
@@ -299,9 +299,9 @@ def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
 
 
 def _numbers(task: TaskAudit) -> str:
-    floor = "raw pixels" if task.floor_of == "pixels" else "the network untrained"
+    floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
     return (
         f"probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], nearest "
-        f"neighbours {100 * task.knn:.1f} %; floor {100 * task.floor:.1f} % ({floor}), ceiling "
-        f"{100 * task.ceiling:.1f} %; {task.classes} classes"
+        f"neighbours {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
+        f"{task.classes} classes"
     )

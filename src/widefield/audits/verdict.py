@@ -22,7 +22,14 @@ LEAST_GAP = 0.05
 """A ceiling tells nothing if it is less than this above the floor, or not surely above it."""
 RESAMPLES = 1000
 
-Verdict = Literal["learned", "weakened", "suppressed", "not separable"]
+Share = Literal["learned", "weakened", "suppressed"]
+Verdict = Literal[Share, "unclear", "not separable"]
+FLOORS = {
+    "pixels": "raw pixels",
+    "random": "an untrained encoder",
+    "majority": "the commonest class",
+}
+"""Floors, and what each is in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +65,7 @@ class TaskAudit:
     knn: float
     floor: float
     floor_of: str
-    """Which floor is the better one: `pixels` or `random`."""
+    """Which floor is the best one: `pixels`, `random` or `majority`."""
     ceiling: float
     classes: int
     test_examples: int
@@ -74,12 +81,20 @@ class TaskAudit:
 
     def line(self) -> str:
         """Return the verdict in one plain sentence."""
-        floor = "raw pixels" if self.floor_of == "pixels" else "an untrained encoder"
-        places = f"{_percent(self.accuracy)} between {floor} at {_percent(self.floor)} "
+        places = f"{_percent(self.accuracy)} between {FLOORS[self.floor_of]} at "
+        places += f"{_percent(self.floor)} "
         places += f"and full supervision at {_percent(self.ceiling)}"
         if self.learned is None:
             return f"{self.task}: not separable; {places}: too close to tell"
-        return f"{self.task}: {self.verdict}, {_percent(self.learned)} of the way; {places}"
+        return f"{self.task}: {self.words()}, {_percent(self.learned)} of the way; {places}"
+
+    def words(self) -> str:
+        """Return the verdict, and between which ones it lies if it is unclear."""
+        if self.verdict != "unclear":
+            return self.verdict
+        assert self.learned_low is not None
+        assert self.learned_high is not None
+        return f"unclear, {word_for(self.learned_low)} to {word_for(self.learned_high)}"
 
 
 def verdict(
@@ -113,7 +128,7 @@ def verdict(
         learned = float(np.clip((encoder.accuracy - floor.accuracy) / gap, 0, 1))
         fractions = np.clip((reached - least) / np.maximum(most - least, 1e-9), 0, 1)
         learned_low, learned_high = _interval(fractions)
-        word = word_for(learned)
+        word = judged(learned_low, learned_high)
     low, high = _interval(reached)
     return TaskAudit(
         task=task,
@@ -133,7 +148,17 @@ def verdict(
     )
 
 
-def word_for(learned: float) -> Verdict:
+def judged(low: float, high: float) -> Verdict:
+    """Return the verdict of a learned share whose interval is [low, high].
+
+    Example:
+        >>> judged(0.8, 0.95), judged(0.22, 1.0)
+        ('learned', 'unclear')
+    """
+    return word_for(low) if word_for(low) == word_for(high) else "unclear"
+
+
+def word_for(learned: float) -> Share:
     """Return the verdict that a learned share in [0, 1] earns.
 
     Example:

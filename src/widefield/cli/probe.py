@@ -19,7 +19,7 @@ def probe(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Score each task with probes on frozen features, beside two floors.
+    """Score each task with probes on frozen features, beside three floors.
 
     Parameters
     ----------
@@ -40,7 +40,8 @@ def probe(
         Fit the best linear probe, or train for 100 epochs of SGD on augmented images as Feature
         Dropout does: by the run's own views if they learned, else by expert:feature-dropout.
     floors
-        Probe raw pixels and an untrained encoder too, which takes most of the time.
+        Score raw pixels, an untrained encoder and the commonest class too, which takes most of the
+        time.
     seed
         Seed the validation split that chooses the L2 strength, or the SGD.
     json

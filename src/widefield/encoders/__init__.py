@@ -17,5 +17,6 @@ from widefield.encoders.foreign import load_foreign as load_foreign
 from widefield.encoders.projected import Projected as Projected
 from widefield.encoders.settings import EncoderSettings as EncoderSettings
 from widefield.encoders.untrained import untrained_like as untrained_like
+from widefield.encoders.untrained import untrained_starts as untrained_starts
 from widefield.encoders.vision import VisionEncoder as VisionEncoder
 from widefield.encoders.vision import check_vision as check_vision

@@ -1,11 +1,12 @@
 """The architecture of an encoder with new random weights: the floor of what was trained."""
 
 import copy
+from dataclasses import replace
 
 from torch import nn
 
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, assemble
+from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, family_of
 from widefield.encoders.vision import VisionEncoder
 
 
@@ -35,3 +36,33 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=0.02)
     return fresh
+
+
+def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
+    """Return `untrained_like(encoder)` from each usual start of its architecture, its own first.
+
+    The residual blocks of a ResNet start as the identity in timm and as a random function in
+    torchvision, whose features tell much more before any training. Other architectures have one
+    start.
+
+    Example:
+        >>> from widefield.encoders import build_encoder
+        >>> len(untrained_starts(build_encoder("resnet-tiny", seed=0), seed=1))
+        2
+    """
+    own = untrained_like(encoder, seed=seed)
+    if not (isinstance(encoder, Encoder) and _has_two_starts(encoder.config)):
+        return [own]
+    with seeded(seed):
+        return [own, assemble(_other_start(encoder.config))]
+
+
+def _has_two_starts(config: EncoderConfig) -> bool:
+    return config.timm is not None and family_of(config.timm["model_name"]) == "resnet"
+
+
+def _other_start(config: EncoderConfig) -> EncoderConfig:
+    """Return the ResNet of `config` with the other start of its residual blocks."""
+    assert config.timm is not None
+    zero_init = config.timm.get("zero_init_last", True)
+    return replace(config, timm={**config.timm, "zero_init_last": not zero_init})

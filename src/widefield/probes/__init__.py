@@ -8,6 +8,8 @@ from widefield.probes.features import pixels as pixels
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
+from widefield.probes.majority import majority as majority
+from widefield.probes.majority import majority_hits as majority_hits
 from widefield.probes.sgd import score_sgd as score_sgd
 from widefield.types import Score
 
@@ -17,6 +19,8 @@ __all__ = [
     "extract",
     "fit_linear",
     "knn",
+    "majority",
+    "majority_hits",
     "pixels",
     "score",
     "score_sgd",

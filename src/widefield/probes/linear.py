@@ -154,7 +154,8 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
     share, spread = hits / trials, z * z / trials
     centre = (share + spread / 2) / (1 + spread)
     half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not put the share itself outside.
+    return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from widefield.encoders import (
     load_encoder,
     load_foreign,
     untrained_like,
+    untrained_starts,
 )
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
@@ -89,12 +90,15 @@ class FeatureExtractor:
 
         The seed is by default not the one that trainings begin at.
         """
-        if self.encoder is None:
-            encoder = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
-        else:
-            encoder = untrained_like(self.encoder, seed=seed)
-        head = self.projector
-        return self._showing(encoder, None if head is None else untrained_like(head, seed=seed))
+        return self.untrained_starts(images, seed=seed)[0]
+
+    def untrained_starts(self, images: np.ndarray, *, seed: int = 1) -> list[nn.Module]:
+        """Return `untrained(images)` from each usual start of the architecture, its own first."""
+        like = self.encoder
+        if like is None:
+            like = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
+        head = None if self.projector is None else untrained_like(self.projector, seed=seed)
+        return [self._showing(encoder, head) for encoder in untrained_starts(like, seed=seed)]
 
     def at_epoch(self, folder: Path) -> "FeatureExtractor":
         """Return the same of an earlier encoder of the run, from the folder of a checkpoint."""

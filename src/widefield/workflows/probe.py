@@ -1,5 +1,6 @@
-"""Score each task with probes on frozen features, beside two floors."""
+"""Score each task with probes on frozen features, beside three floors."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -11,7 +12,7 @@ from torch import Generator, Tensor
 
 from widefield.core.names import check_name
 from widefield.data import Dataset, held_out_split, open_dataset, same_images
-from widefield.probes import score, score_sgd
+from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
@@ -34,11 +35,12 @@ EXPERT_VIEWS = "expert:feature-dropout"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProbe:
-    """One task: the encoder's score beside the two floors."""
+    """One task: the encoder's score beside the floors."""
 
     score: Score
     floor: dict[str, Score]
-    """Scores of the same probe on raw `pixels`, and on a `random` encoder of the architecture."""
+    """Scores of the same probe on raw `pixels` and on a `random` encoder of the architecture, from
+    whichever of its usual starts reads the task better; and of the `majority` class."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
@@ -105,7 +107,8 @@ def probe(
             that paper's: 100 epochs of SGD on augmented images, which takes far longer. They are
             augmented by the run's own views if these learned, else by expert:feature-dropout;
             what is planted `fresh` is drawn anew in each epoch.
-        floors: probe raw pixels and an untrained encoder too, which takes most of the time.
+        floors: score raw pixels, an untrained encoder and the commonest class too, which takes
+            most of the time.
         seed: seeds the validation split that chooses the L2 strength, or the SGD.
 
     Raises:
@@ -140,10 +143,13 @@ def probe(
     )
     scores = _scores if policy is None else partial(_scores_by_sgd, views=policy.views)
     measured = scores(extractor, examples, seed)
-    floor_scores = {
-        name: scores(source, examples, seed)
-        for name, source in (_floors(extractor, train.images) if floors else {}).items()
-    }
+    floor_scores: dict[str, dict[str, Score]] = {}
+    if floors:
+        for name, sources in _floors(extractor, train.images).items():
+            floor_scores[name] = _best([scores(source, examples, seed) for source in sources])
+        floor_scores["majority"] = majority(
+            examples.labels, examples.expected, classes=examples.classes
+        )
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -294,10 +300,18 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
     return torch.from_numpy(to_train[test.labels[task]])
 
 
-def _floors(extractor: FeatureExtractor, images: np.ndarray) -> dict[str, FeatureExtractor]:
-    """Return what an encoder has to beat to have learned something."""
-    random = FeatureExtractor(name="random", encoder=extractor.untrained(images))
-    return {"pixels": FeatureExtractor(name="pixels"), "random": random}
+def _floors(extractor: FeatureExtractor, images: np.ndarray) -> dict[str, list[FeatureExtractor]]:
+    """Return the features that an encoder has to beat to have learned something."""
+    random = [
+        FeatureExtractor(name="random", encoder=start)
+        for start in extractor.untrained_starts(images)
+    ]
+    return {"pixels": [FeatureExtractor(name="pixels")], "random": random}
+
+
+def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
+    """Return the better score of each task."""
+    return {task: max((row[task] for row in rows), key=lambda s: s.accuracy) for task in rows[0]}
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

@@ -24,6 +24,7 @@ def test_learned_is_the_share_of_the_way_from_the_better_floor() -> None:
     assert found.floor_of == "random"
     assert found.learned == pytest.approx(0.6)
     assert found.verdict == "weakened"
+    assert WEAKENED < found.learned_low < found.learned_high < LEARNED
     assert found.learned_low < 0.6 < found.learned_high
     assert "weakened, 60 % of the way; 70 % between an untrained encoder at 40 %" in found.line()
 
@@ -39,7 +40,8 @@ def test_whatever_is_measured_is_judged(rates: list[float]) -> None:
         assert found.ceiling - found.floor < 0.2
     else:
         assert 0 <= found.learned_low <= found.learned <= found.learned_high <= 1
-        assert found.verdict == word_for(found.learned)
+        words = {word_for(found.learned_low), word_for(found.learned_high)}
+        assert found.verdict == (words.pop() if len(words) == 1 else "unclear")
 
 
 def test_the_interval_of_the_accuracy_is_the_binomial_one() -> None:
@@ -53,6 +55,26 @@ def test_a_ceiling_too_near_the_floor_tells_nothing(n: int, ceiling: float) -> N
     found = verdict(0.41, 0.3, 0.4, ceiling, n)
     assert (found.verdict, found.learned) == ("not separable", None)
     assert "too close to tell" in found.line()
+
+
+def test_an_interval_that_holds_two_verdicts_is_said_to() -> None:
+    few, many = (verdict(0.7, 0.1, 0.1, 0.9, n) for n in (60, 5000))
+    assert few.learned > LEARNED - 0.01
+    assert few.verdict == "unclear"
+    assert "unclear, weakened to learned, 75 % of the way" in few.line()
+    clear = verdict(0.8, 0.1, 0.1, 0.9, 5000)
+    assert clear.verdict == clear.words() == "learned"
+    assert many.verdict == "unclear"  # 75 % is the threshold itself
+
+
+def test_the_commonest_class_is_a_floor() -> None:
+    floors = {"pixels": probed(0.3), "random": probed(0.35), "majority": probed(0.6)}
+    found = judged("t", probed(0.62, seed=3), floors, probed(0.9, seed=4), classes=2)
+    assert (found.floor, found.floor_of) == (0.6, "majority")
+    assert found.verdict == "suppressed"
+    assert "between the commonest class at 60 %" in found.line()
+    without = {name: result for name, result in floors.items() if name != "majority"}
+    assert judged("t", probed(0.62, seed=3), without, probed(0.9, seed=4), classes=2).learned > 0.25
 
 
 def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.encoders import VisionEncoder, build_encoder, untrained_like
+from widefield.encoders import VisionEncoder, build_encoder, untrained_like, untrained_starts
 
 
 class Plain(nn.Module):
@@ -38,3 +38,22 @@ def test_an_encoder_is_built_anew_from_its_settings() -> None:
     assert fresh.config == trained.config
     assert all(map(torch.equal, fresh.state_dict().values(), trained.state_dict().values()))
     assert isinstance(untrained_like(VisionEncoder("resnet18"), seed=0), VisionEncoder)
+
+
+@pytest.mark.parametrize(("name", "count"), [("resnet-tiny", 2), ("convnext_atto", 1)])
+def test_a_resnet_has_two_starts_and_others_one(name: str, count: int) -> None:
+    starts = untrained_starts(build_encoder(name, seed=0), seed=7)
+    assert len(starts) == count
+    assert_same(starts[0], untrained_like(build_encoder(name, seed=0), seed=7))
+
+
+def test_the_other_start_is_torchvisions() -> None:
+    _, other = untrained_starts(build_encoder("resnet-tiny", seed=0), seed=7)
+    assert_same(other, build_encoder("resnet-tiny", zero_init=False, seed=7))
+    _, back = untrained_starts(other, seed=7)
+    assert_same(back, build_encoder("resnet-tiny", seed=7))
+
+
+def assert_same(a: nn.Module, b: nn.Module) -> None:
+    assert a.state_dict().keys() == b.state_dict().keys()
+    assert all(torch.equal(a.state_dict()[k], b.state_dict()[k]) for k in a.state_dict())

@@ -51,7 +51,7 @@ def test_each_checkpoint_keeps_its_projector(run: Path) -> None:
 def test_each_command_takes_projected_features(run: Path, tmp_path: Path) -> None:
     report = probe(run, images(), fit_on=images(), features="projected")
     assert report.features == "projected"
-    assert report.tasks["y"].floor.keys() == {"pixels", "random"}
+    assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
     judged = audit(run, images(), features="projected", cache=tmp_path, quiet=True)
     assert "the features judged are the projected ones" in judged.notes
     plain = audit(run, images(), cache=tmp_path, quiet=True)

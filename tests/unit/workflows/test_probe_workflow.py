@@ -67,7 +67,11 @@ def test_floors_are_left_out_when_told(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     report = probe("random", train, fit_on=train, floors=False)
     assert report.tasks["class"].floor == {}
-    assert probe("random", train, fit_on=train).tasks["class"].floor.keys() == {"pixels", "random"}
+    assert probe("random", train, fit_on=train).tasks["class"].floor.keys() == {
+        "pixels",
+        "random",
+        "majority",
+    }
 
 
 def test_every_kind_of_encoder_opens(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -
     assert (report.protocol, report.features) == ("feature-dropout", "feature-map")
     found = report.tasks["class"]
     assert found.score.accuracy > 0.9
-    assert found.floor.keys() == {"pixels", "random"}
+    assert found.floor.keys() == {"pixels", "random", "majority"}
     assert found.score.knn == before.tasks["class"].score.knn
     assert report.to_json()["protocol"] == "feature-dropout"
 

@@ -1,0 +1,46 @@
+"""The floor without features: say the commonest class of the training labels every time."""
+
+import torch
+from torch import Tensor
+
+from widefield.probes.linear import wilson
+from widefield.types import Score
+
+
+def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:
+    """Return which test labels are the commonest training label, bool [n].
+
+    Example:
+        >>> majority_hits(torch.tensor([0, 1, 1]), torch.tensor([1, 0]), 2)
+        tensor([ True, False])
+    """
+    return test_y == torch.bincount(train_y, minlength=classes).argmax()
+
+
+def majority(
+    train_labels: dict[str, Tensor], test_labels: dict[str, Tensor], *, classes: dict[str, int]
+) -> dict[str, Score]:
+    """Score every task in `classes` (task -> K) without features; labels are int64 [n].
+
+    Example:
+        >>> y = {"kind": torch.tensor([0, 1, 1, 1])}
+        >>> majority(y, y, classes={"kind": 2})["kind"].accuracy
+        0.75
+    """
+    scores = {}
+    for task, count in classes.items():
+        hits = majority_hits(train_labels[task], test_labels[task], count)
+        low, high = wilson(int(hits.sum()), len(hits))
+        share = float(hits.double().mean())
+        scores[task] = Score(
+            task=task,
+            accuracy=share,
+            low=low,
+            high=high,
+            knn=share,
+            l2=0.0,
+            classes=count,
+            train_examples=len(train_labels[task]),
+            test_examples=len(hits),
+        )
+    return scores

@@ -1,0 +1,64 @@
+"""An unclear verdict is held against more untrained encoders, and a clear one is not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from widefield.audits import audit as module
+from widefield.audits import bounds as bounds_module
+from widefield.audits.bounds import Bounds, graded_bounds
+from widefield.audits.probing import probe_tasks
+from widefield.audits.train_test import open_train_test
+from widefield.workflows.extractor import encode, open_encoder
+
+
+@pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("learned", [1])])
+def test_more_draws_are_taken_where_a_verdict_is_unclear(
+    first: str, draws: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def measure(*_: Any, draws: int, **__: Any) -> Bounds:
+        asked.append(draws)
+        return Bounds(floors={}, ceiling={})
+
+    def judge(*_: Any, **__: Any) -> dict[str, Any]:
+        return {"kind": SimpleNamespace(verdict=first if len(asked) == 1 else "weakened")}
+
+    monkeypatch.setattr(module, "measure_bounds", measure)
+    monkeypatch.setattr(module, "audit_tasks", judge)
+    data: Any = SimpleNamespace(train=SimpleNamespace(labels={"kind": np.zeros(3)}))
+    extractor: Any = None
+    auditor = module._Auditor(extractor, data, cache=None, seed=0, quiet=True)
+    _, tasks = auditor.judged(extractor)
+    assert asked == draws
+    assert tasks["kind"].verdict == ("weakened" if first == "unclear" else first)
+
+
+def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds_module, "train_supervised", lambda encoder, *_, **__: encoder)
+    rng = np.random.default_rng(0)
+    kind = rng.integers(3, size=120)
+    images = rng.integers(0, 60, size=(120, 16, 16, 3)) + 25 * kind[:, None, None, None]
+    extractor = open_encoder("random")
+    data = open_train_test(
+        extractor, {"x": images.astype(np.uint8), "kind": kind}, limit=None, seed=0
+    )
+    (found,) = graded_bounds(
+        extractor, [data], cache=tmp_path, seed=0, say=lambda text: None, draws=2
+    )
+    every = [
+        probe_tasks(lambda images, start=start: encode(start, images), data, seed=0)["kind"]
+        for draw in range(2)
+        for start in extractor.untrained_starts(data.train.images[:2], seed=1 + draw)
+    ]
+    assert len(every) == 4
+    best = max(result.accuracy for result in every)
+    assert found.floors["random"]["kind"].accuracy == best
+    assert found.floors["majority"]["kind"].accuracy == np.mean(
+        data.test.labels["kind"] == np.bincount(data.train.labels["kind"]).argmax()
+    )
