@@ -17,6 +17,7 @@ import arguments
 import losses
 from pages import (
     audit,
+    few_labels,
     methods,
     objectives,
     papers,
@@ -56,6 +57,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "diagnostics": audit.diagnostics,
     "audit-cifar10": audit.cifar10,
     "feature-dropout": audit.feature_dropout,
+    "few-labels": few_labels.few_labels,
     "head": rows.head,
     "stores": rows.stores,
     "moments": rows.moments,

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from widefield.recipe import Recipe as Recipe
     from widefield.recipes import make_recipe as make_recipe
     from widefield.rows import RowHead as RowHead
+    from widefield.workflows.classify import classify as classify
     from widefield.workflows.embed import embed as embed
+    from widefield.workflows.embedder import Embedder as Embedder
     from widefield.workflows.export import export as export
     from widefield.workflows.extractor import load as load
     from widefield.workflows.plan import plan as plan
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
 _MODULES = ("diagnose", "losses", "methods", "views")
 _HOMES = {
     "Audit": "widefield.audits.result",
+    "Embedder": "widefield.workflows.embedder",
     "Recipe": "widefield.recipe",
     "RowHead": "widefield.rows",
     "audit": "widefield.audits.audit",
+    "classify": "widefield.workflows.classify",
     "embed": "widefield.workflows.embed",
     "export": "widefield.workflows.export",
     "load": "widefield.workflows.extractor",

@@ -98,6 +98,11 @@ class Score:
     """Lower end of the 95 % interval of `accuracy`."""
     high: float
     """Upper end of the 95 % interval of `accuracy`."""
+    balanced_accuracy: float
+    """Mean of `recall`: what accuracy would be if the classes were of equal size."""
+    recall: tuple[float | None, ...]
+    """Share of each class's test examples that are found, by class id; None of a class that has
+    none."""
     knn: float
     """Accuracy of the k-nearest-neighbour vote on the same features."""
     l2: float

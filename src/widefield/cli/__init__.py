@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError
 import widefield
 from widefield.cli.audit import audit
 from widefield.cli.bench import bench
+from widefield.cli.classify import classify
 from widefield.cli.demo import demo
 from widefield.cli.embed import embed
 from widefield.cli.export import export
@@ -22,7 +23,7 @@ from widefield.cli.recipe import recipe
 from widefield.cli.recipe_options import all_options, options_of, with_options
 from widefield.version import __version__
 
-COMMANDS = (demo, plan, pretrain, probe, audit, embed, export, recipe, lab, bench)
+COMMANDS = (demo, plan, pretrain, probe, audit, classify, embed, export, recipe, lab, bench)
 TAKE_SETTINGS = (plan, pretrain)
 """Commands whose options are those of a recipe."""
 

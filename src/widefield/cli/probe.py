@@ -1,8 +1,11 @@
 """`widefield probe`."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.output import percent, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from widefield.workflows.probe import TaskProbe
 
 
 def probe(
@@ -76,6 +79,8 @@ def probe(
     names = [f"floor: {name} %" for name in next(iter(report.tasks.values())).floor]
     columns = ["task", "linear probe %  [95 %]", "kNN %", *names]
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
+    for name, probed in report.tasks.items():
+        print_line(_by_class(name, probed))
     how = {
         "linear": "L2 strength chosen on a fifth of it",
         "feature-dropout": f"100 epochs of SGD on views of {report.views}",
@@ -86,3 +91,15 @@ def probe(
     if report.train_test_overlap:
         count = report.train_test_overlap
         print_line(f"note: {count} of the scored images were in the encoder's training data")
+
+
+def _by_class(task: str, probed: "TaskProbe") -> str:
+    """Say what the classes reach alike, and which is found least."""
+    recall = {
+        c: r for c, r in zip(probed.classes, probed.score.recall, strict=True) if r is not None
+    }
+    worst = min(recall, key=recall.__getitem__)
+    return (
+        f"{task}: mean of the classes {percent(probed.score.balanced_accuracy)} %, "
+        f"least {worst} at {percent(recall[worst])} %"
+    )

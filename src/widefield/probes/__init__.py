@@ -5,6 +5,7 @@ from torch import Tensor
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
+from widefield.probes.guesses import score_guesses as score_guesses
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
@@ -23,6 +24,7 @@ __all__ = [
     "majority_hits",
     "pixels",
     "score",
+    "score_guesses",
     "score_sgd",
 ]
 
@@ -52,16 +54,14 @@ def score(
     linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {
-        task: Score(
-            task=task,
-            accuracy=result.accuracy,
-            low=result.low,
-            high=result.high,
+        task: score_guesses(
+            task,
+            result.guess,
+            test_labels[task],
+            classes=classes[task],
             knn=votes[task],
             l2=result.l2,
-            classes=classes[task],
             train_examples=len(train_h),
-            test_examples=len(test_h),
         )
         for task, result in linear.items()
     }

@@ -41,6 +41,8 @@ class LinearResult:
     """Float32 [K, D]."""
     bias: Tensor
     """Float32 [K]."""
+    guess: Tensor
+    """Class id of each test example, int64 [n]."""
 
 
 def fit_linear(
@@ -100,6 +102,7 @@ def fit_linear(
             validation=dict(zip(grid, trials.accuracy[j].tolist(), strict=True)),
             weight=raw,
             bias=(bias - raw.double() @ frame.mean.double()).float(),
+            guess=guess,
         )
     return results
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from widefield.probes.linear import wilson
+from widefield.probes.guesses import score_guesses
 from widefield.types import Score
 
 
@@ -27,20 +27,14 @@ def majority(
         >>> majority(y, y, classes={"kind": 2})["kind"].accuracy
         0.75
     """
-    scores = {}
-    for task, count in classes.items():
-        hits = majority_hits(train_labels[task], test_labels[task], count)
-        low, high = wilson(int(hits.sum()), len(hits))
-        share = float(hits.double().mean())
-        scores[task] = Score(
-            task=task,
-            accuracy=share,
-            low=low,
-            high=high,
-            knn=share,
-            l2=0.0,
-            classes=count,
-            train_examples=len(train_labels[task]),
-            test_examples=len(hits),
-        )
-    return scores
+    return {
+        task: _score(task, train_labels[task], test_labels[task], k) for task, k in classes.items()
+    }
+
+
+def _score(task: str, train_y: Tensor, test_y: Tensor, classes: int) -> Score:
+    share = float(majority_hits(train_y, test_y, classes).double().mean())
+    guess = torch.full_like(test_y, int(torch.bincount(train_y, minlength=classes).argmax()))
+    return score_guesses(
+        task, guess, test_y, classes=classes, knn=share, l2=0.0, train_examples=len(train_y)
+    )

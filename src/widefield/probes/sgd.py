@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from widefield.core.modes import evaluating
 from widefield.probes.features import extract, features
+from widefield.probes.guesses import score_guesses
 from widefield.probes.knn import knn
-from widefield.probes.linear import check, wilson
+from widefield.probes.linear import check
 from widefield.types import Precision, Score
 
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
@@ -75,22 +76,18 @@ def score_sgd(
                 for task, probe in probes.items():
                     probe.step(h, labels[task], learning_rate(epoch))
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
-    scores = {}
-    for task, probe in probes.items():
-        hits = int((probe.logits(test_h).argmax(1) == test_labels[task].to(device)).sum())
-        low, high = wilson(hits, len(test_h))
-        scores[task] = Score(
-            task=task,
-            accuracy=hits / len(test_h),
-            low=low,
-            high=high,
+    return {
+        task: score_guesses(
+            task,
+            probe.logits(test_h).argmax(1),
+            test_labels[task],
+            classes=classes[task],
             knn=votes[task],
             l2=0.0,
-            classes=classes[task],
             train_examples=len(train_h),
-            test_examples=len(test_h),
         )
-    return scores
+        for task, probe in probes.items()
+    }
 
 
 class _Probe:

@@ -38,6 +38,8 @@ class TaskProbe:
     """One task: the encoder's score beside the floors."""
 
     score: Score
+    classes: tuple[str, ...]
+    """Names of the classes."""
     floor: dict[str, Score]
     """Scores of the same probe on raw `pixels` and on a `random` encoder of the architecture, from
     whichever of its usual starts reads the task better; and of the `majority` class."""
@@ -45,7 +47,8 @@ class TaskProbe:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
         floor = {name: score.accuracy for name, score in self.floor.items()}
-        return {**asdict(self.score), "floor": floor}
+        recall = dict(zip(self.classes, self.score.recall, strict=True))
+        return {**asdict(self.score), "recall": recall, "floor": floor}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +164,9 @@ def probe(
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
-                score=measured[t], floor={name: row[t] for name, row in floor_scores.items()}
+                score=measured[t],
+                classes=train.classes[t],
+                floor={name: row[t] for name, row in floor_scores.items()},
             )
             for t in tasks
         },

@@ -26,6 +26,8 @@ def test_a_score_joins_the_linear_probe_and_the_vote() -> None:
             low=result.low,
             high=result.high,
             knn=near[task],
+            balanced_accuracy=scores[task].balanced_accuracy,
+            recall=scores[task].recall,
             l2=result.l2,
             classes=classes[task],
             train_examples=100,

@@ -1,0 +1,45 @@
+"""How right guesses are, over all examples and class by class."""
+
+import torch
+from torch import Tensor
+
+from widefield.probes.linear import wilson
+from widefield.types import Score
+
+
+def score_guesses(
+    task: str,
+    guess: Tensor,
+    truth: Tensor,
+    *,
+    classes: int,
+    knn: float,
+    l2: float,
+    train_examples: int,
+) -> Score:
+    """Return the score of `guess` against `truth`, class ids int64 [n].
+
+    Example:
+        >>> guess, truth = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0])
+        >>> score_guesses("y", guess, truth, classes=2, knn=1.0, l2=0.1, train_examples=9).recall
+        (0.75, None)
+    """
+    truth = truth.to(guess.device)
+    hits = torch.bincount(truth[guess == truth], minlength=classes).tolist()
+    counts = torch.bincount(truth, minlength=classes).tolist()
+    recall = tuple(hit / count if count else None for hit, count in zip(hits, counts, strict=True))
+    found = [share for share in recall if share is not None]
+    low, high = wilson(sum(hits), len(truth))
+    return Score(
+        task=task,
+        accuracy=sum(hits) / len(truth),
+        low=low,
+        high=high,
+        balanced_accuracy=sum(found) / len(found),
+        recall=recall,
+        knn=knn,
+        l2=l2,
+        classes=classes,
+        train_examples=train_examples,
+        test_examples=len(truth),
+    )

@@ -1,0 +1,247 @@
+"""From a handful of labels to a class for every image, and what to label next."""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from widefield.core.files import write_atomically
+from widefield.data import open_dataset
+from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.linear import wilson
+from widefield.probes.suggest import suggest as suggest_rows
+from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
+from widefield.workflows.pretrain import Data
+
+FORMATS = (".parquet", ".csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossValidation:
+    """How well the labelled images are predicted by probes that were fitted without them."""
+
+    accuracy: float
+    low: float
+    high: float
+    """The ends of the 95 % interval of `accuracy`."""
+    balanced_accuracy: float
+    """Mean recall of the classes, whatever their sizes."""
+    recall: Mapping[str, float]
+    """Share of each class's labelled images that are found."""
+    confusion: NDArray[np.int64]
+    """Labelled images of class i that are predicted as class j, [K, K]."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "accuracy": self.accuracy,
+            "low": self.low,
+            "high": self.high,
+            "balanced_accuracy": self.balanced_accuracy,
+            "recall": dict(self.recall),
+            "confusion": self.confusion.tolist(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """A class for every image."""
+
+    encoder: str
+    paths: list[str]
+    classes: tuple[str, ...]
+    given: Mapping[str, str]
+    """Path -> label of the images that had one."""
+    probabilities: NDArray[np.floating]
+    """[n, K], calibrated."""
+    cross_validation: CrossValidation | None
+    """None if a class has one label alone."""
+    suggested: tuple[str, ...]
+    """Paths of the images whose labels would help most, the most useful first."""
+    notes: tuple[str, ...]
+
+    @property
+    def predicted(self) -> list[str]:
+        """The likeliest class of each image."""
+        return [self.classes[k] for k in self.probabilities.argmax(1)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield classify --json` prints them."""
+        checked = self.cross_validation
+        return {
+            "encoder": self.encoder,
+            "examples": len(self.paths),
+            "labels": len(self.given),
+            "classes": list(self.classes),
+            "predicted": dict(Counter(self.predicted)),
+            "cross_validation": None if checked is None else checked.to_json(),
+            "suggested": list(self.suggested),
+            "notes": list(self.notes),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a row for each image: path, given label, predicted class, probabilities, rank."""
+        rank = {name: 1 + i for i, name in enumerate(self.suggested)}
+        table = pa.table(
+            {
+                "path": self.paths,
+                "label": pa.array([self.given.get(name) for name in self.paths], pa.string()),
+                "predicted": self.predicted,
+                "probability": self.probabilities.max(1),
+                "suggested": pa.array([rank.get(name) for name in self.paths], pa.int64()),
+                **{f"p {name}": self.probabilities[:, k] for k, name in enumerate(self.classes)},
+            }
+        )
+        is_csv = check_format(Path(path)) == ".csv"
+        write = pyarrow.csv.write_csv if is_csv else pq.write_table
+        write_atomically(Path(path), lambda draft: write(table, draft))
+
+
+def classify(
+    encoder: EncoderSpec,
+    data: Data,
+    *,
+    labels: str | Path | Mapping[str, str],
+    features: Features = "pooled",
+    suggest: int = 0,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+) -> Classification:
+    """Predict the class of every image of `data` from the labels of a few of them.
+
+    Args:
+        encoder: anything that `open_encoder` opens, or a module; it is never changed.
+        data: a source, as `pretrain` takes it; labels that it has are not looked at.
+        labels: a .csv file with the columns `path` and `label`, or path -> label; paths are those
+            that `embed` writes.
+        features: pooled, feature-map for those before pooling, or projected.
+        suggest: name so many images whose labels would help most.
+        out: a `.parquet` or `.csv` file.
+        overwrite: replace `out` if it is there.
+        seed: seeds the folds of cross-validation.
+
+    Raises:
+        ValueError: an input that cannot work; one line says which and what to do.
+
+    Example:
+        >>> import torch
+        >>> images = torch.arange(8).reshape(8, 1, 1, 1) * torch.ones(1, 8, 8, 3) / 8
+        >>> known = {"row 0": "dark", "row 1": "dark", "row 6": "light", "row 7": "light"}
+        >>> classify(torch.nn.Flatten(), {"x": images}, labels=known).predicted[2]
+        'dark'
+    """
+    if out is not None:
+        check_format(Path(out))
+        if Path(out).exists() and not overwrite:
+            raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
+    if suggest < 0:
+        raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
+    given = dict(labels) if isinstance(labels, Mapping) else read_labels(labels)
+    extractor = open_encoder(encoder, features)
+    dataset = open_dataset(data, image_size=extractor.image_size)
+    rows, y, classes = _matched(given, dataset.paths)
+    h = extractor.features(dataset.images).cpu().numpy()
+    if not np.isfinite(h).all():
+        raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
+    fitted = fit_few_labels(h, rows, y, classes=len(classes), seed=seed)
+    chosen = suggest_rows(h, rows, fitted.probabilities, suggest, seed=seed)
+    result = Classification(
+        encoder=extractor.name,
+        paths=dataset.paths,
+        classes=classes,
+        given=given,
+        probabilities=fitted.probabilities,
+        cross_validation=_checked(y, fitted.held_out, classes),
+        suggested=tuple(dataset.paths[row] for row in chosen),
+        notes=extractor.notes,
+    )
+    if out is not None:
+        result.save(out)
+    return result
+
+
+def read_labels(path: str | Path) -> dict[str, str]:
+    """Return path -> label from a .csv file with the columns `path` and `label`.
+
+    Raises:
+        ValueError: it cannot be read, lacks a column, or has an empty label or a path twice.
+    """
+    given: dict[str, str] = {}
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            missing = {"path", "label"} - set(reader.fieldnames or ())
+            if missing:
+                raise ValueError(
+                    f"{path} has no column {sorted(missing)[0]!r}: its first line must be "
+                    "path,label"
+                )
+            for row in reader:
+                name, label = row["path"], (row["label"] or "").strip()
+                if not label:
+                    raise ValueError(f"{path} line {reader.line_num}: {name!r} has no label")
+                if name in given:
+                    raise ValueError(f"{path} line {reader.line_num}: {name!r} stands twice")
+                given[name] = label
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from error
+    return given
+
+
+def check_format(path: Path) -> str:
+    """Return the suffix of `path`, and refuse one that names no format of `FORMATS`."""
+    if path.suffix not in FORMATS:
+        raise ValueError(f"cannot write {path.name}: its suffix must be .parquet or .csv")
+    return path.suffix
+
+
+def _matched(
+    given: Mapping[str, str], paths: list[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+    """Return rows that have a label, their class ids, and the names of the classes."""
+    row_of = {path: row for row, path in enumerate(paths)}
+    unknown = [path for path in given if path not in row_of]
+    if unknown:
+        raise ValueError(
+            f"{len(unknown)} labelled files are not in the data, such as {unknown[0]!r}: name "
+            f"them as embed does, for example {paths[0]!r}"
+        )
+    classes = tuple(sorted(set(given.values())))
+    if len(classes) < 2:
+        raise ValueError(
+            f"the labels name {len(classes)} class: give labels of at least two classes"
+        )
+    rows = np.array([row_of[path] for path in given], dtype=np.int64)
+    ids = {name: k for k, name in enumerate(classes)}
+    return rows, np.array([ids[label] for label in given.values()], dtype=np.int64), classes
+
+
+def _checked(
+    y: NDArray[np.int64], guess: NDArray[np.int64] | None, classes: tuple[str, ...]
+) -> CrossValidation | None:
+    if guess is None:
+        return None
+    confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(confusion, (y, guess), 1)
+    recall = confusion.diagonal() / confusion.sum(1)
+    hits = int(confusion.trace())
+    low, high = wilson(hits, len(y))
+    return CrossValidation(
+        accuracy=hits / len(y),
+        low=low,
+        high=high,
+        balanced_accuracy=float(recall.mean()),
+        recall=dict(zip(classes, recall.tolist(), strict=True)),
+        confusion=confusion,
+    )

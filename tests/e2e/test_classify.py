@@ -1,0 +1,124 @@
+"""`widefield classify` as a user types it: folder, labels.csv, predictions."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from commands import Command
+
+COLOURS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
+
+
+@pytest.fixture
+def pictures(in_tmp: Path) -> Path:
+    """Sixty pictures in one folder without classes; their names do not give their colour away."""
+    rng = np.random.default_rng(0)
+    folder = in_tmp / "pictures"
+    folder.mkdir()
+    for i in range(60):
+        pixels = np.array(list(COLOURS.values())[i % 3]) + rng.integers(-50, 50, (16, 16, 3))
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{i:02}.png")
+    return in_tmp
+
+
+def colour(path: str) -> str:
+    return list(COLOURS)[int(Path(path).stem) % 3]
+
+
+def write_labels(rows: list[tuple[str, str]], head: str = "path,label") -> None:
+    lines = [head, *(f"{path},{label}" for path, label in rows)]
+    Path("labels.csv").write_text("\n".join(lines) + "\n")
+
+
+def five_each() -> list[tuple[str, str]]:
+    return [(f"{i:02}.png", colour(f"{i:02}.png")) for i in range(15)]
+
+
+def classify(*more: str) -> list[str]:
+    return ["classify", "pixels", "pictures", "--labels", "labels.csv", *more]
+
+
+@pytest.mark.usefixtures("pictures")
+def test_every_picture_gets_its_class(command: Command) -> None:
+    write_labels(five_each())
+    said = command.text(*classify("--out", "found.parquet", "--suggest", "4"))
+    assert "accuracy 100.0 %" in said
+    assert said.count("label next: ") == 4
+    rows = pq.read_table("found.parquet").to_pylist()
+    assert [row["predicted"] for row in rows] == [colour(row["path"]) for row in rows]
+    assert [row["label"] for row in rows] == [dict(five_each()).get(row["path"]) for row in rows]
+    assert all(abs(row["p red"] + row["p green"] + row["p blue"] - 1) < 1e-6 for row in rows)
+    ranks = [row["suggested"] for row in rows if row["suggested"]]
+    assert sorted(ranks) == [1, 2, 3, 4]
+    assert not {row["path"] for row in rows if row["suggested"]} & dict(five_each()).keys()
+
+
+@pytest.mark.usefixtures("pictures")
+def test_wrong_labels_are_seen_in_cross_validation(command: Command) -> None:
+    """The control of the test above: labels by lot are not predicted."""
+    rng = np.random.default_rng(0)
+    lot = rng.permutation([label for _, label in five_each()])
+    write_labels([(path, label) for (path, _), label in zip(five_each(), lot, strict=True)])
+    found = command.json(*classify("--out", "found.csv"))
+    assert found["cross_validation"]["accuracy"] < 0.8
+    assert found["cross_validation"]["low"] < 0.5
+    assert np.sum(found["cross_validation"]["confusion"]) == found["labels"] == 15
+    with open("found.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == found["examples"] == 60
+
+
+@pytest.mark.usefixtures("pictures")
+def test_recall_and_balanced_accuracy_are_those_of_the_confusion(command: Command) -> None:
+    labels = five_each()
+    labels[0] = (labels[0][0], "blue")
+    write_labels([*labels, ("15.png", "red")])
+    found = command.json(*classify("--out", "a.csv"))["cross_validation"]
+    confusion = np.array(found["confusion"])
+    recall = confusion.diagonal() / confusion.sum(1)
+    assert list(found["recall"].values()) == pytest.approx(recall)
+    assert found["balanced_accuracy"] == pytest.approx(recall.mean())
+    assert found["accuracy"] == pytest.approx(confusion.trace() / 16)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
+    write_labels(five_each()[:3])
+    assert "give two of each" in command.text(*classify("--out", "found.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "head", "message"),
+    [
+        ([("00.png", "red"), ("99.png", "green")], "path,label", "1 labelled files are not in"),
+        ([("00.png", "red"), ("01.png", "red")], "path,label", "at least two classes"),
+        ([("00.png", "red"), ("01.png", "")], "path,label", "line 3: '01.png' has no label"),
+        ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' stands twice"),
+        ([("00.png", "red")], "file,label", "no column 'path'"),
+        ([], "path,label", "at least two classes"),
+    ],
+)
+@pytest.mark.usefixtures("pictures")
+def test_labels_that_cannot_be_used_are_refused(
+    rows: list[tuple[str, str]], head: str, message: str, command: Command
+) -> None:
+    write_labels(rows, head)
+    assert message in command.refused(*classify("--out", "found.parquet"))
+    assert not Path("found.parquet").exists()
+
+
+@pytest.mark.usefixtures("pictures")
+def test_bad_places_are_refused(command: Command) -> None:
+    write_labels(five_each())
+    Path("there.csv").write_text("mine")
+    for more, message in (
+        (["--out", "found.txt"], ".parquet or .csv"),
+        (["--out", "there.csv"], "--overwrite"),
+        (["--out", "a.csv", "--suggest", "-1"], "suggest is -1"),
+    ):
+        assert message in command.refused(*classify(*more))
+    assert Path("there.csv").read_text() == "mine"
+    command.text(*classify("--out", "there.csv", "--overwrite"))

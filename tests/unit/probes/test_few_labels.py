@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+from widefield.probes.few_labels import fit_few_labels
+
+RNG = np.random.default_rng
+
+
+def clouds(n: int, distance: float, seed: int = 0, dim: int = 6):
+    """Two Gaussians whose means lie `distance` apart, and which is which."""
+    rng = RNG(seed)
+    y = np.arange(n) % 2
+    h = rng.normal(size=(n, dim))
+    h[:, 0] += distance * y
+    return h, y
+
+
+def test_what_is_held_out_was_not_seen() -> None:
+    """Labels by lot are learned by heart, and yet the held-out ones are guessed as by lot."""
+    h, y = RNG(0).normal(size=(200, 150)), RNG(1).integers(2, size=200)
+    found = fit_few_labels(h, np.arange(200), y, classes=2)
+    assert 0.35 < (found.held_out == y).mean() < 0.65
+    real = h + 3 * y[:, None]
+    assert (fit_few_labels(real, np.arange(200), y, classes=2).held_out == y).mean() > 0.95
+
+
+def test_probabilities_are_those_of_the_world() -> None:
+    """p(y = 1 | x) of two Gaussians is a logistic function of x; labels by lot miss it."""
+    h, y = clouds(4000, 1.5)
+    truth = 1 / (1 + np.exp(-(1.5 * h[:, 0] - 1.5**2 / 2)))
+    labelled = np.arange(200)
+    gaps = []
+    for seed in range(5):
+        found = fit_few_labels(h, labelled + 200 * seed, y[labelled + 200 * seed], classes=2)
+        gaps.append(np.abs(found.probabilities[:, 1] - truth).mean())
+    assert np.mean(gaps) < 0.08
+    by_lot = fit_few_labels(h, labelled, RNG(0).permutation(y[labelled]), classes=2)
+    assert np.abs(by_lot.probabilities[:, 1] - truth).mean() > 0.2
+
+
+def test_a_probe_that_learns_nothing_is_not_sure() -> None:
+    h, y = RNG(0).normal(size=(300, 40)), RNG(1).integers(3, size=300)
+    y[:3] = np.arange(3)
+    found = fit_few_labels(h, np.arange(60), y[:60], classes=3)
+    assert found.probabilities.max(1).mean() < 0.5
+    assert np.allclose(found.probabilities.sum(1), 1)
+
+
+@pytest.mark.parametrize(("counts", "held"), [((3, 2), True), ((5, 1), False)])
+def test_one_label_of_a_class_cannot_be_held_out(counts: tuple[int, int], held: bool) -> None:
+    y = np.repeat([0, 1], counts)
+    h = RNG(0).normal(size=(20, 4))
+    found = fit_few_labels(h, np.arange(len(y)), y, classes=2)
+    assert (found.held_out is not None) is held
+    assert found.probabilities.shape == (20, 2)
+
+
+def test_a_constant_feature_is_harmless_and_the_seed_decides() -> None:
+    h, y = clouds(50, 2.0)
+    with_constant = np.concatenate([h, np.full((50, 1), 7.3)], axis=1)
+    first, second, again = (
+        fit_few_labels(x, np.arange(30), y[:30], classes=2, seed=0) for x in (h, with_constant, h)
+    )
+    np.testing.assert_allclose(first.probabilities, second.probabilities, atol=1e-6)
+    np.testing.assert_array_equal(first.probabilities, again.probabilities)

@@ -1,0 +1,58 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widefield.probes.suggest import suggest
+
+
+def brute_force(h, labelled, probabilities) -> list[float]:
+    """How much doubt each example would cover, by loops."""
+    unit = [row / max(np.linalg.norm(row), 1e-12) for row in h - h.mean(0)]
+    rest = [i for i in range(len(h)) if i not in labelled]
+    growth = []
+    for i in range(len(h)):
+        total = 0.0
+        for j in rest:
+            second, first = sorted(probabilities[j])[-2:]
+            covered = max([0.0, *(unit[k] @ unit[j] for k in labelled)])
+            total += (1 - (first - second)) * max(0.0, unit[i] @ unit[j] - covered)
+        growth.append(total if i in rest else -1.0)
+    return growth
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 2))
+def test_each_choice_covers_the_most_doubt(seed: int, n: int, known: int) -> None:
+    rng = np.random.default_rng(seed)
+    h, p = rng.normal(size=(n, 3)), rng.dirichlet(np.ones(3), size=n)
+    labelled = rng.choice(n, known, replace=False)
+    chosen = suggest(h, labelled, p, 2)
+    for pick in chosen:
+        growth = brute_force(h, labelled.tolist(), p)
+        assert growth[pick] >= max(growth) - 1e-9
+        labelled = np.append(labelled, pick)
+
+
+def test_all_are_named_once_and_none_that_has_a_label() -> None:
+    h, p = np.random.default_rng(0).normal(size=(20, 4)), np.full((20, 2), 0.5)
+    chosen = suggest(h, np.array([3, 5]), p, 100)
+    assert sorted(chosen) == [i for i in range(20) if i not in (3, 5)]
+    assert len(suggest(h, np.array([3]), p, 0)) == 0
+
+
+def test_doubt_decides_between_equal_crowds() -> None:
+    h = np.concatenate([np.tile([1.0, 0.0, 0.0], (6, 1)), np.tile([0.0, 1.0, 0.0], (6, 1))])
+    h = np.concatenate([h, np.tile([0.0, 0.0, 1.0], (6, 1))])
+    sure, unsure = [0.99, 0.01], [0.5, 0.5]
+    p = np.array([sure] * 6 + [unsure] * 6 + [sure] * 6)
+    assert suggest(h, np.array([12]), p, 1)[0] in range(6, 12)
+    assert suggest(h, np.array([12]), p[::-1][[*range(6, 12), *range(6), *range(12, 18)]], 1)[
+        0
+    ] in range(6)
+
+
+def test_a_large_set_is_sampled_by_the_seed() -> None:
+    rng = np.random.default_rng(0)
+    h, p = rng.normal(size=(4500, 3)), rng.dirichlet(np.ones(2), size=4500)
+    first, again, other = (suggest(h, np.array([0]), p, 5, seed=seed) for seed in (0, 0, 1))
+    assert first.tolist() == again.tolist() != other.tolist()

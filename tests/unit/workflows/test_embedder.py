@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import widefield
+from widefield.workflows.extractor import open_encoder
+
+
+def images(n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of which half are brighter, and which."""
+    rng = np.random.default_rng(seed)
+    bright = np.arange(n) % 2
+    noise = rng.integers(0, 60, (n, 16, 16, 3))
+    return (noise + 90 * bright[:, None, None, None]).astype(np.uint8), bright
+
+
+def test_a_pipeline_is_fitted_and_cross_validated() -> None:
+    x, y = images()
+    pipeline = make_pipeline(widefield.Embedder("pixels"), LogisticRegression())
+    assert cross_val_score(pipeline, x, y, cv=4).mean() == 1.0
+    lot = np.random.default_rng(1).permutation(y)
+    assert cross_val_score(pipeline, x, lot, cv=4).mean() < 0.8
+
+
+def test_features_are_those_of_the_encoder() -> None:
+    x, _ = images()
+    found = widefield.Embedder("random").fit(x).transform(x[:5])
+    np.testing.assert_array_equal(found, open_encoder("random").features(x[:5]).cpu().numpy())
+    assert found.dtype == np.float32
+
+
+def test_fit_pretrains_where_no_encoder_is_named(tmp_path: Path) -> None:
+    x, _ = images(n=32)
+    settings = {"epochs": 1, "batch_size": 16, "encoder": "resnet-tiny", "device": "cpu"}
+    embedder = widefield.Embedder(out=tmp_path / "run", settings=settings).fit(x)
+    again = widefield.Embedder(tmp_path / "run").fit(x)
+    np.testing.assert_array_equal(embedder.transform(x), again.transform(x))
+    untrained = widefield.Embedder("random").fit(x).transform(x)
+    assert not np.allclose(embedder.transform(x), untrained)
+    unkept = widefield.Embedder(settings=settings).fit(x)
+    np.testing.assert_array_equal(unkept.transform(x), embedder.transform(x))
+
+
+def test_it_is_cloned_and_refused_as_scikit_learn_expects() -> None:
+    embedder = widefield.Embedder("pixels", features="pooled")
+    assert clone(embedder).get_params() == embedder.get_params()
+    with pytest.raises(NotFittedError):
+        embedder.transform(images()[0])
+    with pytest.raises(ValueError, match="random"):
+        widefield.Embedder("randon").fit(images()[0])
