@@ -298,6 +298,9 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     left.set(ylabel="eigengap of A(u_m) along u_m", title="u_m is the top eigenvector ...")
     middle.plot(rates, arrays["escape"], "s", ms=3, ls="none", label="measured")
     middle.plot(rates, arrays["escape_closed"], color="0.2", label="closed form")
+    squares = arrays["monomial_growth"][0]
+    middle.plot(monomials.RATES, squares, "^", ms=3, ls="none", label="h(t) = t²")
+    middle.axvline(monomials.STABLE_RATE, color="0.6", lw=0.8, ls=":")
     middle.set(ylabel="growth of a nudge [per unit time]", title="... and attracts ...")
     for axes in (left, middle):
         axes.axhline(0, color="0.6", lw=0.8)

@@ -252,7 +252,7 @@ def check_size(arrays: Arrays) -> tuple[Check, ...]:
         at_least(
             "trend: cos(f(x), f(xi)) without minus with, largest d minus smallest",
             closer[-1] - closer[0],
-            0.03,
+            0.0,
         ),
     )
 
