@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widefield.labs import contrastive_covariance as lab
+from widefield.labs import pair_gradients
 from widefield.labs.pair_weights import gaussian_weights
 
 
@@ -17,8 +18,8 @@ def draw(seed, *shape):
 @settings(max_examples=20, deadline=None)
 def test_the_loss_and_its_weights_are_those_of_eq_1(seed, tau, eps):
     f, f2 = draw(seed, 2, 5, 2)
-    loss = 5 * lab.infonce(f, f2, temperature=tau, eps=eps)
-    alpha = lab.infonce_weights(f, f2, temperature=tau, eps=eps)
+    loss = 5 * pair_gradients.infonce(f, f2, temperature=tau, eps=eps)
+    alpha = pair_gradients.infonce_weights(f, f2, temperature=tau, eps=eps)
     total = 0.0
     for i in range(5):
         own = math.exp(-float((f[i] - f2[i]).square().sum()) / (2 * tau))
@@ -33,15 +34,15 @@ def test_the_loss_and_its_weights_are_those_of_eq_1(seed, tau, eps):
 def test_the_gradient_needs_alpha_held_fixed():
     f, f2 = draw(0, 2, 6, 3)
     f = f.requires_grad_()
-    loss = 6 * lab.infonce(f, f2, temperature=0.7, eps=0.0)
-    alpha = lab.infonce_weights(f, f2, temperature=0.7, eps=0.0)
+    loss = 6 * pair_gradients.infonce(f, f2, temperature=0.7, eps=0.0)
+    alpha = pair_gradients.infonce_weights(f, f2, temperature=0.7, eps=0.0)
     assert not alpha.requires_grad
     (of_loss,) = torch.autograd.grad(loss, f, retain_graph=True)
-    (fixed,) = torch.autograd.grad(lab.energy(f, f2, alpha), f, retain_graph=True)
+    (fixed,) = torch.autograd.grad(pair_gradients.energy(f, f2, alpha), f, retain_graph=True)
     torch.testing.assert_close(of_loss, -36 * fixed)
-    distances = lab.squared_distances(f) / (2 * 0.7)
+    distances = pair_gradients.squared_distances(f) / (2 * 0.7)
     attached = torch.softmax(-distances.masked_fill(torch.eye(6).bool(), math.inf), dim=-1)
-    (through,) = torch.autograd.grad(lab.energy(f, f2, attached), f)
+    (through,) = torch.autograd.grad(pair_gradients.energy(f, f2, attached), f)
     assert (of_loss + 36 * through).abs().max() > 0.1
 
 
@@ -84,3 +85,36 @@ def test_the_error_law_of_a_variance_by_hand():
 def test_the_librarys_importance_completed_by_its_diagonal_is_the_kernel():
     points = draw(0, 3, 6, 1)
     torch.testing.assert_close(lab.gaussian_importance(points, 0.4), gaussian_weights(points, 0.4))
+
+
+@pytest.mark.parametrize("tau", [0.2, 1.5])
+def test_triplet_losses_against_loops_over_pairs(tau):
+    g = torch.Generator().manual_seed(0)
+    f, f2 = torch.randn(2, 6, 3, generator=g, dtype=torch.float64)
+    hard = soft = 0.0
+    for i in range(6):
+        for j in set(range(6)) - {i}:
+            short = float((f[i] - f2[i]).square().sum() - (f[i] - f[j]).square().sum()) / 2
+            hard += max(short + tau, 0.0)
+            soft += tau * math.log1p(math.exp(short / tau))
+    found, alpha = pair_gradients.triplet(f, f2, margin=tau)
+    assert float(found) == pytest.approx(hard)
+    assert 0 < alpha.sum() < 30
+    assert set(alpha.unique().tolist()) == {0.0, 1.0}
+    found, alpha = pair_gradients.soft_triplet(f, f2, temperature=tau)
+    assert float(found) == pytest.approx(soft)
+    assert alpha.diagonal().abs().max() == 0
+
+
+def test_the_triplet_loss_does_not_ascend_the_energy_of_other_weights(monkeypatch):
+    right = pair_gradients.triplet
+
+    def all_pairs(f, f2, *, margin):
+        return right(f, f2, margin=margin)[0], 1 - torch.eye(len(f), dtype=f.dtype)
+
+    monkeypatch.setattr(pair_gradients, "triplet", all_pairs)
+    errors = pair_gradients.triplet_gradients(
+        nets=1, pairs=8, generator=torch.Generator().manual_seed(0)
+    )
+    assert errors["triplet_error"].max() > 0.1
+    assert errors["soft_triplet_error"].max() < 1e-10

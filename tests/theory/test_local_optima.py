@@ -1,9 +1,13 @@
 import math
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from widefield.labs import local_optima as lab
+from widefield.labs import monomials
 
 
 def test_a_feature_is_an_lme_exactly_below_the_critical_rate():
@@ -31,6 +35,35 @@ def test_samples_are_unbiased_even_when_tiny():
 
 
 def test_crossing_is_interpolated():
-    x = torch.tensor([0.0, 1.0, 2.0])
-    assert lab.crossing(x, torch.tensor([3.0, 1.0, -3.0])) == pytest.approx(1.25)
-    assert lab.crossing(x, torch.ones(3)) == math.inf
+    x = np.array([0.0, 1.0, 2.0])
+    assert monomials.crossing(x, np.array([3.0, 1.0, -3.0])) == pytest.approx(1.25)
+    assert monomials.crossing(x, np.ones(3)) == math.inf
+
+
+@pytest.mark.parametrize("power", monomials.POWERS)
+@given(q=st.floats(0.05, 0.4))
+@settings(max_examples=10, deadline=None)
+def test_closed_forms_of_monomials_against_the_sum_over_atoms(power, q):
+    rate = torch.tensor(q, dtype=torch.float64)
+    x, p = lab.summation(rate.expand(3))
+    weighted = p.unsqueeze(1) * x
+    for order in range(2 * power + 1):
+        assert float(p @ x[:, 0] ** order) == pytest.approx(float(monomials.moment(rate, order)))
+    w = torch.eye(3, dtype=torch.float64)[0].requires_grad_()
+    h = (x @ w) ** power
+    (gradient,) = torch.autograd.grad((p @ h**2 - (p @ h) ** 2) / (2 * power), w)
+    force = lab.ascend(w.detach()[None], x, p, steps=1, step_size=1e9, slope=1.0, power=power)
+    torch.testing.assert_close(force[0], gradient / gradient.norm())
+    closed = monomials.closed_forms(rate, power)
+    assert float(gradient[0]) == pytest.approx(float(closed["along"]))
+    gate = x[:, 0] ** (power - 1)
+    assert float(weighted[:, 1] * gate**2 @ x[:, 1]) == pytest.approx(float(closed["across"]))
+
+
+def test_critical_rates_of_the_square_are_where_its_closed_forms_vanish():
+    at_lme, at_stable = (
+        monomials.closed_forms(torch.tensor(q, dtype=torch.float64), 2)
+        for q in (monomials.LME_RATE, monomials.STABLE_RATE)
+    )
+    assert float(at_lme["along"] - at_lme["across"]) == pytest.approx(0, abs=1e-12)
+    assert float(at_stable["along"] - at_stable["across"]) == pytest.approx(float(at_stable["rho"]))

@@ -13,8 +13,10 @@ from widefield.labs import (
     LABS,
     contrastive_covariance,
     diet_is_spectral,
+    diet_population,
     diet_toy,
     noise_helps,
+    pair_gradients,
     row_replay,
 )
 from widefield.methods.alpha_cl import alpha_cl, pair_importance
@@ -83,7 +85,7 @@ def without_decay(*args, weight_decay, **kwargs):
 
 
 def gradients(generator):
-    return contrastive_covariance.gradients(nets=1, pairs=8, generator=generator)
+    return pair_gradients.gradients(nets=1, pairs=8, generator=generator)
 
 
 def convergence(generator):
@@ -106,6 +108,12 @@ def toy(generator):
     )
 
 
+def trained_plain(generator):
+    heads = diet_population.isometric_heads(2, generator)
+    x = torch.stack([diet_population.population(*case) for case in diet_population.PLAIN_CASES])
+    return {"plain": diet_population.train_plain(x, heads, 40).numpy()}
+
+
 def closed_form_gradient(generator):
     return {"gradient_gap": noise_helps.gradient_gap(generator).numpy()}
 
@@ -115,29 +123,29 @@ def head(generator):
 
 
 CASES = [
-    (contrastive_covariance, gradients, "infonce", negated(infonce)),
-    (contrastive_covariance, gradients, "infonce", infonce_without_positive),
+    (pair_gradients, gradients, "infonce", negated(infonce)),
+    (pair_gradients, gradients, "infonce", infonce_without_positive),
     (
-        contrastive_covariance,
+        pair_gradients,
         gradients,
         "infonce",
         infonce_as_mean_of_softmax,
     ),
-    (contrastive_covariance, gradients, "alpha_cl", negated(alpha_cl)),
+    (pair_gradients, gradients, "alpha_cl", negated(alpha_cl)),
     (
-        contrastive_covariance,
+        pair_gradients,
         gradients,
         "alpha_cl",
         alpha_cl_without_positive,
     ),
     (
-        contrastive_covariance,
+        pair_gradients,
         gradients,
         "pair_importance",
         importance_that_moves,
     ),
     (
-        contrastive_covariance,
+        pair_gradients,
         gradients,
         "pair_importance",
         importance_at_twice_the_temperature,
@@ -164,6 +172,8 @@ CASES = [
     ),
     (diet_toy, toy, "one_hot_error", negated(one_hot_error)),
     (diet_toy, toy, "one_hot_error", error_of_the_target_alone),
+    (diet_population, trained_plain, "one_hot_error", error_of_the_target_alone),
+    (diet_population, trained_plain, "one_hot_error", error_without_target),
     (
         noise_helps,
         closed_form_gradient,
@@ -188,6 +198,7 @@ LAB = {
     convergence: LABS["contrastive-covariance"],
     both_minimisers: LABS["diet-is-spectral"],
     toy: LABS["diet-toy"],
+    trained_plain: LABS["diet-toy"],
     closed_form_gradient: LABS["noise-helps"],
     head: LABS["multistep"],
 }

@@ -64,6 +64,16 @@ def plane_moments(coefficients: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     return p.amax(-1), 2 * (p * r.square() * weight).sum(-1)
 
 
+def mean_weight(
+    halves: list[tuple[Tensor, Tensor]], radius: float, temperature: float | None
+) -> Tensor:
+    """Return int exp(-h(e_1.x)^2/(2 tau)) over mass [J, Q] on points: z_0 of Corollary 2, [J]."""
+    tau = math.inf if temperature is None else temperature * radius**2
+    weights = [torch.exp(-x[:, 0].clamp_min(0).square() / (2 * tau)) for x, _ in halves]
+    parts = [mass @ weight for (_, mass), weight in zip(halves, weights, strict=True)]
+    return torch.stack(parts).sum(0)
+
+
 def disc(coefficients: Tensor, radius: float, temperature: float | None) -> dict[str, Tensor]:
     """Measure what Theorems 1 and 2 and Corollary 2 speak of, at w = e_1, for J densities: [J]."""
     halves = [half_disc(coefficients, angle, radius) for angle in (0.0, math.pi)]
@@ -99,6 +109,6 @@ def disc(coefficients: Tensor, radius: float, temperature: float | None) -> dict
         "roughness": change,
         "roughness_law": first[:, 0, 0] * second_moment,
         "pull": -torch.stack(force).mean(0),
-        "z0": z[:, 0],
+        "z0": mean_weight(halves, radius, temperature) / total.squeeze(-1),
         "r": (z * on_plane).sum(-1) * largest,
     }

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import torch
 from annotated_types import Ge, Gt
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn import functional
 
 from widefield.labs.lab import Lab, Scale, at_scale, first_line
-from widefield.labs.result import Arrays, Check, at_most, close
+from widefield.labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,35 +86,51 @@ def fitted_error(
     return torch.as_tensor(wrong, dtype=torch.float64).mean(-1)
 
 
+def standard_error(share: NDArray[np.float64], count: float) -> NDArray[np.float64]:
+    """Return that of a share measured on `count` points; at a share of 0 or 1 that of one point."""
+    error: NDArray[np.float64] = np.sqrt((share * (1 - share)).clip(1 / count) / count)
+    return error
+
+
 def check(arrays: Arrays) -> tuple[Check, ...]:
     """Test (E.1) for spherical laws, its replacements for the others, and what a fit attains."""
-    measured, predicted, angle = (arrays[name] for name in ("error", "predicted", "angle"))
-    allowed = DEVIATIONS * np.sqrt(0.25 / arrays["test_points"])
+    measured, predicted = arrays["error"], arrays["predicted"]
+    allowed = DEVIATIONS * standard_error(predicted, float(arrays["test_points"]))
     checks = []
     for row, law in enumerate(LAWS):
-        worst = np.abs(measured[row] - predicted[row]).argmax()
+        worst = (np.abs(measured[row] - predicted[row]) / allowed[row]).argmax()
         formula = "angle / pi" if law in SPHERICAL else "its own formula"
         checks.append(
             close(
                 f"error of the {law} law is {formula} (angle of the largest deviation)",
                 measured[row, worst],
                 predicted[row, worst],
-                tolerance=float(allowed),
+                tolerance=float(allowed[row, worst]),
             )
         )
-    # The fit's direction is off by delta, so by the triangle inequality its angle by at most delta.
-    signal = np.sqrt(2 / np.pi) * np.cos(angle[:-1])
+    return (*checks, *check_fit(arrays))
+
+
+def check_fit(arrays: Arrays) -> tuple[Check, ...]:
+    """Test from both sides that the best linear classifier on all scores errs on angle / pi."""
+    angle = arrays["angle"][:-1]  # at 90 degrees there is no signal to fit
+    error = standard_error(angle / np.pi, float(arrays["test_points"]))
+    excess = arrays["fitted"][:-1] - angle / np.pi
+    # Noise of the fit turns its direction by delta, out of the plane of theta and mu.
+    signal = np.sqrt(2 / np.pi) * np.cos(angle)
     spread = (arrays["features"] - 1) * (1 - signal**2) / arrays["train_points"]
-    delta = 3 * np.sqrt(spread) / signal
-    excess = arrays["fitted"][:-1] - angle[:-1] / np.pi - delta / np.pi
+    turned = np.arccos(np.cos(angle) * np.cos(3 * np.sqrt(spread) / signal)) - angle
     return (
-        *checks,
+        at_least(
+            "no fitted classifier errs by less than angle / pi (largest shortfall, standard "
+            "errors)",
+            (excess / error).min(),
+            -DEVIATIONS,
+        ),
         at_most(
-            "a fitted classifier errs by no more than angle / pi and its own sampling error "
-            "(largest excess)",
-            excess.max(),
-            0.0,
-            tolerance=float(allowed),
+            "nor by more, but for its own sampling error (largest excess, standard errors)",
+            ((excess - turned / np.pi) / error).max(),
+            DEVIATIONS,
         ),
     )
 

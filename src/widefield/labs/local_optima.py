@@ -28,6 +28,7 @@ import torch
 from annotated_types import Interval
 from torch import Generator, Tensor
 
+from widefield.labs import monomials
 from widefield.labs.lab import Lab, Scale, at_scale, first_line
 from widefield.labs.one_layer import (
     CRITICAL_RATE,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 NEAR = 0.999  # cosine from which a row counts as being at a feature
 MIXED_RATES = (0.05, 0.15, 0.25, 0.35, 0.37, 0.39, 0.41, 0.5)
 NUDGE = 1e-6  # far inside the ball around u_m in which no atom changes sides
+DENSER = 8  # so many times more rows where atoms are few
 ESCAPE_STEPS, ESCAPE_STEP_SIZE = 10, 0.1
 
 
@@ -165,33 +167,22 @@ def random_starts(
     features = len(probability)
     axes = torch.eye(features, dtype=rates.dtype)
     x, p = categorical(probability)
-    ends = endpoints(x, p, axes, rows=rows, steps=steps, generator=generator)
+    ends = endpoints(x, p, axes, rows=DENSER * rows, steps=steps, generator=generator)
     q = rates.unsqueeze(-1).expand(-1, features)
     targets = torch.cat([axes.expand(len(q), -1, -1), all_off(q).unsqueeze(-2)], dim=-2)
     shares = endpoints(*summation(q), targets, rows=rows, steps=steps, generator=generator)
     return {"categorical_share": ends.numpy(), "summation_share": shares.numpy()}
 
 
-def crossing(x: Tensor, y: Tensor) -> float:
-    """Return where y(x) first crosses zero, between grid points; infinite if nowhere."""
-    signs = torch.sign(y)
-    turned = torch.nonzero(signs[:-1] != signs[1:])
-    if not len(turned):
-        return math.inf
-    i = int(turned[0])
-    return float(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i]))
-
-
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """Test (34), (35) and the critical rate."""
-    return *check_rates(arrays), *check_starts(arrays)
+    """Test (34), (35) and the critical rate, and both for monomials."""
+    return *check_rates(arrays), *check_starts(arrays), *monomials.check(arrays)
 
 
 def check_rates(arrays: Arrays) -> tuple[Check, ...]:
     """Test the closed forms and where an LME ceases to be one."""
-    rates, gap = (torch.from_numpy(arrays[name]) for name in ("rates", "gap"))
-    sampled_at = crossing(rates, gap)
-    nearest = int((rates - CRITICAL_RATE).abs().argmin())
+    rates = arrays["rates"]
+    nearest = int(abs(rates - CRITICAL_RATE).argmin())
     slope = 3 - 2 * CRITICAL_RATE  # of q - (1 - q)^2, where it vanishes
     spacing = float(rates[1] - rates[0])  # a straight line between f's values errs by h^2 f''/8f'
     mixed = arrays["mixed_rates"] < CRITICAL_RATE
@@ -203,13 +194,13 @@ def check_rates(arrays: Arrays) -> tuple[Check, ...]:
         ),
         close(
             "rate at which the sampled eigengap of u_m changes sign",
-            sampled_at,
+            monomials.crossing(rates, arrays["gap"]),
             CRITICAL_RATE,
             tolerance=float(4 * arrays["gap_error"][nearest] / slope) + spacing**2 / (4 * slope),
         ),
         close(
             "rate at which rows nudged off u_m stop returning",
-            crossing(rates, torch.from_numpy(arrays["escape"])),
+            monomials.crossing(rates, arrays["escape"]),
             CRITICAL_RATE,
             tolerance=0.7 * spacing**2,  # f = q/(1 - q)^2
         ),
@@ -229,7 +220,7 @@ def check_rates(arrays: Arrays) -> tuple[Check, ...]:
 
 def check_starts(arrays: Arrays) -> tuple[Check, ...]:
     """Test where rows from random starts end."""
-    features, rows = len(arrays["categorical_share"]), int(arrays["rows"])
+    features, rows = len(arrays["categorical_share"]), DENSER * int(arrays["rows"])
     dead = 1 - arrays["categorical_share"].sum()
     shares, grid = arrays["summation_share"], arrays["start_rates"]
     sparse = shares[features * grid <= 0.5 + 1e-9]
@@ -284,6 +275,9 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         "In the categorical model A(w) jumps at every u_m itself (the other atoms have w.x = 0), "
         "so its roughness is infinite and Theorem 1 is silent there; the rows arrive all the same.",
         "0.382 is for features of equal variance; the lab winner-takes-all has the general rule.",
+        f"Monomials have rates of their own: with t^2 u_m is an LME below {monomials.LME_RATE:.3f} "
+        f"but an optimum only below {monomials.STABLE_RATE:.3f}: A is smooth there, its roughness "
+        "drives a nudge away, and Theorem 1's condition is necessary as well as sufficient.",
     )
 
 
@@ -304,6 +298,9 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     left.set(ylabel="eigengap of A(u_m) along u_m", title="u_m is the top eigenvector ...")
     middle.plot(rates, arrays["escape"], "s", ms=3, ls="none", label="measured")
     middle.plot(rates, arrays["escape_closed"], color="0.2", label="closed form")
+    squares = arrays["monomial_growth"][0]
+    middle.plot(monomials.RATES, squares, "^", ms=3, ls="none", label="h(t) = t²")
+    middle.axvline(monomials.STABLE_RATE, color="0.6", lw=0.8, ls=":")
     middle.set(ylabel="growth of a nudge [per unit time]", title="... and attracts ...")
     for axes in (left, middle):
         axes.axhline(0, color="0.6", lw=0.8)
@@ -368,6 +365,7 @@ def measure(
         "mixed_is_lme": is_lme(gated_covariance(axes, *summation(mixed)), axes).numpy(),
         "rows": torch.tensor(rows).numpy(),
         "start_rates": start_rates.numpy(),
+        **monomials.measure(features, generator),
         **random_starts(probability, start_rates, rows=rows, steps=300, generator=generator),
     }
 

@@ -24,6 +24,7 @@ import torch
 from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
+from widefield.core import rng
 from widefield.labs.lab import Lab, Scale, at_scale, first_line
 from widefield.labs.parameter import require
 from widefield.labs.result import Arrays, Check, at_least, at_most, close
@@ -176,13 +177,15 @@ def unit_b2(s: Settings) -> Settings:
 def gaps(law: str, epoch: int, visits: int, rows: int, generator: Generator) -> Tensor:
     """Draw the steps between visits of a row, int64 [visits, R], for T = `epoch` steps an epoch.
 
-    Shuffled: a row's place in each epoch is uniform, so that a gap is triangular on 1..2T - 1.
+    Shuffled: a row's place in each epoch is the library's; if uniform, gaps are triangular.
     With replacement: a row is drawn at each step with probability 1/T.
     """
     if law == "constant":
         return torch.full((visits, rows), epoch)
     if law == "shuffled":
-        place = torch.randint(epoch, (visits + 1, rows), generator=generator)
+        seed, examples = int(torch.randint(2**31, (), generator=generator)), np.arange(rows)
+        orders = [rng.shuffled(seed, f"epoch {i}", examples) for i in range(visits + 1)]
+        place = torch.from_numpy(np.argsort(orders, axis=1) * epoch // rows)
         return epoch - place[:-1] + place[1:]
     missed = torch.rand(visits, rows, generator=generator, dtype=torch.float64).log()
     return 1 + (missed / math.log1p(-1 / epoch)).floor().long() if epoch > 1 else missed.long() + 1
@@ -297,7 +300,7 @@ def check_gaps(arrays: Arrays) -> tuple[Check, ...]:
             ROUNDING,
         ),
         close(
-            "shuffled epochs: E|gap - T| / T is (T^2 - 1)/(3T^2), at the T of the largest gap",
+            "the library's epochs: E|gap - T| / T is (T^2 - 1)/(3T^2), at the T of the largest gap",
             arrays["deviation"][shuffled][worst] / epochs[worst],
             expected[worst] / epochs[worst],
             tolerance=float(arrays["deviation_tolerance"]),

@@ -1,7 +1,9 @@
 """The one-layer gated network of Tian (2022): its data, its covariance and its dynamics.
 
-A row w, |w| = 1, has the activation h(t) = h'(t) t. With uniform pair weights and no augmentation
-its contrastive covariance and its dynamics are
+A row w, |w| = 1, has the activation h(t) = h'(t) t (Assumption 1): here h'(t) = t^(k-1) above zero
+and `slope` times that below. ReLU has slope 0 and power k = 1, a linear row slope 1; slope 1 makes
+the monomial t^k, whose derivative is h' up to the constant k. With uniform pair weights and no
+augmentation a row's contrastive covariance and its dynamics are
 
     A(w) = Var[x h'(w.x)],    dw/dt = (I - w w^T) A(w) w                                     (7)
 
@@ -51,18 +53,21 @@ def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
     return atoms, torch.where(on, q, 1 - q).prod(-1)
 
 
-def gated_covariance(w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0) -> Tensor:
+def gated_covariance(
+    w: Tensor, x: Tensor, p: Tensor, *, slope: float = 0.0, power: int = 1
+) -> Tensor:
     """Return A(w) [..., d, d] of rows `w` [..., d] over atoms [..., n, d] of weights [..., n].
 
-    h' is 1 above zero and `slope` elsewhere: ReLU at slope 0 (with h'(0) = 0), linear at slope 1.
+    h'(0) = 0 for ReLU.
 
     Example:
         >>> x, p = summation(torch.tensor([0.2, 0.2]))
         >>> [round(v, 6) for v in gated_covariance(torch.tensor([1.0, 0.0]), x, p).diag().tolist()]
         [0.64, 0.2]
     """
-    active = (x @ w.unsqueeze(-1)).squeeze(-1) > 0
-    gated = torch.where(active, 1.0, slope).unsqueeze(-1).to(x.dtype) * x
+    scores = (x @ w.unsqueeze(-1)).squeeze(-1)
+    gate = torch.where(scores > 0, 1.0, slope).to(x.dtype) * scores ** (power - 1)
+    gated = gate.unsqueeze(-1) * x
     weighted = p.unsqueeze(-1) * gated
     mean = weighted.sum(-2)
     return weighted.mT @ gated - mean.unsqueeze(-1) * mean.unsqueeze(-2)
@@ -95,10 +100,12 @@ def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Ten
     return second - first.unsqueeze(-1) * first.unsqueeze(-2)
 
 
-def ascent_direction(w: Tensor, x: Tensor, p: Tensor, *, slope: Tensor | float = 0.0) -> Tensor:
+def ascent_direction(
+    w: Tensor, x: Tensor, p: Tensor, *, slope: Tensor | float = 0.0, power: int = 1
+) -> Tensor:
     """Return A(w) w of many rows `w` [..., R, d], without forming A: E[x~ h] - E[x~] E[h]."""
     scores = w @ x.mT
-    gate = torch.where(scores > 0, torch.ones_like(scores), slope)
+    gate = torch.where(scores > 0, torch.ones_like(scores), slope) * scores ** (power - 1)
     h, weighted = gate * scores, gate * p.unsqueeze(-2)
     mean_h = (p.unsqueeze(-2) * h).sum(-1, keepdim=True)
     return (weighted * (h - mean_h)) @ x
@@ -112,13 +119,14 @@ def ascend(
     steps: int,
     step_size: float,
     slope: Tensor | float = 0.0,
+    power: int = 1,
 ) -> Tensor:
     """Follow (7) from the unit rows `w` [..., R, d]: a step along A(w) w, then back to the sphere.
 
     A step is `step_size` in units of 1/(w.A(w) w), each row's own time scale; it bends no path.
     """
     for _ in range(steps):
-        force = ascent_direction(w, x, p, slope=slope)
+        force = ascent_direction(w, x, p, slope=slope, power=power)
         # A row that no atom activates has no force; the floor keeps it where it is.
         speed = step_size / (w * force).sum(-1, keepdim=True).clamp_min(1e-12)
         w = normalize(w + speed * force, dim=-1)
