@@ -1,19 +1,21 @@
 """Does S-DIET's batch cross-entropy pull the encoder where DIET's full one would?
 
-    python benchmarks/gradient_cosine.py cifar10_train.npz \
+    python benchmarks/gradient_cosine.py cifar100_train.npz \
         --json benchmarks/results/gradient_cosine.json
 
 At random initialisation, with random rows for all n examples of the data, a batch of views gives
 two gradients of the same parameters: of the cross-entropy over all n rows, and over the rows of
-the batch alone, both with label smoothing 0.8 as published. Printed is their cosine, the mean over
-a few batches, beside the values of S-DIET (2025), which are for CIFAR-100.
+the batch alone, both with label smoothing 0.8 as published. Printed is their cosine for each seed,
+which draws encoder, projector, rows and views anew, beside the values of S-DIET (2025), table 2,
+for CIFAR-100.
 
 `encoder` is the paper's base model, what is kept after training; `encoder and projector` is all
-that the loss trains besides the rows.
+that the loss trains besides the rows. The file is rewritten after every batch, and what it already
+holds is not repeated.
 """
 
 import argparse
-import json
+import itertools
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from widefield.data import Loader, open_dataset
+from study import Results, Run
+from widefield.data import Dataset, Loader, open_dataset
+from widefield.encoders import Encoder
 from widefield.methods import SDietSettings
 from widefield.recipes import make_recipe
 from widefield.rows import batch_cross_entropy, initial_rows
-from widefield.train.hardware import choose_device, machine
+from widefield.train.hardware import choose_device
 from widefield.views import build_views
 
 PAPER = {
@@ -67,63 +71,84 @@ def cosines(
     }
 
 
-def measure(data: str, encoder_name: str, batch_size: int, batches: int) -> dict[str, list[float]]:
-    """Cosines at `batches` batches, each with its own encoder, projector and rows."""
+def measure(dataset: Dataset, encoder_name: str, batch_size: int, seed: int) -> dict[str, float]:
+    """Cosines at one batch, with an encoder, projector and rows of its own."""
     device, settings = choose_device("auto"), published()
-    dataset = open_dataset(data)
+    encoder = build_encoder(dataset, encoder_name, seed).to(device).train()
+    torch.manual_seed(seed)
+    projector = settings.projector.build(encoder.dim).to(device).train()
+    rows = initial_rows(
+        torch.arange(len(dataset), device=device),
+        settings.projector.dim,
+        seed=seed,
+        dtype=torch.float32,
+    )
+    batch = next(iter(Loader(dataset, batch_size=batch_size, device=device).epoch(seed)))
+    generator = torch.Generator(device).manual_seed(seed)
+    (view,) = build_views("expert")(batch.x, 1, generator)
+    return cosines(encoder, projector, view, batch.index.to(device), rows)
+
+
+def build_encoder(dataset: Dataset, name: str, seed: int) -> Encoder:
+    """Return the encoder of the paper's recipe."""
     mean, std = dataset.channel_mean_std()
-    loader = Loader(dataset, batch_size=batch_size, device=device)
-    views, values = build_views("expert"), dict[str, list[float]]()
-    for seed, batch in zip(range(batches), loader.epoch(0), strict=False):
-        encoder = replace(make_recipe("s-diet-paper").encoder, name=encoder_name).build(
-            image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
-        )
-        torch.manual_seed(seed)
-        projector = settings.projector.build(encoder.dim)
-        rows = initial_rows(
-            torch.arange(len(dataset), device=device),
-            settings.projector.dim,
-            seed=seed,
-            dtype=torch.float32,
-        )
-        (view,) = views(batch.x, 1, torch.Generator(device).manual_seed(seed))
-        encoder, projector = encoder.to(device).train(), projector.to(device).train()
-        index = batch.index.to(device)
-        for name, value in cosines(encoder, projector, view, index, rows).items():
-            values.setdefault(name, []).append(value)
-    return values
+    encoder = replace(make_recipe("s-diet-paper").encoder, name=name).build(
+        image_size=dataset.images.shape[1], mean=mean, std=std, seed=seed
+    )
+    if name == "resnet50":  # a batch's activations would take tens of gigabytes
+        encoder.backbone.set_grad_checkpointing()
+    return encoder
+
+
+def summary(runs: dict[str, Run]) -> dict[str, Any]:
+    """Return means over the seeds, beside the paper."""
+    rows: dict[tuple[str, int], list[Run]] = {}
+    for run in runs.values():
+        rows.setdefault((run["encoder"], run["batch_size"]), []).append(run)
+    return {
+        "command": "python benchmarks/gradient_cosine.py cifar100_train.npz",
+        "data": next(iter(runs.values()))["data"],
+        "results": [
+            {
+                "network": encoder,
+                "batch_size": size,
+                "seeds": len(of_size),
+                "paper_cifar100": PAPER[encoder][size],
+                **{name: _mean(of_size, name) for name in of_size[0]["cosine"]},
+            }
+            for (encoder, size), of_size in rows.items()
+        ],
+    }
+
+
+def _mean(runs: list[Run], name: str) -> float:
+    return round(statistics.mean(run["cosine"][name] for run in runs), 5)
 
 
 def main() -> None:
-    """Measure every batch size, print beside the paper, and write the numbers."""
+    """Measure what the file lacks, and print it beside the paper."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("data", help="a CIFAR-10 pack, or any data that pretrain takes")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--encoder", choices=tuple(PAPER), default="resnet18")
-    parser.add_argument("--batches", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, action="append")
+    parser.add_argument("data", help="a CIFAR-100 pack, or any data that pretrain takes")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--encoder", choices=tuple(PAPER), action="append")
+    parser.add_argument("--batch-size", type=int, choices=(64, 128, 256, 512), action="append")
+    parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    for size in args.batch_size or PAPER[args.encoder]:
-        measured = measure(args.data, args.encoder, size, args.batches)
-        means = {name: round(statistics.mean(values), 5) for name, values in measured.items()}
-        paper = PAPER[args.encoder].get(size)
-        results.append({"batch_size": size, "paper_cifar100": paper, **means, "values": measured})
+    dataset, results = open_dataset(args.data), Results(args.json, summary)
+    sizes, encoders = args.batch_size or (64, 128, 256, 512), args.encoder or PAPER
+    for encoder, size, seed in itertools.product(encoders, sizes, range(args.seeds)):
+        key = f"{encoder} | batch {size} | seed {seed}"
+        if key not in results:
+            cosine = measure(dataset, encoder, size, seed)
+            about = {"encoder": encoder, "batch_size": size, "seed": seed}
+            results.add(key, {"data": Path(args.data).name, **about, "cosine": cosine})
+        measured = results.runs[key]["cosine"]
         print(
-            f"batch {size:4}: {means['encoder']:.4f} encoder, "
-            f"{means['encoder and projector']:.4f} with projector; paper, CIFAR-100: {paper}"
+            f"{key}: {measured['encoder']:.4f} encoder, "
+            f"{measured['encoder and projector']:.4f} with projector; "
+            f"paper, CIFAR-100: {PAPER[encoder][size]}",
+            flush=True,
         )
-    if args.json:
-        report = {
-            "command": "python benchmarks/gradient_cosine.py cifar10_train.npz",
-            "machine": machine(choose_device("auto")),
-            "data": Path(args.data).name,
-            "encoder": args.encoder,
-            "batches": args.batches,
-            "seeds": list(range(args.batches)),
-            "results": results,
-        }
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

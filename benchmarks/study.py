@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
 from widefield.data import Dataset, open_dataset
-from widefield.encoders import Encoder
+from widefield.encoders import Encoder, Projected
+from widefield.methods import load_projector
 from widefield.probes import score
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import pretrain
@@ -27,10 +27,6 @@ VALIDATION = 3000  # images
 
 Run = dict[str, Any]
 """What is kept of a run: plain JSON values."""
-
-
-OLD_NAME = re.compile(r"(?<![\w-])s-diet(?!-paper)")
-"""How files name `row-contrast` that are older than its name; in newer ones s-diet is s-diet."""
 
 
 class Results:
@@ -64,10 +60,7 @@ class Results:
     def _read(self) -> dict[str, Run]:
         if not self.path.exists():
             return {}
-        text = self.path.read_text()
-        if "row-contrast" not in text:
-            text = OLD_NAME.sub("row-contrast", text)
-        runs: dict[str, Run] = json.loads(text)["runs"]
+        runs: dict[str, Run] = json.loads(self.path.read_text())["runs"]
         return runs
 
 
@@ -96,6 +89,8 @@ class Trained:
     """An encoder and what it cost; other work on the machine does not inflate processor time."""
 
     encoder: Encoder
+    projected: nn.Module | None
+    """The encoder with its projector, if the method has one."""
     effective_rank: float
     processor_seconds: float
     wall_seconds: float
@@ -114,8 +109,10 @@ def train(data: str, **settings: Any) -> Trained:
             quiet=True,
             **settings,
         )
+        projector = load_projector(done.run)
         return Trained(
             encoder=done.encoder,
+            projected=projector and Projected(done.encoder, projector),
             effective_rank=round(done.health.effective_rank, 1),
             processor_seconds=round(time.process_time() - began, 2),
             wall_seconds=round(time.monotonic() - wall, 1),

@@ -17,8 +17,10 @@ import arguments
 import losses
 from pages import (
     audit,
+    equal_time,
     few_labels,
     methods,
+    normalisation,
     objectives,
     papers,
     pictures,
@@ -27,16 +29,18 @@ from pages import (
     rooms,
     rows,
     steps,
-    study,
     views,
 )
 from pages.format import ROOT
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "equal-time": study.equal_time,
-    "longest": study.longest,
-    "longer": study.longer,
-    "knobs": study.knobs,
+    "equal-time": equal_time.equal_time,
+    "differences": equal_time.differences,
+    "winners": equal_time.winners,
+    "table-settings": equal_time.settings,
+    "longer": equal_time.longer,
+    "choices": equal_time.choices,
+    "normalisation": normalisation.normalisation,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,
     "viewmaker-step": steps.viewmaker,

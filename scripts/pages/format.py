@@ -1,7 +1,6 @@
 """How results are read and how numbers look on a page: the only place that rounds."""
 
 import json
-import re
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,19 +10,9 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-OLD_NAME = re.compile(r"(?<![\w-])s-diet(?!-paper)")
-"""How results name `row-contrast` that are older than its name."""
-
-
 def read(name: str) -> Any:
-    """Return the content of `benchmarks/results/NAME.json`, methods under the names of today.
-
-    Where no method is called `row-contrast`, the one called `s-diet` was that.
-    """
-    text = (RESULTS / f"{name}.json").read_text()
-    if "row-contrast" not in text:
-        text = OLD_NAME.sub("row-contrast", text)
-    return json.loads(text)
+    """Return the content of `benchmarks/results/NAME.json`."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def ratio(value: float) -> str:

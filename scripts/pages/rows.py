@@ -121,15 +121,17 @@ def cosines() -> str:
     report = read("gradient_cosine")
     about = (
         f"`{report['command']} --json FILE`: cosine of the gradients of batch and full "
-        f"cross-entropy at random initialisation, {report['encoder']}, mean of "
-        f"{report['batches']} batches, beside S-DIET (2025) on CIFAR-100. The projector is thrown "
-        "away after training. These were measured with timm's start of the encoder, whose residual "
-        "blocks begin as the identity, and with an output of 128; the paper's recipe has "
-        "torchvision's start and an output of 512 now."
+        "cross-entropy at random initialisation, on CIFAR-100, mean over seeds, beside S-DIET "
+        "(2025), table 2. The projector is thrown away after training."
     )
     columns = ("encoder", "encoder and projector", "paper_cifar100")
     rows = [
-        (str(r["batch_size"]), *(cosine(r[column]) for column in columns))
+        (
+            r["network"],
+            str(r["batch_size"]),
+            str(r["seeds"]),
+            *(cosine(r[name]) for name in columns),
+        )
         for r in report["results"]
     ]
-    return f"{about}\n\n{table(('batch', *columns[:2], 'paper'), rows)}"
+    return f"{about}\n\n{table(('network', 'batch', 'seeds', *columns[:2], 'paper'), rows)}"

@@ -1,0 +1,155 @@
+"""The methods at equal time: README.md and docs/recipe.md."""
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from pages.format import percent, points, read, table, whole
+
+Run = dict[str, Any]
+Score = tuple[str, str]
+"""Data and task."""
+
+TITLES = {
+    "row-contrast": "row-contrast (ours)",
+    "s-diet": "S-DIET",
+    "simclr": "SimCLR",
+    "barlow-twins": "Barlow Twins",
+    "vicreg": "VICReg",
+    "pixels": "floor: pixels",
+    "untrained": "floor: the encoder untrained",
+}
+COLUMNS: dict[str, Score] = {
+    "class, nothing planted, %": ("cifar10", "class"),
+    "class beside a digit, %": ("cifar10+digits", "class"),
+    "the digit, %": ("cifar10+digits", "digits"),
+    "class beside a shape, %": ("cifar10+shapes", "class"),
+    "the shape, %": ("cifar10+shapes", "shapes"),
+}
+"""Heading of a column -> data and task."""
+T = {2: 12.706, 3: 4.303}
+"""97.5 % quantile of Student's t, by the number of seeds."""
+
+
+def _runs(part: str) -> list[Run]:
+    return [run for run in read("equal_time")["runs"].values() if run["part"] == part]
+
+
+def _scores(runs: Iterable[Run], method: str, column: Score) -> dict[int, float]:
+    """Return a method's percentages by seed."""
+    data, task = column
+    return {
+        run["seed"]: 100 * run["accuracy"][task]
+        for run in runs
+        if (run["method"], run["data"]) == (method, data)
+    }
+
+
+def _mean(values: list[float]) -> dict[str, float]:
+    """Return the mean with the half width of its 95 % t-interval."""
+    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+    return {"mean": statistics.mean(values), "half_width": half}
+
+
+def _methods(runs: list[Run]) -> list[str]:
+    """Return the methods that have runs, in the order of `TITLES`."""
+    there = {run["method"] for run in runs}
+    return [method for method in TITLES if method in there]
+
+
+def equal_time() -> str:
+    """Return every method at equal time, and the floors."""
+    runs, floors = _runs("table"), _runs("floor")
+    rows = [
+        [TITLES[m], *_about(runs, m), *(_cell(runs, m, c) for c in COLUMNS.values())]
+        for m in _methods(runs)
+    ]
+    rows += [
+        [TITLES[m], "", "", *(_cell(floors, m, c) for c in COLUMNS.values())]
+        for m in _methods(floors)
+    ]
+    return table(["", "epochs", "seconds", *COLUMNS], rows)
+
+
+def _about(runs: list[Run], method: str) -> tuple[str, str]:
+    """Return epochs and mean processor seconds."""
+    of_method = [run for run in runs if run["method"] == method]
+    seconds = statistics.mean(run["processor_seconds"] for run in of_method)
+    return str(of_method[0]["epochs"]), whole(seconds)
+
+
+def _cell(runs: list[Run], method: str, column: Score) -> str:
+    return points(_mean(list(_scores(runs, method, column).values())))
+
+
+def differences() -> str:
+    """Return row-contrast minus every other method, seed by seed."""
+    runs = _runs("table")
+    rows = [
+        [f"minus {TITLES[m]}", *(_gap(runs, m, c) for c in COLUMNS.values())]
+        for m in _methods(runs)
+        if m != "row-contrast"
+    ]
+    return table(["row-contrast", *COLUMNS], rows)
+
+
+def _gap(runs: list[Run], method: str, column: Score) -> str:
+    ours, other = (_scores(runs, name, column) for name in ("row-contrast", method))
+    return points(_mean([ours[seed] - other[seed] for seed in sorted(ours)]), signed=True)
+
+
+def winners() -> str:
+    """Return in a sentence how many columns each method leads."""
+    runs = _runs("table")
+    leads = dict.fromkeys(_methods(runs), 0)
+    for column in COLUMNS.values():
+        means = {m: statistics.mean(_scores(runs, m, column).values()) for m in leads}
+        leads[max(means, key=means.__getitem__)] += 1
+    said = [f"{TITLES[m]} {n}" for m, n in leads.items() if n]
+    return f"Highest mean, in how many of the {len(COLUMNS)} columns: {', '.join(said)}."
+
+
+def settings() -> str:
+    """Return in a sentence which settings every method has in the table."""
+    chosen = {m: name for m, name in read("equal_time")["chosen"].items() if name != "default"}
+    said = [f"{TITLES[m]}: {name}" for m, name in chosen.items()]
+    return f"In the table with other settings than their default: {'; '.join(said) or 'none'}."
+
+
+def longer() -> str:
+    """Return the runs of eight times as many epochs."""
+    planted = {name: c for name, c in COLUMNS.items() if c[0] == "cifar10+digits"}
+    rows = [
+        [
+            f"{TITLES[run['method']]}, {run['epochs']} epochs",
+            *(percent(run["accuracy"][task]) for _, task in planted.values()),
+        ]
+        for run in _runs("longer")
+    ]
+    return table(["", *planted], rows)
+
+
+def choices() -> str:
+    """Return the runs in which settings were tried; a star marks the front of class and digit."""
+    runs = sorted(_runs("choices"), key=lambda run: list(TITLES).index(run["method"]))
+    planted = [run for run in runs if run["data"] == "cifar10+digits"]
+    plain = {(r["method"], r["name"]): r["accuracy"]["class"] for r in runs if r not in planted}
+    rows = [
+        [
+            f"{TITLES[run['method']]}, {run['name']}",
+            *(percent(run["accuracy"][task]) for task in ("class", "digits")),
+            percent(plain[key]) if (key := (run["method"], run["name"])) in plain else "",
+            "*" if _on_front(run, planted) else "",
+        ]
+        for run in planted
+    ]
+    return table(["", "class, %", "digit, %", "class, nothing planted, %", "front"], rows)
+
+
+def _on_front(run: Run, runs: list[Run]) -> bool:
+    """Return whether no run reads both features better."""
+    c, d = run["accuracy"]["class"], run["accuracy"]["digits"]
+    return not any(
+        other["accuracy"]["class"] > c and other["accuracy"]["digits"] > d for other in runs
+    )
