@@ -189,7 +189,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
     steps, t = discrepancies(points), np.arange(len(miss))[:, None]
     bound = gamma**t * miss[0]
     measurable = (bound > FLOOR) & (t > 0)
-    exact = miss[:-1] > FLOOR
+    exact = miss[1:] > FLOOR  # where both are known; rounding is 1e-4 of the smaller
     step_bound = np.sqrt(2 * (1 + gamma) * bound[:-1])
     ball = np.sqrt(2 * (1 + gamma) * miss[0]) / (1 - np.sqrt(gamma))
     distance = np.linalg.norm(points - points[0], axis=-1)
