@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key; raised when decoding, resizing or planting changes its result."""
 
 Record = dict[str, Any]

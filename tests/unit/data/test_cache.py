@@ -36,7 +36,7 @@ def test_small_data_stay_in_memory(folder, cache):
     dataset = open_dataset(folder)
     assert not isinstance(dataset.images, np.memmap)
     assert dataset.images.flags.writeable
-    assert "kept in memory: 0.0 MB" in dataset.notes
+    assert "kept in memory: 0.0 MB" in dataset.place
     assert not cache.exists()
 
 
@@ -49,7 +49,7 @@ def test_large_data_are_a_read_only_map_equal_to_memory(folder, cache):
     assert (dataset.images == open_dataset(folder).images).all()
     assert (dataset.digests() == open_dataset(folder).digests()).all()
     (entry,) = cache.iterdir()
-    assert any(str(entry) in note for note in dataset.notes)
+    assert str(entry) in dataset.place
 
 
 def test_the_next_run_decodes_nothing(folder, cache):
