@@ -20,8 +20,7 @@ _LARGEST_SIDE = 224
 _SIZE_SAMPLE = 1_000
 _KINDS_NAMED = 4
 
-_TRAINING = {"train", "training"}
-_SPLITS = _TRAINING | {"test", "testing", "val", "valid", "validation", "dev", "eval"}
+_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
 """Names of folders that divide data, and are no classes."""
 
 _LINKED_AGAIN, _SPECIAL = "links to folders that were read already", "pipes, sockets or devices"
@@ -86,11 +85,11 @@ def _shown_names(names: list[str]) -> tuple[str, ...]:
 def _refuse_splits(folder: Path, top: set[str]) -> None:
     """Refuse subfolders that are parts of a data set, which are not its classes."""
     splits = sorted(name for name in top if name.lower() in _SPLITS)
-    has_training = any(name.lower() in _TRAINING for name in splits)
-    if has_training and (len(splits) > 1 or len(splits) == len(top)):
+    if len(splits) > 1 or (splits and len(splits) == len(top)):
+        training = next((name for name in splits if name.lower().startswith("train")), splits[0])
         raise ValueError(
             f"'{folder}' holds {' and '.join(splits)}, which are splits and no classes; "
-            f"name one of them, such as '{folder / splits[0]}'"
+            f"name one of them, such as '{folder / training}'"
         )
 
 

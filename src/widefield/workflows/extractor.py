@@ -1,5 +1,6 @@
 """A frozen encoder as a source of features: what `RUN|ENCODER` on the command line means."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from widefield.core.names import check_name, printable
 from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset
+from widefield.data.decode import Progress
 from widefield.encoders import (
     Encoder,
     FeatureMap,
@@ -81,7 +83,7 @@ class FeatureExtractor:
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             white = like.white if white is None else white
-        with reading_bar(Console(stderr=True, quiet=quiet)) as progress:
+        with _bar(quiet) as progress:
             dataset = open_dataset(data, image_size=size, white=white, progress=progress, **options)
         return _with_channels(dataset, channels, self.name if like is None else like.spec)
 
@@ -130,6 +132,13 @@ class FeatureExtractor:
     def features(self, images: np.ndarray) -> Tensor:
         """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
         return encode(self.build(images), images)
+
+
+def _bar(quiet: bool) -> AbstractContextManager[Progress]:
+    """Return a bar for what is read, seen by people at a terminal alone."""
+    console = Console(stderr=True)
+    console.quiet = quiet or not console.is_terminal
+    return reading_bar(console)
 
 
 def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Dataset:
@@ -296,7 +305,7 @@ def _needed_size(encoder: Encoder | VisionEncoder) -> Size | None:
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
     recipe = run.recipe()
-    with reading_bar(Console(stderr=True, quiet=quiet)) as progress:
+    with _bar(quiet) as progress:
         dataset = open_dataset(
             run.settings()["data"],
             limit=recipe.limit,
