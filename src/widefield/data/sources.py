@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.data.arrays import Array, read_memory, read_npz
-from widefield.data.cache import Record, cache_key, load_or_build
+from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset, Skipped
 from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
@@ -139,18 +138,25 @@ def _open(
         _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
         return record
 
-    def key() -> str:
-        settings = (str(spec), shape, limit, white, canvas.seed, canvas.held_out)
+    def key(white: float | None) -> str:
+        # The same for every command that asks for the same pixels, by whatever name.
+        planted = (list(map(str, spec.plants)), canvas.seed, canvas.held_out)
+        settings = (shape, limit, white, rows.tobytes(), planted if spec.plants else None)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
+
+    def known_key() -> str:
+        own = key(None)  # a run's white is that of its data, which were opened without one
+        record = None if white is None else cached_record(own)
+        return own if record and record.get("white") in (None, white) else key(white)
 
     whole = (len(_choose(examples, rows, limit)), *shape)
     if examples.origin:
-        images, record, place = load_or_build(whole, build, key=key, budget=memory_budget)
+        images, record, place = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
         images, place = examples.pixels, "used where it is: nothing was copied"
         record = {"rows": rows.tolist()}
     else:  # made in memory, so it fits there; and it has no identity to be cached under
-        images, record, place = load_or_build(whole, build, key=key, budget=sys.maxsize)
+        images, record, place = load_or_build(whole, build, key=None)
     dataset = _dataset(spec, examples, images, record, overlays, place)
     return replace(dataset, stacked=_of_rows(channel, record))
 
