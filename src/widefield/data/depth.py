@@ -6,16 +6,16 @@ all images of a data set: 2^b - 1, at least 255; 1 for fractions in [0, 1]. A ru
 encoder, and all later data of the run are read by it.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
-from torchvision.io import ImageReadMode, decode_png
+from PIL import ExifTags, Image, ImageFile
 
 _FULL = 65_535
 _EIGHT_BITS = 255
@@ -23,6 +23,9 @@ _BITS_PER_SAMPLE, _PHOTOMETRIC, _PLANAR, _SAMPLE_FORMAT = 258, 262, 284, 339
 _WHITE_IS_ZERO, _SEPARATE, _SIGNED = 0, 2, 2
 _READ_TO_FULL_SCALE = {"PPM", "JPEG2000"}
 """Formats that say how many bits are in use, so that Pillow scales them to 16."""
+
+_SWAPPED = {"16B": "16L", "16L": "16B", "16N": "16B" if sys.byteorder == "little" else "16L"}
+"""Raw modes of Pillow that keep the upper byte of 16 bits, and those that keep the other one."""
 
 
 class Extent(NamedTuple):
@@ -47,8 +50,6 @@ class Deep:
     """The value of white, where the file itself says it."""
     inverted: bool = False
     """Whether 0 is white."""
-    upper_bits: bool = False
-    """Whether the lower 8 of 16 bits are lost already."""
     orientation: int = 1
     """EXIF orientation that is still to be applied."""
 
@@ -71,15 +72,11 @@ class Deep:
         """Return the image in 8 bits, where `white` is 255.
 
         Raises:
-            ValueError: there are values above `white`, or they cannot be told apart any more.
+            ValueError: there are values above `white`.
         """
         largest = self.extent().largest
         if largest > white:
             raise ValueError(f"values up to {largest:g}, above {white:g}, which is white here")
-        if self.upper_bits and white < _FULL:
-            raise ValueError(
-                f"16-bit colour of which {white:g} is white: save it as PNG, or in 8 bits"
-            )
         wide = self.values.astype(np.float64)
         wide = white - wide if self.inverted else wide
         pixels = np.round(wide * (_EIGHT_BITS / white)).astype(np.uint8)
@@ -118,37 +115,36 @@ def deep_image(image: Image.Image, file: Path | memoryview) -> Deep | None:
     Raises:
         ValueError: values that cannot be read right.
     """
-    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    if image.format == "TIFF":
-        return _of_tiff(image)
-    if image.mode.startswith("I") or image.mode == "F":
-        white = _FULL if image.format in _READ_TO_FULL_SCALE and image.mode != "F" else None
-        values, clear = np.asarray(image), image.info.get("transparency")
-        alpha = (values != clear).astype(np.float64) if isinstance(clear, int) else None
-        return Deep(values, alpha, white=white, orientation=orientation)
-    if image.format == "PNG" and _bits_of_png(file) == 16:
-        return _of_colour_png(image, file, orientation)
-    return None
-
-
-def _of_tiff(image: Image.Image) -> Deep | None:
-    tags = image.tag_v2  # type: ignore[attr-defined]
+    tags = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
     bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
+    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     if image.mode == "L" and _SIGNED in tags.get(_SAMPLE_FORMAT, ()):
         raise ValueError("signed values of 8 bits")
     if image.mode.startswith("I") or image.mode == "F":
+        values, clear = np.asarray(image), image.info.get("transparency")
         return Deep(
-            np.asarray(image),
-            white=None if bits >= 16 else 2.0**bits - 1,
+            values,
+            (values != clear).astype(np.float64) if isinstance(clear, int) else None,
+            white=_white_of_header(image, bits),
             inverted=tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO,
+            orientation=orientation,
         )
-    if bits <= 8:
-        return None
-    if image.mode not in ("RGB", "RGBA") or tags.get(_PLANAR) == _SEPARATE:
+    if bits > 8 and (image.mode not in ("RGB", "RGBA") or tags.get(_PLANAR) == _SEPARATE):
         raise ValueError(f"{bits} bits in {image.mode}, in separate planes or other than RGB")
-    upper = np.asarray(image).astype(np.uint16)  # Pillow keeps the upper byte of each value
-    alpha = upper[..., 3] / _EIGHT_BITS if image.mode == "RGBA" else None
-    return Deep(upper[..., :3] * 257, alpha, upper_bits=True)
+    if bits > 8 or (image.format == "PNG" and _bits_of_png(file) == 16):
+        colours, alpha = _split(_sixteen_bits(file, str(image.format)))
+        clear = image.info.get("transparency")
+        if isinstance(clear, tuple) and alpha is None:
+            alpha = (colours != clear).any(axis=-1).astype(np.float64)
+        return Deep(colours, alpha, orientation=orientation)
+    return None
+
+
+def _white_of_header(image: Image.Image, bits: int) -> float | None:
+    """Return the value of white that a format tells, if it does."""
+    if image.format in _READ_TO_FULL_SCALE and image.mode != "F":
+        return _FULL
+    return 2.0**bits - 1 if 8 < bits < 16 else None
 
 
 def _bits_of_png(file: Path | memoryview) -> int:
@@ -158,17 +154,43 @@ def _bits_of_png(file: Path | memoryview) -> int:
     return file[24]
 
 
-def _of_colour_png(image: Image.Image, file: Path | memoryview, orientation: int) -> Deep:
-    """Read a PNG of 16 bits and several channels, of which Pillow keeps the upper bytes alone."""
-    encoded = bytearray(file.read_bytes() if isinstance(file, Path) else file)
-    values = decode_png(torch.frombuffer(encoded, dtype=torch.uint8), ImageReadMode.UNCHANGED)
-    channels = values.numpy()
-    colours = 1 if len(channels) == 2 else 3
-    alpha = channels[-1] / _FULL if len(channels) in (2, 4) else None
-    clear = image.info.get("transparency")
-    if isinstance(clear, tuple) and alpha is None:
-        alpha = (channels != np.reshape(clear, (3, 1, 1))).any(axis=0).astype(np.float64)
-    values_last = np.moveaxis(channels[:colours], 0, -1)
-    return Deep(
-        values_last[..., 0] if colours == 1 else values_last, alpha, orientation=orientation
-    )
+def _sixteen_bits(file: Path | memoryview, kind: str) -> NDArray[np.uint16]:
+    """Read several channels of 16 bits [H, W, C], of which Pillow keeps one byte at a time."""
+    upper, raw_mode = _bytes_of(file, kind, None)
+    if raw_mode.startswith("LA"):  # four bytes a pixel: both of each value
+        four = _bytes_of(file, kind, "RGBA")[0].astype(np.uint16)
+        return four[..., ::2] * 256 + four[..., 1::2]
+    name, _, order = raw_mode.partition(";")
+    if name not in ("RGB", "RGBA", "RGBX") or order not in _SWAPPED:
+        raise ValueError(f"16 bits as {raw_mode}")
+    lower, _ = _bytes_of(file, kind, f"{name};{_SWAPPED[order]}")
+    return upper.astype(np.uint16) * 256 + lower
+
+
+def _bytes_of(
+    file: Path | memoryview, kind: str, raw_mode: str | None
+) -> tuple[NDArray[np.uint8], str]:
+    """Decode an image by another raw mode than its own, if one is given; also return its own."""
+    with Image.open(file if isinstance(file, Path) else BytesIO(file), formats=(kind,)) as image:
+        assert isinstance(image, ImageFile.ImageFile)
+        tiles = image.tile
+        own = tiles[0].args
+        if raw_mode is not None:
+            image.tile = [
+                tile._replace(
+                    args=(raw_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else raw_mode
+                )
+                for tile in tiles
+            ]
+        image.load()
+        return np.asarray(image), str(own[0] if isinstance(own, tuple) else own)
+
+
+def _split(
+    values: NDArray[np.uint16],
+) -> tuple[NDArray[np.uint16], NDArray[np.float64] | None]:
+    """Divide channels [H, W, C] into colours and opacity in [0, 1], if there is one."""
+    if values.shape[-1] == 3:
+        return values, None
+    alpha = values[..., -1] / _FULL
+    return (values[..., 0] if values.shape[-1] == 2 else values[..., :3]), alpha

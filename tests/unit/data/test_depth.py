@@ -1,6 +1,7 @@
 """Images of more than 8 bits, compared with the values that were written."""
 
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -120,14 +121,24 @@ def test_deep_png_with_opacity_shows_white(tmp_path, kind):
     assert any("transparent" in note for note in dataset.notes)
 
 
-def test_colour_tiff_of_full_range_and_of_few_bits(tmp_path):
-    values = np.stack([RAMP, RAMP[::-1], RAMP.T], axis=-1)
-    full = (values * 65_535).round().astype("<u2")
-    dataset = opened(tmp_path, tiff(full, bits=16, photometric=2))
-    assert np.abs(dataset.images[0] - shown(full, 65_535)).max() <= 1
-    few = (values * 4095).round().astype("<u2")
-    with pytest.raises(ValueError, match="16-bit colour of which 4095 is white: save it as PNG"):
-        opened(tmp_path, tiff(few, bits=16, photometric=2))
+@pytest.mark.parametrize("bits", range(8, 17))
+@pytest.mark.parametrize("packing", ["raw", "deflate"])
+def test_colour_tiff_of_any_range(tmp_path, bits, packing):
+    values = (np.stack([RAMP, RAMP[::-1], RAMP.T], axis=-1) * (2**bits - 1)).round().astype("<u2")
+    content = tiff(values, bits=16, photometric=2)
+    if packing == "deflate":
+        content = deflated(content, values.tobytes())
+    dataset = opened(tmp_path, content)
+    assert (dataset.images[0] == shown(values, 2**bits - 1)).all()
+
+
+def deflated(content, data):
+    """Return the TIFF with its pixels compressed."""
+    packed = zlib.compress(data)
+    entry = struct.Struct("<HHII")
+    content = content.replace(entry.pack(259, 4, 1, 1), entry.pack(259, 4, 1, 8))
+    content = content.replace(entry.pack(279, 4, 1, len(data)), entry.pack(279, 4, 1, len(packed)))
+    return content[: -len(data)] + packed
 
 
 def test_colour_tiff_in_separate_planes_is_refused(tmp_path):
