@@ -12,8 +12,24 @@ from torch import Tensor
 Precision = Literal["32-true", "bf16-mixed"]
 """How an encoder computes, in the words of Lightning Fabric."""
 
+Size = tuple[int, int]
+"""Height and width of images, pixels."""
+
 Place = Literal["device", "host", "disk"]
 """Place of large data: on the accelerator, in the machine's memory, or on its disk."""
+
+
+def as_size(size: int | Size) -> Size:
+    """Return (height, width) of images that a side of squares, or both, was given for.
+
+    Example:
+        >>> as_size(32), as_size((96, 128))
+        ((32, 32), (96, 128))
+    """
+    if isinstance(size, int):
+        return size, size
+    height, width = size
+    return height, width
 
 
 @dataclass(frozen=True, slots=True)

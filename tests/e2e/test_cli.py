@@ -98,6 +98,7 @@ def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command
         "examples": 48,
         "dim": 128,
         "tasks": ["class", "digits"],
+        "notes": [],
     }
     command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", second)
     arrays, table = np.load(first), pq.read_table(second)

@@ -92,7 +92,7 @@ def audit(
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     rival = None if compare is None else open_encoder(compare, features)
-    split = open_train_test(extractor, data, limit=limit, seed=seed)
+    split = open_train_test(extractor, data, limit=limit, seed=seed, quiet=quiet)
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
         plant = WITHOUT_LABELS
@@ -223,7 +223,7 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
 
 def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
     """Return what the reader of the verdicts should know."""
-    notes = list(extractor.notes)
+    notes = [*extractor.notes, *_reading_notes(data)]
     if extractor.kind != "pooled":
         notes.append(f"the features judged are the {extractor.kind} ones")
     few = data.test.images[:64]
@@ -239,6 +239,14 @@ def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str
             "than features; more examples would make the verdicts surer"
         )
     return tuple(notes)
+
+
+def _reading_notes(data: TrainTest) -> list[str]:
+    """Return what was skipped or chosen in reading the images."""
+    if data.train.notes == data.test.notes:  # two parts of what was read at once
+        return list(data.train.notes)
+    fitted = [f"fitted on: {note}" for note in data.train.notes]
+    return [*fitted, *(f"scored on: {note}" for note in data.test.notes)]
 
 
 def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
@@ -261,9 +269,16 @@ def _refuse_planted_twice(plant: Sequence[str], data: TrainTest) -> None:
 
 
 def _refuse_other_size(rival: FeatureExtractor, data: TrainTest) -> None:
-    side = data.train.images.shape[1]
-    if rival.image_size not in (None, side):
+    height, width, channels = data.train.images.shape[1:]
+    expected = rival.image_size or (height, width), rival.channels or channels
+    if expected != ((height, width), channels):
+        size = f"{expected[0][0]}x{expected[0][1]} pixels and {expected[1]} channels"
         raise ValueError(
-            f"{rival.name} expects images of {rival.image_size} pixels and the other encoder "
-            f"{side}: audit them one by one"
+            f"{rival.name} expects images of {size} and the other encoder {height}x{width} and "
+            f"{channels}: audit them one by one"
+        )
+    if data.train.white is not None and rival.white not in (None, data.train.white):
+        raise ValueError(
+            f"{rival.name} was trained on images whose white is {rival.white:g} and these show "
+            f"{data.train.white:g} as white: audit them one by one"
         )

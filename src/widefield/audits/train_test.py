@@ -1,13 +1,14 @@
 """The images that an audit fits probes on, and those that it scores them on."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.data import Dataset, held_out_split, open_dataset
+from widefield.data import Dataset, held_out_split
 from widefield.data.plants import Canvas, Drawn
 from widefield.data.spec import parse
 from widefield.workflows.extractor import FeatureExtractor, training_data
@@ -36,7 +37,12 @@ class TrainTest:
 
 
 def open_train_test(
-    extractor: FeatureExtractor, data: Data | None, *, limit: int | None, seed: int
+    extractor: FeatureExtractor,
+    data: Data | None,
+    *,
+    limit: int | None,
+    seed: int,
+    quiet: bool = False,
 ) -> TrainTest:
     """Open both halves of `data`; by default those of the data that a run was trained on.
 
@@ -48,24 +54,21 @@ def open_train_test(
         ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
             two examples to fit on; one line says which and what to do.
     """
-    size = extractor.image_size
+    opened = partial(extractor.open, quiet=quiet)
     if data is not None and not isinstance(data, str | Path):
-        return _checked(_divided(open_dataset(data, limit=limit, image_size=size, seed=seed)))
+        return _checked(_divided(opened(data, limit=limit, seed=seed)))
     if data is not None:
         text = _with_split(str(data))
-        train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+        train = opened(text, limit=limit, seed=seed)
     elif extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")
     else:
         text, seed = str(extractor.run.settings()["data"]), extractor.run.recipe().seed
-        train = training_data(extractor.run)
+        train = training_data(extractor.run, quiet=quiet)
         if limit is not None:
-            train = open_dataset(text, limit=limit, image_size=size, seed=seed)
+            train = opened(text, limit=limit, seed=seed)
     fewer = None if limit is None else max(1, limit // 4)
-    side = train.images.shape[1]
-    test = open_dataset(
-        held_out_split(text), limit=fewer, image_size=side, seed=seed, held_out=True
-    )
+    test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))
 
 

@@ -43,6 +43,9 @@ def embed(
     n, dim = embedding.features.shape
     if json:
         tasks = list(embedding.labels)
-        print_json({"out": str(out), "examples": n, "dim": dim, "tasks": tasks})
+        notes = list(embedding.notes)
+        print_json({"out": str(out), "examples": n, "dim": dim, "tasks": tasks, "notes": notes})
     else:
+        for note in embedding.notes:
+            print_line(f"note: {note}")
         print_line(f"{out}: {n} x {dim} features")

@@ -1,4 +1,4 @@
-"""Names that a user types."""
+"""Names that a user types, and names that a terminal shows."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -21,3 +21,18 @@ def check_name(what: str, given: str, known: Iterable[str]) -> None:
     matches = get_close_matches(str(given), names, n=1, cutoff=0.4)
     hint = f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"
     raise ValueError(f"unknown {what} {given!r}: {hint}")
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with an escape for each character that cannot be seen.
+
+    Control characters would move the cursor or change the title of a terminal, and bytes that are
+    no text cannot be written to most files.
+
+    Example:
+        >>> printable("cats\x1b[2J")
+        'cats\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

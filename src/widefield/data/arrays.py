@@ -1,7 +1,6 @@
 """Arrays as a source: `.npz` files, packs of encoded or grey images, arrays in memory."""
 
-import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.names import printable
 from widefield.data.examples import Examples
+from widefield.data.npz import read_arrays
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CLASSES = 65_536
+_FEW_CLASSES, _MOST_UNUSED = 1_000, 10
+"""Up to so many classes any of them may be unused; beyond, at most so many for each used one."""
 _PACK_KEYS = {"bytes", "offsets", "images", "labels", "classes"}
 
 Array = NDArray[np.generic] | torch.Tensor
@@ -25,31 +28,8 @@ def read_npz(path: Path) -> Examples:
     A pack holds `images` (pixels) or `bytes` and `offsets` (JPEG or PNG files end to end); its
     task is called `class`. Nothing is unpickled.
     """
-    try:
-        # Numpy would take other files for what they are, and leave a broken archive open.
-        with zipfile.ZipFile(path):
-            pass
-    except (zipfile.BadZipFile, OSError):
-        raise ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez") from None
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: _member(file, key, path) for key in file.files}
-    examples = _read_arrays(arrays, f"'{path}'")
+    examples = _read_arrays(read_arrays(path), f"'{path}'")
     return replace(examples, origin=(path,))
-
-
-def _member(file: np.lib.npyio.NpzFile, key: str, path: Path) -> NDArray[np.generic]:
-    try:
-        array: NDArray[np.generic] = file[key]
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError):
-        raise ValueError(
-            f"key '{key}' of '{path}' is damaged; copy or make the file anew"
-        ) from None
-    except ValueError:
-        raise ValueError(
-            f"key '{key}' of '{path}' holds Python objects, which are never unpickled; "
-            "save it as numbers or fixed-width strings"
-        ) from None
-    return array
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:
@@ -57,10 +37,18 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     if not isinstance(data, Mapping):
         data = {"x": data}
     arrays = {
-        str(key): _from_torch(value) if isinstance(value, torch.Tensor) else np.asanyarray(value)
+        _task_name(key): _from_torch(value)
+        if isinstance(value, torch.Tensor)
+        else np.asanyarray(value)
         for key, value in data.items()
     }
     return _read_arrays(arrays, "the mapping")
+
+
+def _task_name(key: str) -> str:
+    if not str(key).isprintable():
+        raise ValueError(f"key '{printable(str(key))}' is no plain text; rename it")
+    return str(key)
 
 
 def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
@@ -141,13 +129,15 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tupl
     """Bring images to uint8 [n, H, W, C]; also return what there is to tell the user.
 
     Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels (where both readings
-    are possible, the channels are last), as uint8 or as float in [0, 1].
+    are possible, the channels are last), as uint8, as bool, or as float in [0, 1]. Three
+    dimensions that could be one colour image are refused.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
             f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
     if x.ndim == 3:
+        _refuse_one_image(x, key)
         x = x[..., None]
     elif x.shape[-1] not in _CHANNELS:
         if x.shape[1] not in _CHANNELS:
@@ -155,9 +145,22 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tupl
         x = np.moveaxis(x, 1, -1)
     if x.dtype == np.uint8:
         return (x if isinstance(x, np.memmap) else np.ascontiguousarray(x)), ()
+    if x.dtype == np.bool_:
+        return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
     if not np.issubdtype(x.dtype, np.floating):
         raise ValueError(f"key '{key}' is {_kind(x)}; expected uint8, or float in [0, 1]")
     return _from_float(x, key), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+
+
+def _refuse_one_image(x: NDArray[np.generic], key: str) -> None:
+    """Refuse [H, W, C] and [C, H, W], which would be read as H or C grey images."""
+    channels_last = x.shape[2] in _CHANNELS and min(x.shape[:2]) > max(_CHANNELS)
+    channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
+    if channels_last or channels_first:
+        raise ValueError(
+            f"key '{key}' is {_kind(x)}, which may be one colour image or {x.shape[0]} grey ones: "
+            "give x[None] for one image, x[..., None] for grey ones"
+        )
 
 
 def _from_float(x: NDArray[np.generic], key: str) -> NDArray[np.uint8]:
@@ -192,8 +195,10 @@ def as_labels(
             f"key '{key}' is {_kind(values)}; expected one label for each of {n} images"
         )
     known = None if names is None else _class_names(names, names_key)
+    if known is not None and len(known) > _MOST_CLASSES:
+        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MOST_CLASSES}")
     if values.dtype.kind in "US":
-        return _from_strings(values.astype(str), key, known)
+        return _from_strings(_as_text(values, key), key, known, names_key)
     if values.dtype.kind not in "iub":
         raise ValueError(f"key '{key}' is {_kind(values)}; expected integers or strings")
     low, high = int(values.min()), int(values.max())
@@ -203,26 +208,61 @@ def as_labels(
             f"key '{key}' holds class ids from {low} to {high}; "
             f"expected 0 to {limit - 1}, or strings"
         )
-    return values.astype(np.int64), known or tuple(map(str, range(high + 1)))
+    ids = values.astype(np.int64)
+    _refuse_unused(ids, key, high + 1 if known is None else len(known))
+    return ids, known or tuple(map(str, range(high + 1)))
+
+
+def _refuse_unused(ids: NDArray[np.int64], key: str, listed: int) -> None:
+    """Refuse a few class ids among very many: every probe would work for those that never occur."""
+    used = len(np.unique(ids))
+    if listed > _FEW_CLASSES and listed > _MOST_UNUSED * used:
+        raise ValueError(
+            f"key '{key}' uses {used} of {listed} classes; number those that occur from 0 on, "
+            "or give strings"
+        )
 
 
 def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
     if names.ndim != 1 or names.dtype.kind not in "USiu":
         raise ValueError(f"key '{key}' is {_kind(names)}; expected one name for each class")
-    return tuple(map(str, names.astype(str).tolist()))
+    return _shown(_as_text(names, key).tolist(), key)
+
+
+def _shown(names: list[str], key: str) -> tuple[str, ...]:
+    """Return class names in their printable form, no two of them the same."""
+    shown = tuple(map(printable, names))
+    twice = [name for name, count in Counter(shown).items() if count > 1]
+    if twice:
+        raise ValueError(f"key '{key}' has two classes named '{twice[0]}'; rename one of them")
+    return shown
+
+
+def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
+    if values.dtype.kind != "S":
+        return values.astype(str)
+    try:
+        return np.char.decode(values.astype(np.bytes_), "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"key '{key}' holds bytes that are not UTF-8; save it as text, by astype(str)"
+        ) from None
 
 
 def _from_strings(
-    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None
+    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     words, ids = np.unique(values, return_inverse=True)
     if known is None:
-        return ids.astype(np.int64), tuple(words.tolist())
+        return ids.astype(np.int64), _shown(words.tolist(), key)
     position = {name: i for i, name in enumerate(known)}
-    unknown = [name for name in words.tolist() if name not in position]
+    unknown = [name for name in map(printable, words.tolist()) if name not in position]
     if unknown:
-        raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{key}_classes' does not list")
-    return np.array([position[name] for name in words.tolist()], dtype=np.int64)[ids], known
+        raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
+    places = [position[printable(name)] for name in words.tolist()]
+    labels = np.array(places, dtype=np.int64)[ids]
+    _refuse_unused(labels, key, len(known))
+    return labels, known
 
 
 def _row_names(n: int) -> list[str]:

@@ -1,4 +1,7 @@
-"""Decoded pixels: in memory where they fit, else in a cache file on disk, decoded once.
+"""Decoded pixels: in memory where they fit, and in a cache file on disk, decoded once.
+
+What does not fit into memory is always cached, and what took long to decode is, so that the next
+command on the same images need not wait again.
 
 A cache entry is a folder named by a hash of everything that decides its content. It is
 written under another name and renamed when complete, so an entry that can be seen is whole.
@@ -9,17 +12,23 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key; raised when decoding, resizing or planting changes its result."""
+
+SLOW = 10.0
+"""Seconds of decoding from which on images that fit into memory are cached too."""
+_ROOM = 10
+"""They are only where the disk has so many times their size free."""
 
 Record = dict[str, Any]
 """What is known once the pixels are: plain JSON values."""
@@ -29,31 +38,95 @@ def load_or_build(
     shape: tuple[int, ...],
     build: Callable[[NDArray[np.uint8]], Record],
     *,
-    key: Callable[[], str],
+    key: Callable[[], str] | None,
     budget: int | None = None,
 ) -> tuple[NDArray[np.uint8], Record, str]:
     """Return pixels of `shape`, the record that came with them, and where they are, in words.
 
     `build` writes the pixels into an array and returns the record. Above `budget` bytes (default:
     half of the available memory) that array is a file in the cache, returned as a read-only
-    memory map; a second call with the same key finds it and builds nothing.
+    memory map; a second call with the same key finds it and builds nothing. Below, it is cached if
+    building it was slow. Without a key it is kept in memory, and nowhere else.
     """
     size = int(np.prod(shape))
-    if size <= (free_host_memory() // 2 if budget is None else budget):
+    if key is None:
         pixels = np.empty(shape, dtype=np.uint8)
-        record = build(pixels)
-        return pixels, record, f"kept in memory: {_bytes(size)}"
+        return pixels, build(pixels), f"kept in memory: {_bytes(size)}"
     entry = cache_folder() / key()
-    if not entry.is_dir():
+    fits = size <= (free_host_memory() // 2 if budget is None else budget)
+    found = _read_entry(entry, shape, in_memory=fits)
+    if fits:
+        if found is not None:
+            return *found, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
+        return _built_in_memory(entry, shape, build)
+    if found is None:
         _write_entry(entry, shape, build)
-    record = json.loads((entry / "record.json").read_text())
-    mapped = np.load(entry / "pixels.npy", mmap_mode="r", allow_pickle=False)
-    return mapped, record, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
+        found = _read_entry(entry, shape, in_memory=False)
+        assert found is not None, "it was just written"
+    return *found, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
+
+
+def _built_in_memory(
+    entry: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
+) -> tuple[NDArray[np.uint8], Record, str]:
+    """Build in memory, and cache what took long if there is room for it."""
+    pixels = np.empty(shape, dtype=np.uint8)
+    began = time.monotonic()
+    record = build(pixels)
+    place = f"kept in memory: {_bytes(pixels.nbytes)}"
+    if time.monotonic() - began < SLOW:
+        return pixels, record, place
+
+    def copy(out: NDArray[np.uint8]) -> Record:
+        out[:] = pixels
+        return record
+
+    try:
+        _write_entry(entry, shape, copy, room=_ROOM)
+    except (OSError, ValueError):  # a cache that cannot be written costs the next command time
+        return pixels, record, place
+    return pixels, record, f"{place}, for later commands in {entry} too"
+
+
+def _read_entry(
+    entry: Path, shape: tuple[int, ...], *, in_memory: bool
+) -> tuple[NDArray[np.uint8], Record] | None:
+    """Return pixels and record of an entry; None if there is none, or it is damaged."""
+    if not entry.is_dir():
+        return None
+    record = _read_record(entry)
+    try:
+        mode: Literal["r"] | None = None if in_memory else "r"
+        pixels = np.load(entry / "pixels.npy", mmap_mode=mode, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        pixels = np.empty(0)
+    if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
+        return pixels, record
+    shutil.rmtree(entry, ignore_errors=True)
+    return None
+
+
+def _read_record(entry: Path) -> Record | None:
+    try:
+        record = json.loads((entry / "record.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def cached_record(key: str) -> Record | None:
+    """Return what is known of cached pixels; None if there are none of that key."""
+    return _read_record(cache_folder() / key)
 
 
 def _write_entry(
-    entry: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
+    entry: Path,
+    shape: tuple[int, ...],
+    build: Callable[[NDArray[np.uint8]], Record],
+    *,
+    room: int = 1,
 ) -> None:
+    """Build an entry where the disk has `room` times its size free."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
@@ -63,7 +136,7 @@ def _write_entry(
             "set XDG_CACHE_HOME to a folder that can be written"
         ) from None
     try:
-        _fill_entry(unfinished, shape, build)
+        _fill_entry(unfinished, shape, build, room)
         try:
             unfinished.rename(entry)
         except OSError:
@@ -74,11 +147,14 @@ def _write_entry(
 
 
 def _fill_entry(
-    folder: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
+    folder: Path,
+    shape: tuple[int, ...],
+    build: Callable[[NDArray[np.uint8]], Record],
+    room: int,
 ) -> None:
     size = int(np.prod(shape))
     free = shutil.disk_usage(folder).free
-    if size > free:
+    if room * size > free:
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
             "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or limit"

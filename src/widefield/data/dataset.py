@@ -40,7 +40,11 @@ class Dataset:
     skipped: tuple[Skipped, ...] = ()
     """Files that could not be used, and why."""
     notes: tuple[str, ...] = ()
-    """One-line facts to tell the user once."""
+    """One-line facts to tell the user once: what was chosen in reading."""
+    place: str = ""
+    """Where the pixels are, in words."""
+    white: float | None = None
+    """The value that is white in images of more than 8 bits, where the files do not say it."""
     planted: tuple[Overlay, ...] = ()
     """What was drawn over the images, in its order."""
     plain: NDArray[np.uint8] | None = None

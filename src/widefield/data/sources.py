@@ -2,8 +2,7 @@
 
 import hashlib
 import os
-import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.data.arrays import Array, read_memory, read_npz
-from widefield.data.cache import Record, cache_key, load_or_build
+from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset, Skipped
+from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
-from widefield.data.images import common_size, decode_all, read_folder, resize_array
+from widefield.data.images import common_size, read_folder, resize_array
+from widefield.data.notes import choice_notes, dark_note, depth_note, size_note, skipped_note
 from widefield.data.photos import read_photos
 from widefield.data.plants import (
     Canvas,
@@ -27,20 +28,19 @@ from widefield.data.plants import (
     StackedDigits,
 )
 from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
+from widefield.types import Size, as_size
 
 _TEST_SHARE = 0.2
 _MOST_SKIPPED = 0.05
 _CHUNK = 512
-
-Progress = Callable[[int, int], None]
-"""Called with (images done, images in all)."""
 
 
 def open_dataset(
     data: str | Path | Array | Mapping[str, Array],
     *,
     limit: int | None = None,
-    image_size: int | None = None,
+    image_size: int | Size | None = None,
+    white: float | None = None,
     seed: int = 0,
     held_out: bool = False,
     memory_budget: int | None = None,
@@ -51,7 +51,9 @@ def open_dataset(
     Args:
         data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.arrays`.
         limit: take this many, balanced over the classes of the first task, in the stable order.
-        image_size: side of the square images; default: the common size, see `images.common_size`.
+        image_size: side of square images, or height and width; default: the common size, see
+            `images.common_size`.
+        white: value that is white in images of more than 8 bits; default: see `data.depth`.
         seed: the seed of the planted features.
         held_out: draw planted features from held-out sources; `:test` always does.
         memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
@@ -66,23 +68,25 @@ def open_dataset(
         >>> len(dataset), list(dataset.labels)
         (100, ['class', 'digits'])
     """
-    for name, value in (("limit", limit), ("image_size", image_size)):
+    size = None if image_size is None else as_size(image_size)
+    for name, value in (("limit", limit), ("image_size", None if size is None else min(size))):
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
-    spec, examples = _read(data, image_size)
+    spec, examples = _read(data, size)
     features = _features(spec, examples)
     task = next(iter(examples.labels), None)
     opened = partial(
         _open,
         examples=examples,
         canvas=Canvas(
-            shape=_shape(examples, image_size),
+            shape=_shape(examples, size),
             seed=seed,
             held_out=held_out or spec.split == "test",
             class_ids=None if task is None else examples.labels[task],
             class_count=0 if task is None else len(examples.classes[task]),
         ),
         limit=limit,
+        white=white,
         memory_budget=memory_budget,
         progress=progress,
     )
@@ -117,6 +121,7 @@ def _open(
     examples: Examples,
     canvas: Canvas,
     limit: int | None,
+    white: float | None,
     memory_budget: int | None,
     progress: Progress | None,
 ) -> Dataset:
@@ -128,23 +133,30 @@ def _open(
     shape = (*size, channels + (channel is not None))
 
     def build(out: NDArray[np.uint8]) -> Record:
-        read = _copy if examples.files is None else _decode
+        read = _copy if examples.files is None else partial(_decode, white=white)
         record = read(examples, rows, limit, out[..., :channels], progress)
         _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
         return record
 
-    def key() -> str:
-        settings = (str(spec), shape, limit, canvas.seed, canvas.held_out)
+    def key(white: float | None) -> str:
+        # The same for every command that asks for the same pixels, by whatever name.
+        planted = (list(map(str, spec.plants)), canvas.seed, canvas.held_out)
+        settings = (shape, limit, white, rows.tobytes(), planted if spec.plants else None)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
+
+    def known_key() -> str:
+        own = key(None)  # a run's white is that of its data, which were opened without one
+        record = None if white is None else cached_record(own)
+        return own if record and record.get("white") in (None, white) else key(white)
 
     whole = (len(_choose(examples, rows, limit)), *shape)
     if examples.origin:
-        images, record, place = load_or_build(whole, build, key=key, budget=memory_budget)
+        images, record, place = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
         images, place = examples.pixels, "used where it is: nothing was copied"
-        record = {"rows": rows.tolist(), "skipped": [], "resized": 0}
+        record = {"rows": rows.tolist()}
     else:  # made in memory, so it fits there; and it has no identity to be cached under
-        images, record, place = load_or_build(whole, build, key=key, budget=sys.maxsize)
+        images, record, place = load_or_build(whole, build, key=None)
     dataset = _dataset(spec, examples, images, record, overlays, place)
     return replace(dataset, stacked=_of_rows(channel, record))
 
@@ -177,7 +189,7 @@ def _paint(images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np
         overlay.paint(images, index)
 
 
-def _read(data: object, image_size: int | None) -> tuple[Spec, Examples]:
+def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     if isinstance(data, Path):
         spec = Spec(str(data))
         if not data.exists():
@@ -191,7 +203,8 @@ def _read(data: object, image_size: int | None) -> tuple[Spec, Examples]:
             f"cannot read data from {type(data).__name__}; expected a str, Path or array"
         )
     if spec.base == "photos":
-        return spec, read_photos(spec.split or "train", image_size)
+        is_square = size is not None and size[0] == size[1]
+        return spec, read_photos(spec.split or "train", size[0] if size and is_square else None)
     if spec.base in BUILT_IN:
         return spec, _read_cifar(spec)
     path = Path(os.path.expanduser(spec.base))
@@ -235,14 +248,13 @@ def _split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
     return rows
 
 
-def _shape(examples: Examples, image_size: int | None) -> tuple[int, int, int]:
+def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
     """Return (H, W, C) of the images to be."""
     if examples.files is not None:
-        size = common_size(examples.files) if image_size is None else (image_size, image_size)
-        return *size, 3
+        return *(size or common_size(examples.files)), 3
     assert examples.pixels is not None
     height, width, channels = examples.pixels.shape[1:]
-    return (height, width, channels) if image_size is None else (image_size, image_size, channels)
+    return *(size or (height, width)), channels
 
 
 def _digit_files(spec: Spec) -> tuple[Path, ...]:
@@ -287,7 +299,7 @@ def _copy(
         out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
         if progress is not None:
             progress(min(first + _CHUNK, len(chosen)), len(chosen))
-    return {"rows": chosen.tolist(), "skipped": [], "resized": len(chosen) if resized else 0}
+    return {"rows": chosen.tolist(), "choices": {"resized": len(chosen)} if resized else {}}
 
 
 def _decode(
@@ -296,14 +308,18 @@ def _decode(
     limit: int | None,
     out: NDArray[np.uint8],
     progress: Progress | None,
+    *,
+    white: float | None,
 ) -> Record:
     """Decode the chosen rows of encoded files into `out`, leaving no gap for unreadable ones."""
     assert examples.files is not None
     failed: dict[int, Skipped] = {}
     while True:
-        chosen = _choose(examples, np.setdiff1d(rows, list(failed)), limit)
+        left = np.setdiff1d(rows, list(failed))
+        chosen = _choose(examples, left, None if limit is None else min(limit, len(left)))
         files, names = zip(*((examples.files[r], examples.names[r]) for r in chosen), strict=True)
-        bad, resized = decode_all(files, names, out[: len(chosen)], progress)
+        reading = decode_all(files, names, out[: len(chosen)], progress, white)
+        bad = reading.failed
         failed |= {int(chosen[i]): skipped for i, skipped in bad.items()}
         _refuse_many(list(failed.values()), len(rows))
         # With a limit, others take the place of the unreadable ones.
@@ -314,7 +330,13 @@ def _decode(
         if position != row:
             out[position] = out[row]
     skipped = [(failed[row].path, failed[row].reason) for row in sorted(failed)]
-    return {"rows": chosen[good].tolist(), "skipped": skipped, "resized": resized}
+    return {
+        "rows": chosen[good].tolist(),
+        "skipped": skipped,
+        "choices": dict(reading.choices),
+        "white": reading.white,
+        "largest": reading.largest,
+    }
 
 
 def _refuse_many(failed: Collection[Skipped], files: int) -> None:
@@ -335,25 +357,21 @@ def _dataset(
     place: str,
 ) -> Dataset:
     rows = np.array(record["rows"], dtype=np.int64)
-    skipped = tuple(Skipped(path, reason) for path, reason in record["skipped"])
-    index = np.arange(len(rows))
+    n, choices = len(rows), record.get("choices", {})
+    skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
+    index, deep, white = np.arange(n), choices.get("deep", 0), record.get("white")
     height, width = images.shape[1:3]
     notes = [*examples.notes]
     if spec.split and spec.base not in BUILT_IN:
-        notes.append(f"{spec.split} split: {len(rows)} examples, 80 / 20 by a hash of each name")
-    if record["resized"]:
-        notes.append(
-            f"{record['resized']} of {len(rows)} images brought to {height}x{width}: "
-            "resized by the shorter side, cut around the centre"
-        )
-    if skipped:
-        notes.append(
-            f"{len(skipped)} unreadable files skipped, the first '{skipped[0].path}': "
-            f"{skipped[0].reason}"
-        )
+        notes.append(f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name")
+    notes += size_note(choices.get("resized", 0), n, (height, width))
+    notes += depth_note(deep, n, white, record.get("largest", 0))
+    notes += choice_notes(choices, n)
+    notes += dark_note(images[:n])
+    notes += skipped_note(skipped)
     return Dataset(
         spec=str(spec),
-        images=images[: len(rows)],
+        images=images[:n],
         labels={
             **{task: ids[rows] for task, ids in examples.labels.items()},
             **{overlay.name: overlay.labels(index) for overlay in planted},
@@ -361,6 +379,8 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=[examples.names[row] for row in record["rows"]],
         skipped=skipped,
-        notes=(*notes, place),
+        notes=tuple(notes),
+        place=place,
+        white=white if deep else None,
         planted=tuple(planted),
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.encoders.cifar import CIFAR_NETWORKS
+from widefield.types import Size, as_size
 
 Stem = Literal["auto", "cifar", "small", "native"]
 """First layers: `small` for small images, `native` as timm builds them, the others by their size.
@@ -44,7 +45,8 @@ class EncoderConfig:
 
     name: str
     channels: int
-    image_size: int
+    image_size: Size
+    """Height and width of the images that it is trained on; files written before had one side."""
     mean: tuple[float, ...]
     """Mean of each channel of images in [0, 1]; the first operation is (x - mean) / std."""
     std: tuple[float, ...]
@@ -55,6 +57,11 @@ class EncoderConfig:
     """Arguments of `timm.create_model`; None for a network of `encoders.cifar`."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
+    white: float | None = None
+    """The value that was 1 in training images of more than 8 bits, where their files do not say."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image_size", as_size(self.image_size))
 
 
 class Encoder(nn.Module):
@@ -102,9 +109,10 @@ def build_encoder(
     stem: Stem = "auto",
     zero_init: bool = True,
     channels: int = 3,
-    image_size: int = 32,
+    image_size: int | Size = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    white: float | None = None,
     seed: int,
 ) -> Encoder:
     """Build a randomly initialised encoder: any timm image model by name, or one of ours.
@@ -124,9 +132,10 @@ def build_encoder(
         zero_init: start the gain of the last norm of a ResNet's residual blocks at 0, as timm does,
             and not at 1, as torchvision does.
         channels: C of the images.
-        image_size: H = W of the images, pixels.
+        image_size: side of the images, or their height and width, pixels.
         mean: mean of each channel of images in [0, 1]; default 0.5.
         std: standard deviation of each channel; default 0.25.
+        white: the value that is 1 in images of more than 8 bits, kept for whoever opens them.
         seed: seed of the initial weights.
 
     Raises:
@@ -146,6 +155,7 @@ def build_encoder(
         image_size=image_size,
         mean=mean,
         std=std,
+        white=white,
     )
     with seeded(seed):
         return assemble(config)
@@ -157,15 +167,17 @@ def encoder_config(
     stem: Stem = "auto",
     zero_init: bool = True,
     channels: int = 3,
-    image_size: int = 32,
+    image_size: int | Size = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    white: float | None = None,
 ) -> EncoderConfig:
     """Return the configuration that `build_encoder` would build; same arguments, same errors."""
     check_name("stem", stem, get_args(Stem))
     mean = (0.5,) * channels if mean is None else tuple(map(float, mean))
     std = (0.25,) * channels if std is None else tuple(map(float, std))
-    if channels < 1 or image_size < 8:
+    size = as_size(image_size)
+    if channels < 1 or min(size) < 8:
         raise ValueError(
             f"an encoder needs 1 channel and 8 pixels or more, "
             f"got channels={channels}, image_size={image_size}"
@@ -187,16 +199,17 @@ def encoder_config(
         if not zero_init:
             refuse_without_residual_norm(name, arguments)
             arguments["zero_init_last"] = False
-        stem, conv1 = choose_stem(name, stem, arguments, image_size)
+        stem, conv1 = choose_stem(name, stem, arguments, size)
     return EncoderConfig(
         name=name,
         channels=channels,
-        image_size=image_size,
+        image_size=size,
         mean=mean,
         std=std,
         stem=stem,
         timm=arguments,
         conv1=conv1,
+        white=white,
     )
 
 
@@ -232,7 +245,7 @@ def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
 
 
 def choose_stem(
-    name: str, stem: Stem, arguments: dict[str, Any], image_size: int
+    name: str, stem: Stem, arguments: dict[str, Any], size: Size
 ) -> tuple[Stem, dict[str, Any] | None]:
     """Add the stem's part to the arguments of `create_model`; return which it is, and `conv1`.
 
@@ -243,22 +256,27 @@ def choose_stem(
     family = family_of(model)
     facts = timm.get_pretrained_cfg(model)
     if facts is not None and facts.fixed_input_size:
-        arguments["img_size"] = image_size
+        arguments["img_size"] = _timm_size(size)
     has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
     if stem == "small" and not has_small:
         raise ValueError(
             f"encoder {name!r} has no small stem, as ResNets, ViTs and ConvNeXts have: "
             "choose stem native or auto"
         )
-    if stem == "native" or not has_small or image_size > SMALL_IMAGE.get(stem, image_size):
+    if stem == "native" or not has_small or max(size) > SMALL_IMAGE.get(stem, max(size)):
         return "native", None
     if family == "resnet":
         return "small", _small_conv(arguments)
     if family == "convnext":
-        arguments["patch_size"] = max(1, image_size // 32)
+        arguments["patch_size"] = max(1, min(size) // 32)
     else:
-        arguments |= {"img_size": image_size, "patch_size": max(1, image_size // 8)}
+        arguments |= {"img_size": _timm_size(size), "patch_size": max(1, min(size) // 8)}
     return "small", None
+
+
+def _timm_size(size: Size) -> int | Size:
+    """Return a size as timm takes it: the side of a square, or both sides."""
+    return size[0] if size[0] == size[1] else size
 
 
 def _only_stem(name: str, stem: Stem) -> Stem:

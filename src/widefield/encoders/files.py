@@ -151,7 +151,7 @@ def export_onnx(encoder: Encoder, path: str | Path) -> None:
     config = encoder.config
     frozen = copy.deepcopy(encoder).cpu().eval()
     # Tracing would take a batch of one for a constant.
-    example = torch.zeros(2, config.channels, config.image_size, config.image_size)
+    example = torch.zeros(2, config.channels, *config.image_size)
     torch.onnx.export(
         frozen,
         (example,),

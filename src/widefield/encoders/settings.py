@@ -8,6 +8,7 @@ import torch
 
 from widefield.encoders.encoder import Encoder, Stem, build_encoder
 from widefield.settings import Settings
+from widefield.types import Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class EncoderSettings(Settings):
             return self
         return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
 
-    def width(self, *, channels: int = 3, image_size: int = 32) -> int:
+    def width(self, *, channels: int = 3, image_size: int | Size = 32) -> int:
         """Return D, the width of the features, without drawing any weights.
 
         Raises:
@@ -66,9 +67,10 @@ class EncoderSettings(Settings):
         self,
         *,
         channels: int = 3,
-        image_size: int = 32,
+        image_size: int | Size = 32,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        white: float | None = None,
         seed: int,
     ) -> Encoder:
         """Build the encoder on the CPU, randomly initialised; arguments as of `build_encoder`.
@@ -90,5 +92,6 @@ class EncoderSettings(Settings):
             image_size=image_size,
             mean=mean,
             std=std,
+            white=white,
             seed=seed,
         )

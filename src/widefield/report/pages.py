@@ -100,7 +100,9 @@ def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
         raise ValueError(f"{path} exists: delete it, or choose another name")
     if not path.parent.is_dir():
         raise ValueError(f"folder {path.parent} does not exist: make it first")
-    write_atomically(path, lambda draft: draft.write_text(html, encoding="utf-8"))
+    # Names of files need not be valid text, and a page that is finished must not fail by one.
+    text = html.encode("utf-8", errors="backslashreplace")
+    write_atomically(path, lambda draft: draft.write_bytes(text))
     return path
 
 

@@ -15,7 +15,7 @@ from widefield.recipe import Recipe
 from widefield.train.adversary import build_adversary
 from widefield.train.optim import build_optimizer, learning_rates
 from widefield.train.state import PretrainModel, TrainState
-from widefield.types import WHOLE, Shard
+from widefield.types import WHOLE, Shard, Size, as_size
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 
@@ -26,8 +26,8 @@ class DataFacts:
 
     examples: int
     """n."""
-    image_size: int
-    """H = W, pixels."""
+    image_size: int | Size
+    """Side of the images, or their height and width, pixels."""
     channels: int = 3
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
@@ -35,6 +35,8 @@ class DataFacts:
     """Mean of each channel of images in [0, 1]."""
     std: tuple[float, ...] | None = None
     """Deviation of each channel."""
+    white: float | None = None
+    """The value that is 1 in images of more than 8 bits."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> "DataFacts":
@@ -42,11 +44,12 @@ class DataFacts:
         mean, std = dataset.channel_mean_std()
         return cls(
             examples=len(dataset),
-            image_size=dataset.images.shape[1],
+            image_size=dataset.images.shape[1:3],
             channels=dataset.images.shape[3],
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
             mean=tuple(mean),
             std=tuple(std),
+            white=dataset.white,
         )
 
 
@@ -122,6 +125,7 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
         image_size=data.image_size,
         mean=data.mean,
         std=data.std,
+        white=data.white,
         seed=recipe.seed,
     )
 
@@ -148,6 +152,6 @@ def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> i
     """Return D: what our encoders say, or what another one makes of an image."""
     if isinstance(encoder, Encoder):
         return encoder.dim
-    x = torch.zeros(1, data.channels, data.image_size, data.image_size, device=device)
+    x = torch.zeros(1, data.channels, *as_size(data.image_size), device=device)
     with evaluating(encoder):
         return int(encoder(x).shape[1])

@@ -67,11 +67,13 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
     ceiling = pretrain(DATA, out=folder / CEILING, method=CEILING, **common, **CEILING_SETTINGS)
     if not (ours.finished and ceiling.finished):
         raise KeyboardInterrupt
-    table = _table(probe(ours.run, TEST), probe(ceiling.run, TEST, floors=False))
+    table = _table(
+        probe(ours.run, TEST, quiet=quiet), probe(ceiling.run, TEST, floors=False, quiet=quiet)
+    )
     run = RunFolder(path=ours.run)
     page = run_report(
         run,
-        training_data(run),
+        training_data(run, quiet=quiet),
         title="widefield demo",
         summary=verdict(table),
         table=Table(

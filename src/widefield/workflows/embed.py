@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widefield.core.files import write_atomically
-from widefield.data import open_dataset
 from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
@@ -28,6 +27,8 @@ class Embedding:
     """Class ids of each task, int64 [n]."""
     classes: dict[str, tuple[str, ...]]
     """Class names of each task."""
+    notes: tuple[str, ...] = ()
+    """Which weights were used, and what was skipped or chosen in reading the images."""
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
@@ -67,6 +68,7 @@ def embed(
     limit: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    quiet: bool = False,
 ) -> Embedding:
     """Compute the features of every example of `data`, and write them to `out` if it is given.
 
@@ -78,6 +80,7 @@ def embed(
         limit: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file.
         overwrite: replace `out` if it is there.
+        quiet: show no progress.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -91,13 +94,14 @@ def embed(
         if Path(out).exists() and not overwrite:
             raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
     extractor = open_encoder(encoder, features)
-    dataset = open_dataset(data, limit=limit, image_size=extractor.image_size)
+    dataset = extractor.open(data, limit=limit, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.images).cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,
         classes=dataset.classes,
+        notes=extractor.notes + dataset.notes,
     )
     if out is not None:
         embedding.save(out)

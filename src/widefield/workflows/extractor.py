@@ -1,15 +1,18 @@
 """A frozen encoder as a source of features: what `RUN|ENCODER` on the command line means."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from rich.console import Console
 from torch import Tensor, nn
 
-from widefield.core.names import check_name
+from widefield.core.names import check_name, printable
 from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset
+from widefield.data.decode import Progress
 from widefield.encoders import (
     Encoder,
     FeatureMap,
@@ -27,6 +30,8 @@ from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
+from widefield.train.progress import reading_bar
+from widefield.types import Size, as_size
 
 Features = Literal["pooled", "feature-map", "projected"]
 """What to take: the encoder's output, what it is pooled from, or what its projector makes of it."""
@@ -51,14 +56,37 @@ class FeatureExtractor:
     """What to build, untrained, where there is none."""
     run: RunFolder | None = None
     """The run that trained the encoder, if one did."""
-    image_size: int | None = None
-    """Side of the images that the encoder expects; None if it takes any."""
+    image_size: Size | None = None
+    """Height and width of the images that the encoder expects; None if it takes any."""
+    channels: int | None = None
+    """Channels of the images that the encoder expects; None if it takes any."""
+    white: float | None = None
+    """The value that was white in training images of more than 8 bits."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: which weights these are."""
     kind: Features = "pooled"
     """Which of the encoder's features to take."""
     projector: nn.Module | None = None
     """The projection head that the encoder was trained with, where it was kept."""
+
+    def open(
+        self, data: Any, *, like: Dataset | None = None, quiet: bool = False, **options: Any
+    ) -> Dataset:
+        """Open images as the encoder expects them: their size, channels, and what is white.
+
+        What the encoder does not say is as in `like`. Progress is shown unless `quiet`; `options`
+        are those of `open_dataset`.
+
+        Raises:
+            ValueError: data that cannot be read, or that have other channels.
+        """
+        size, channels, white = self.image_size, self.channels, self.white
+        if like is not None:
+            size, channels = like.images.shape[1:3], like.images.shape[3]
+            white = like.white if white is None else white
+        with _bar(quiet) as progress:
+            dataset = open_dataset(data, image_size=size, white=white, progress=progress, **options)
+        return _with_channels(dataset, channels, self.name if like is None else like.spec)
 
     def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
         """Return the module that turns `images` [n, H, W, C] into features, x[B, C, H, W] -> h.
@@ -110,6 +138,32 @@ class FeatureExtractor:
         return encode(self.build(images), images)
 
 
+def _bar(quiet: bool) -> AbstractContextManager[Progress]:
+    """Return a bar for what is read, seen by people at a terminal alone."""
+    console = Console(stderr=True)
+    console.quiet = quiet or not console.is_terminal
+    return reading_bar(console)
+
+
+def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Dataset:
+    """Return the images with as many `channels`: grey ones three times, others are refused."""
+    *shape, have = dataset.images.shape
+    if channels in (None, have):
+        return dataset
+    if (have, channels) != (1, 3):
+        raise ValueError(
+            f"{printable(dataset.spec)} has images of {have} channels, and {printable(whose)} of "
+            f"{channels}: give images with {channels}"
+        )
+    plain = dataset.plain
+    return replace(
+        dataset,
+        images=np.broadcast_to(dataset.images, (*shape, 3)),
+        plain=None if plain is None else np.broadcast_to(plain, (*shape, 3)),
+        notes=(*dataset.notes, "grey images are shown in three equal channels"),
+    )
+
+
 def encode(encoder: nn.Module, images: np.ndarray) -> Tensor:
     """Return the features float32 [n, D] of images uint8 [n, H, W, C], on this machine's device."""
     device = choose_device("auto")
@@ -119,9 +173,10 @@ def encode(encoder: nn.Module, images: np.ndarray) -> Tensor:
 
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:
     """Build a random encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
-    _, height, _, channels = images.shape
+    _, height, width, channels = images.shape
     if not architecture.startswith("torchvision:"):
-        return build_encoder(architecture, channels=channels, image_size=height, seed=seed)
+        size = (height, width)
+        return build_encoder(architecture, channels=channels, image_size=size, seed=seed)
     with seeded(seed):
         return VisionEncoder(architecture.removeprefix("torchvision:"))
 
@@ -179,9 +234,7 @@ def _with_projector(extractor: FeatureExtractor) -> FeatureExtractor:
 def _open(spec: EncoderSpec) -> FeatureExtractor:
     if isinstance(spec, nn.Module):
         if isinstance(spec, Encoder):
-            return FeatureExtractor(
-                name=spec.config.name, encoder=spec, image_size=spec.config.image_size
-            )
+            return _of_encoder(spec.config.name, spec)
         return FeatureExtractor(name=type(spec).__name__, encoder=spec)
     name = str(spec)
     if name == "pixels":
@@ -202,13 +255,22 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return _open_foreign(name, name, None)
     run = RunFolder(path=Path(name))
     trained_here = run.settings_file.exists()
-    encoder = load(name)
+    return replace(
+        _of_encoder(name, load(name)),
+        run=run if trained_here else None,
+        projector=load_projector(name),
+    )
+
+
+def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
+    """Return the extractor of an encoder that was trained here, with all that it expects."""
+    config = encoder.config
     return FeatureExtractor(
         name=name,
         encoder=encoder,
-        run=run if trained_here else None,
-        image_size=encoder.config.image_size,
-        projector=load_projector(name),
+        image_size=config.image_size,
+        channels=config.channels,
+        white=config.white,
     )
 
 
@@ -218,30 +280,42 @@ def _open_named(name: str) -> FeatureExtractor:
     if weights is not None:
         return _open_foreign(name, str(weights), name.removeprefix("timm:"))
     note = f"{name}: random weights; no pretrained ones are on this machine, none are downloaded"
-    size = _needed_size(VisionEncoder(rest)) if source == "torchvision" else None
     architecture = name.removeprefix("timm:")
-    return FeatureExtractor(name=name, architecture=architecture, image_size=size, notes=(note,))
+    bare = FeatureExtractor(name=name, architecture=architecture, notes=(note,))
+    if source == "timm":
+        return bare
+    return replace(bare, image_size=_needed_size(VisionEncoder(rest)), channels=3)
 
 
 def _open_foreign(name: str, path: str, architecture: str | None) -> FeatureExtractor:
     encoder, match = load_foreign(path, architecture)
     note = f"{path}: {match.line()}"
     return FeatureExtractor(
-        name=name, encoder=encoder, image_size=_needed_size(encoder), notes=(note,)
+        name=name,
+        encoder=encoder,
+        image_size=_needed_size(encoder),
+        channels=3 if isinstance(encoder, VisionEncoder) else encoder.config.channels,
+        notes=(note,),
     )
 
 
-def _needed_size(encoder: Encoder | VisionEncoder) -> int | None:
-    """Return the side of the images that a foreign encoder needs; None for convolutions."""
+def _needed_size(encoder: Encoder | VisionEncoder) -> Size | None:
+    """Return the size of the images that a foreign encoder needs; None for convolutions."""
     if isinstance(encoder, VisionEncoder):
-        return encoder.image_size
+        return None if encoder.image_size is None else as_size(encoder.image_size)
     return encoder.config.image_size if "img_size" in (encoder.config.timm or {}) else None
 
 
-def training_data(run: RunFolder) -> Dataset:
+def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
     recipe = run.recipe()
-    spec = run.settings()["data"]
-    dataset = open_dataset(spec, limit=recipe.limit, image_size=recipe.image_size, seed=recipe.seed)
+    with _bar(quiet) as progress:
+        dataset = open_dataset(
+            run.settings()["data"],
+            limit=recipe.limit,
+            image_size=recipe.image_size,
+            seed=recipe.seed,
+            progress=progress,
+        )
     run.refuse_other_data(dataset)
-    return replace(dataset, notes=())
+    return dataset

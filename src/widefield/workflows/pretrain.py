@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from widefield.arguments import RecipeArguments
+from widefield.core.names import printable
 from widefield.data import Dataset, Loader, absolute, open_dataset
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, save_encoder
@@ -107,8 +108,8 @@ def pretrain(
         folder.refuse_if_taken()
     with reading_bar(console) as progress:
         dataset = open_data(data, chosen, progress)
-    for note in dataset.notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+    for note in (*dataset.notes, dataset.place):
+        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     if not resume:
         chosen = resolve_method(chosen, dataset)
     with (
@@ -160,8 +161,8 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
 
 def resolve_method(recipe: Recipe, dataset: Dataset) -> Recipe:
     """Return a resolved recipe with the settings that its method leaves to data and machine."""
-    _, _, side, channels = dataset.images.shape
-    feature_dim = recipe.encoder.width(channels=channels, image_size=side)
+    _, height, width, channels = dataset.images.shape
+    feature_dim = recipe.encoder.width(channels=channels, image_size=(height, width))
     device = choose_device(recipe.device)
     return replace(recipe, method=recipe.method.resolved(len(dataset), feature_dim, device))
 

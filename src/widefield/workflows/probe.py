@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from widefield.core.names import check_name
-from widefield.data import Dataset, held_out_split, open_dataset, same_images
+from widefield.data import Dataset, held_out_split, same_images
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
@@ -65,7 +65,7 @@ class ProbeReport:
     train_test_overlap: int
     """How many of the scored images the encoder was trained on, without their labels."""
     notes: tuple[str, ...]
-    """Which weights were used, if the name does not say it."""
+    """Which weights were used, and what was skipped or chosen in reading the images."""
     tasks: dict[str, TaskProbe]
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +94,7 @@ def probe(
     protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
+    quiet: bool = False,
 ) -> ProbeReport:
     """Fit a linear probe and a nearest-neighbour vote on frozen features, and score them.
 
@@ -113,6 +114,7 @@ def probe(
         floors: score raw pixels, an untrained encoder and the commonest class too, which takes
             most of the time.
         seed: seeds the validation split that chooses the L2 strength, or the SGD.
+        quiet: show no progress.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -127,11 +129,12 @@ def probe(
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features)
-    train = _training_set(extractor, fit_on)
-    test = open_dataset(
+    train = _training_set(extractor, fit_on, quiet=quiet)
+    test = extractor.open(
         _test_data(extractor, data),
+        like=train,
+        quiet=quiet,
         limit=limit,
-        image_size=train.images.shape[1],
         seed=0 if extractor.run is None else extractor.run.recipe().seed,
         held_out=True,
     )
@@ -160,7 +163,11 @@ def probe(
         views=None if policy is None else policy.name,
         fitted_on=train.spec,
         scored_on=test.spec,
-        notes=extractor.notes,
+        notes=(
+            *extractor.notes,
+            *(f"fitted on: {note}" for note in train.notes),
+            *(f"scored on: {note}" for note in test.notes),
+        ),
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
@@ -261,14 +268,14 @@ def _refuse_views(views: Augmentation, names: str, train: Dataset) -> None:
         )
 
 
-def _training_set(extractor: FeatureExtractor, fit_on: Data | None) -> Dataset:
+def _training_set(extractor: FeatureExtractor, fit_on: Data | None, *, quiet: bool) -> Dataset:
     if fit_on is not None:
-        return open_dataset(fit_on, image_size=extractor.image_size)
+        return extractor.open(fit_on, quiet=quiet)
     if extractor.run is None:
         raise ValueError(
             f"{extractor.name} is no run of ours: say what to fit on with --fit-on DATA"
         )
-    return training_data(extractor.run)
+    return training_data(extractor.run, quiet=quiet)
 
 
 def _test_data(extractor: FeatureExtractor, data: Data | None) -> Data:

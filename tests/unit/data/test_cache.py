@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_images import png16
 from widefield.data import cache as cache_module
 from widefield.data import open_dataset
 
@@ -36,7 +37,7 @@ def test_small_data_stay_in_memory(folder, cache):
     dataset = open_dataset(folder)
     assert not isinstance(dataset.images, np.memmap)
     assert dataset.images.flags.writeable
-    assert "kept in memory: 0.0 MB" in dataset.notes
+    assert "kept in memory: 0.0 MB" in dataset.place
     assert not cache.exists()
 
 
@@ -49,7 +50,7 @@ def test_large_data_are_a_read_only_map_equal_to_memory(folder, cache):
     assert (dataset.images == open_dataset(folder).images).all()
     assert (dataset.digests() == open_dataset(folder).digests()).all()
     (entry,) = cache.iterdir()
-    assert any(str(entry) in note for note in dataset.notes)
+    assert str(entry) in dataset.place
 
 
 def test_the_next_run_decodes_nothing(folder, cache):
@@ -80,6 +81,70 @@ def test_anything_that_changes_the_pixels_makes_another_entry(folder, cache):
     os.utime(folder / "05.png", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     runs[0]()
     assert len(list(cache.iterdir())) == len(runs) + 1
+
+
+def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monkeypatch):
+    assert decoded_files(folder)[1]
+    assert not cache.exists()  # decoding it again costs less than the disk
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    first, decoded = decoded_files(folder)
+    assert decoded
+    assert "for later commands" in first.place
+    monkeypatch.chdir(folder.parent)
+    for name, options in (("images", {}), (f"{folder}/", {"seed": 5}), (folder, {"white": 255.0})):
+        again, decoded = decoded_files(name, **options)
+        assert not decoded
+        assert again.images.flags.writeable
+        assert (again.images == first.images).all()
+        assert again.paths == first.paths
+    assert not decoded_files(folder, memory_budget=0)[1]
+    assert decoded_files(f"{folder}:train")[1]
+    assert decoded_files(f"{folder}+digits")[1]
+
+
+def test_values_of_many_bits_are_cached_with_their_white(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    for i in range(3):
+        (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1000 + i)))
+    assert decoded_files(tmp_path)[0].white == 1023
+    same, decoded = decoded_files(tmp_path, white=1023.0)
+    assert not decoded
+    assert same.white == 1023
+    other, decoded = decoded_files(tmp_path, white=4095.0)
+    assert decoded
+    assert other.images.max() == round(1002 / 4095 * 255)
+
+
+def test_arrays_that_have_no_name_are_never_cached(cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    for value in (3, 200):
+        dataset = open_dataset(np.full((4, 8, 8, 3), value, np.uint8), image_size=16)
+        assert (dataset.images == value).all()
+    assert not cache.exists()
+
+
+def test_a_slow_source_needs_no_cache(folder, cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    size = 40 * 20 * 20 * 3
+    usage = SimpleNamespace(free=10 * size - 1)
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: usage)
+    assert len(open_dataset(folder)) == 40
+    assert list(cache.iterdir()) == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "00.png"))
+    assert len(open_dataset(folder)) == 40
+
+
+@pytest.mark.parametrize("file", ["record.json", "pixels.npy"])
+@pytest.mark.parametrize("budget", [0, None])
+def test_a_damaged_entry_is_made_anew(folder, cache, monkeypatch, file, budget):
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    whole = open_dataset(folder, memory_budget=budget).images.copy()
+    (entry,) = cache.iterdir()
+    content = (entry / file).read_bytes()
+    (entry / file).write_bytes(content[: len(content) // 2])
+    again, decoded = decoded_files(folder, memory_budget=budget)
+    assert decoded
+    assert (again.images == whole).all()
 
 
 def test_planted_and_skipped_are_the_same_on_disk_as_in_memory(folder, cache):

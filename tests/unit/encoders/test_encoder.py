@@ -124,6 +124,7 @@ def test_the_configuration_is_json_and_rebuilds_the_encoder() -> None:
     config = build_encoder("resnet-tiny", channels=1, seed=0).config
     assert json.loads(json.dumps(asdict(config))) == {
         **asdict(config),
+        "image_size": [32, 32],
         "mean": [0.5],
         "std": [0.25],
     }

@@ -1,0 +1,99 @@
+"""The arrays of a `.npz` file: each is checked before its bytes are read, none is unpickled."""
+
+import math
+import warnings
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core.memory import free_host_memory
+from widefield.core.names import printable
+
+_ENCRYPTED = 0x1
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read every array of a `.npz` file, by its key.
+
+    Raises:
+        ValueError: it is no such file, or one of its members is damaged, encrypted, no plain
+            array, there twice, or larger than the memory.
+    """
+    broken = ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez")
+    if not path.is_file():  # opening a pipe would wait for its other end
+        raise broken
+    try:
+        archive = zipfile.ZipFile(path)
+    except Exception:  # a damaged directory raises every kind of error
+        raise broken from None
+    with archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        _refuse_too_large(members, path)
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for member in members:
+            key = member.filename.removesuffix(".npy")
+            whose = f"key '{printable(key)}' of '{path}'"
+            if key in arrays:
+                raise ValueError(f"{whose} is there twice; keep one of the two")
+            if not key.isprintable():
+                raise ValueError(f"{whose} has a name that is no plain text; rename it")
+            arrays[key] = _read(archive, member, whose)
+    return arrays
+
+
+def _refuse_too_large(members: list[zipfile.ZipInfo], path: Path) -> None:
+    size, free = sum(member.file_size for member in members), free_host_memory()
+    if size > free:
+        raise ValueError(
+            f"'{path}' holds {size / 1e9:,.1f} GB of arrays and {free / 1e9:.1f} GB of memory are "
+            "free; divide it into several files"
+        )
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, whose: str) -> NDArray[np.generic]:
+    """Read one member, after its header has said what it is."""
+    if member.flag_bits & _ENCRYPTED:
+        raise ValueError(f"{whose} is encrypted; save it without a password")
+    with warnings.catch_warnings():  # numpy's on headers that Python 2 wrote
+        warnings.simplefilter("ignore")
+        try:
+            with archive.open(member) as opened:
+                problem = _problem(opened, member.file_size)
+            if problem is None:
+                with archive.open(member) as opened:
+                    array: NDArray[np.generic] = np.lib.format.read_array(
+                        opened, allow_pickle=False
+                    )
+                return array
+        except Exception:  # a damaged stream raises every kind of error
+            problem = "is damaged; copy or make the file anew"
+    raise ValueError(f"{whose} {problem}")
+
+
+def _problem(opened: IO[bytes], file_size: int) -> str | None:
+    """Return what is wrong with a member by its header; raises what numpy does on damaged ones."""
+    prefix = np.lib.format.MAGIC_PREFIX
+    if opened.read(len(prefix)) != prefix:
+        return "is no array; leave it out, or save it by numpy.savez"
+    version = tuple(opened.read(2))
+    if version not in _HEADERS:
+        return "is of a kind that holds no plain numbers; save it as numbers or strings"
+    shape, _, dtype = _HEADERS[version](opened)
+    if dtype.hasobject:
+        return (
+            "holds Python objects, which are never unpickled; "
+            "save it as numbers or fixed-width strings"
+        )
+    if dtype.kind not in "biufcUS" or dtype.itemsize == 0 or min(shape, default=0) < 0:
+        return f"holds {dtype}; save it as numbers or fixed-width strings"
+    size = math.prod(shape) * dtype.itemsize
+    if size != file_size - opened.tell():
+        return f"claims the shape {list(shape)}, which its bytes do not fill; make it anew"
+    return None

@@ -1,0 +1,159 @@
+"""Members of `.npz` files that are no plain arrays, and arrays that could be misread."""
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from widefield.data import open_dataset
+from widefield.data.npz import read_arrays
+
+X = np.random.default_rng(0).integers(0, 256, (12, 6, 8, 3), dtype=np.uint8)
+
+
+def npy(array, *, shape=None):
+    """Return the bytes of a `.npy` file, with another shape in its header if one is given."""
+    buffer = io.BytesIO()
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(buffer, header | {"shape": shape or array.shape})
+    return buffer.getvalue() + array.tobytes()
+
+
+def archive(path, members):
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members:
+            file.writestr(name, content)
+    return path
+
+
+def with_flag(path, flag):
+    """Set a flag of the only member, where the file begins and in the directory at its end."""
+    content = bytearray(path.read_bytes())
+    directory = content.rindex(b"PK\x01\x02")
+    content[6] |= flag
+    content[directory + 8] |= flag
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([("x.npy", npy(X)), ("read me.txt", b"hello")], "'read me.txt' .* is no array"),
+        ([("x.npy", b"")], "'x' .* is no array"),
+        ([("x.npy", npy(X)[:300])], r"'x' .* claims the shape \[12, 6, 8, 3\]"),
+        ([("x.npy", npy(X) + b"more")], "'x' .* claims the shape"),
+        ([("x.npy", npy(X, shape=(10**9, 10**9, 3)))], r"claims the shape \[1000000000,"),
+        ([("x.npy", npy(X, shape=(-1, 6, 8, 3)))], "'x' .* holds uint8"),
+        ([("x.npy", b"\x93NUMPY\x01\x00\xff\x00" + b"(" * 255)], "'x' .* is damaged"),
+        ([("x.npy", b"\x93NUMPY\x09\x09rest")], "'x' .* of a kind that holds no plain numbers"),
+        ([("x.npy", npy(np.zeros(3, "i4,f4")))], "'x' .* holds"),
+        ([("x.npy", npy(np.zeros(3, "M8[s]")))], r"'x' .* holds datetime64"),
+        ([("x.npy", npy(X)), ("\x1b[2J.npy", npy(X))], r"key '\\x1b\[2J' .* no plain text"),
+    ],
+)
+def test_members_that_are_no_plain_arrays(tmp_path, members, message):
+    with pytest.raises(ValueError, match=message) as info:
+        open_dataset(archive(tmp_path / "a.npz", members))
+    assert str(info.value).isprintable()
+
+
+def test_a_member_that_is_there_twice(tmp_path):
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        path = archive(tmp_path / "a.npz", [("x.npy", npy(X)), ("x.npy", npy(X[::-1]))])
+    with pytest.raises(ValueError, match=r"key 'x' .* is there twice"):
+        open_dataset(path)
+
+
+def test_encrypted_and_strangely_packed_members(tmp_path):
+    path = with_flag(archive(tmp_path / "a.npz", [("x.npy", npy(X))]), 1)
+    with pytest.raises(ValueError, match=r"key 'x' .* is encrypted"):
+        open_dataset(path)
+    path = archive(tmp_path / "b.npz", [("x.npy", npy(X))])
+    content = bytearray(path.read_bytes())
+    content[8] = content[content.rindex(b"PK\x01\x02") + 10] = 97  # a compression nobody has
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"key 'x' .* is damaged"):
+        open_dataset(path)
+
+
+def test_arrays_larger_than_the_memory(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((100, 64, 64, 3), np.uint8))
+    monkeypatch.setattr("widefield.data.npz.free_host_memory", lambda: 10**6)
+    with pytest.raises(ValueError, match=r"holds 0\.0 GB of arrays and 0\.0 GB of memory are free"):
+        open_dataset(tmp_path / "a.npz")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match=r"not a readable .npz file"):
+        open_dataset(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_every_kind_of_array_is_read_as_numpy_reads_it(tmp_path, save):
+    arrays = {
+        "a": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        "b": np.array(["ä", "b"]),
+        "c": np.array([b"x", b"yy"]),
+        "d": np.arange(5, dtype=">i4"),
+        "e": np.array(True),
+        "f": np.zeros((0, 3)),
+    }
+    save(tmp_path / "a.npz", **arrays)
+    read = read_arrays(tmp_path / "a.npz")
+    assert read.keys() == arrays.keys()
+    assert all(np.array_equal(read[key], value) for key, value in arrays.items())
+    assert all(read[key].dtype == value.dtype for key, value in arrays.items())
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 3), (32, 32, 1), (32, 30, 4), (3, 32, 32)])
+def test_one_colour_image_is_not_many_grey_ones(shape):
+    x = np.zeros(shape, np.uint8)
+    with pytest.raises(ValueError, match=r"may be one colour image or \d+ grey ones: give x\[None"):
+        open_dataset(x)
+    assert open_dataset(x[..., None]).images.shape == (*shape, 1)
+    assert len(open_dataset(x[None])) == 1
+
+
+def test_bool_is_black_and_white():
+    x = np.eye(8, dtype=bool)[None].repeat(2, axis=0)
+    dataset = open_dataset(x)
+    assert (dataset.images[..., 0] == np.eye(8) * 255).all()
+    assert any("bool stored as 0 and 255" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"t": np.array([0, 65_535] * 6)}, "uses 2 of 65536 classes; number those that occur"),
+        (
+            {"t": np.array([0, 1] * 6), "t_classes": np.arange(5_000)},
+            "uses 2 of 5000 classes; number those that occur",
+        ),
+        (
+            {"t": np.array([0, 1] * 6), "t_classes": np.array(["cat", "cat"])},
+            "'t_classes' has two classes named 'cat'; rename",
+        ),
+        (
+            {"t": np.array([0, 1] * 6), "t_classes": np.array([b"caf\xe9", b"tea"])},
+            "'t_classes' holds bytes that are not UTF-8",
+        ),
+        ({"t": np.array([b"caf\xe9", b"tea"] * 6)}, "'t' holds bytes that are not UTF-8"),
+    ],
+)
+def test_labels_that_would_be_misread(tmp_path, labels, message):
+    np.savez(tmp_path / "a.npz", x=X, **labels)
+    with pytest.raises(ValueError, match=message):
+        open_dataset(tmp_path / "a.npz")
+
+
+def test_labels_in_bytes_and_with_control_characters():
+    names = np.array(["caf\u00e9".encode(), b"tea"])
+    assert open_dataset({"x": X, "t": names[[0, 1] * 6]}).classes["t"] == ("café", "tea")
+    shown = open_dataset({"x": X, "t": np.array(["a\x1b[2J", "b"] * 6)}).classes["t"]
+    assert shown == ("a\\x1b[2J", "b")
+    ids = np.arange(12) * 50  # gaps are fine where they are no burden
+    assert len(open_dataset({"x": X, "t": ids}).classes["t"]) == 551
