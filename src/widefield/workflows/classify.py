@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.files import write_atomically
-from widefield.data import open_dataset
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
@@ -115,6 +114,7 @@ def classify(
     out: str | Path | None = None,
     overwrite: bool = False,
     seed: int = 0,
+    quiet: bool = False,
 ) -> Classification:
     """Predict the class of every image of `data` from the labels of a few of them.
 
@@ -128,6 +128,7 @@ def classify(
         out: a `.parquet` or `.csv` file.
         overwrite: replace `out` if it is there.
         seed: seeds the folds of cross-validation.
+        quiet: show no progress.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
@@ -147,7 +148,7 @@ def classify(
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
     given = dict(labels) if isinstance(labels, Mapping) else read_labels(labels)
     extractor = open_encoder(encoder, features)
-    dataset = open_dataset(data, image_size=extractor.image_size)
+    dataset = extractor.open(data, quiet=quiet)
     rows, y, classes = _matched(given, dataset.paths)
     h = extractor.features(dataset.images).cpu().numpy()
     if not np.isfinite(h).all():
@@ -162,7 +163,7 @@ def classify(
         probabilities=fitted.probabilities,
         cross_validation=_checked(y, fitted.held_out, classes),
         suggested=tuple(dataset.paths[row] for row in chosen),
-        notes=extractor.notes,
+        notes=extractor.notes + dataset.notes,
     )
     if out is not None:
         result.save(out)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from widefield.data import open_dataset
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.workflows.pretrain import pretrain
 
@@ -67,6 +66,6 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def transform(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """Return the features float32 [n, D] of n images."""
         check_is_fitted(self)
-        dataset = open_dataset({"x": images}, image_size=self.extractor_.image_size)
+        dataset = self.extractor_.open({"x": images}, quiet=True)
         features: NDArray[np.float32] = self.extractor_.features(dataset.images).cpu().numpy()
         return features
