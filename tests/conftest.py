@@ -1,6 +1,7 @@
 """Shared by all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,3 +15,12 @@ def in_tmp(tmp_path: Path) -> Iterator[Path]:
     os.chdir(tmp_path)
     yield tmp_path
     os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Give back the signals that a command took over for its process."""
+    before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for sign, handler in before.items():
+        signal.signal(sign, handler)
