@@ -1,6 +1,7 @@
 """What a run says while it trains: a bar, a table of metrics on disk, TensorBoard."""
 
 import csv
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,8 +91,13 @@ class MetricsLog:
     """`metrics.csv`, one row an epoch, and the same numbers for TensorBoard."""
 
     def __init__(self, folder: Path, *, epoch: int) -> None:
-        """Go on after `epoch` finished epochs; later rows, of a lost stretch, are dropped."""
+        """Go on after `epoch` finished epochs; later rows, of a lost stretch, are dropped.
+
+        A file in which something cannot be read is kept as `metrics.damaged.csv`.
+        """
         self._path = folder / "metrics.csv"
+        if self._path.exists() and None in _read_rows(self._path):
+            shutil.copyfile(self._path, self._path.with_name("metrics.damaged.csv"))
         self._rows = [r for r in read_metrics(self._path) if int(r["epoch"]) <= epoch]
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch + 1)
 
@@ -119,8 +125,33 @@ def _write_table(path: Path, columns: list[str], rows: list[dict[str, str]]) -> 
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Rows of a `metrics.csv`; none where there is no file yet."""
+    """Rows of a `metrics.csv` that can be read; none where there is no file yet."""
     if not path.exists():
         return []
-    with path.open(newline="") as f:
-        return list(csv.DictReader(f))
+    return [row for row in _read_rows(path) if row is not None]
+
+
+WORDS = ("verdict", "adversary_optimizer")
+"""Columns that hold words; all others hold numbers."""
+
+
+def _read_rows(path: Path) -> list[dict[str, str] | None]:
+    """Return every row of a table of metrics, None for one that cannot be read."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            return [row if _is_sound(row) else None for row in csv.DictReader(file)]
+    except csv.Error:
+        return [None]
+
+
+def _is_sound(row: dict[str, str]) -> bool:
+    """Return whether a row has a cell for each column, an epoch, and numbers where they belong."""
+    try:
+        if None in row or None in row.values() or int(row["epoch"]) < 1:
+            return False
+        for name, value in row.items():
+            if value and name not in WORDS:
+                float(value)
+    except (KeyError, ValueError):
+        return False
+    return True
