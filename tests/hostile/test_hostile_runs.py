@@ -13,11 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs import SMALL, Killed, assert_same, die_at, images
+from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.core.plain_yaml import DEEPEST, LARGEST, read_yaml, yaml_text
 from widefield.recipes import make_recipe
 from widefield.train import checkpoint
 from widefield.train.folder import RunFolder
+from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()
@@ -372,3 +373,27 @@ def test_the_depth_of_a_recipe_is_well_below_the_limit() -> None:
         return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
 
     assert depth(make_recipe().to_dict()) < DEEPEST / 2
+
+
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
+    """The loss of an epoch says nothing of its last step."""
+    run = tmp_path / "run"
+
+    def spoil(metrics: StepMetrics) -> None:
+        if metrics.step == 8:
+            next(done.parameters()).data.fill_(float("nan"))
+
+    build = pretrain.__globals__["PretrainRun"]
+    done: torch.nn.Module
+
+    def keep(*args: Any) -> Any:
+        nonlocal done
+        made = build(*args)
+        done = made.encoder
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(pretrain.__globals__, "PretrainRun", keep)
+        with pytest.raises(ValueError, match=r"the weights are no numbers after step 8 \("):
+            pretrain(IMAGES, out=run, on_step=spoil, **SMALL)
+    assert last_checkpoint(run)["step"] == 4

@@ -69,8 +69,8 @@ def load_encoder(path: str | Path) -> Encoder:
     except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{file} does not fit this version of widefield and timm "
-            f"({reason}): export the encoder again"
+            f"{file} holds no encoder of this version of widefield and timm "
+            f"({reason}): train or export it again"
         ) from error
 
 
@@ -90,7 +90,7 @@ def _rebuilt(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
 
 
 def refuse_other_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of a network, or not numbers.
+    """Refuse weights that are not those of a network, or no numbers.
 
     Raises:
         ValueError: a tensor is missing, unknown, of another shape, or has a NaN or an infinity.
@@ -101,18 +101,22 @@ def refuse_other_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Ten
         shape, expected = tuple(weights[key].shape), tuple(wanted[key].shape)
         if shape != expected:
             raise ValueError(f"tensor {key!r} has shape {shape}, not {expected}")
-    refuse_no_numbers(weights)
+    broken = no_numbers(weights)
+    if broken is not None:
+        raise ValueError(f"tensor {broken!r} holds NaN or infinity")
 
 
-def refuse_no_numbers(weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights with a NaN or an infinity.
+def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first tensor with a NaN or an infinity; None if there is none.
 
-    Raises:
-        ValueError: a tensor has one.
+    Example:
+        >>> no_numbers({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
+        'b'
     """
     for key, value in weights.items():
         if value.is_floating_point() and not bool(torch.isfinite(value.float()).all()):
-            raise ValueError(f"tensor {key!r} has values that are no numbers, NaN or infinite")
+            return key
+    return None
 
 
 def has_settings(path: str | Path) -> bool:

@@ -30,7 +30,7 @@ from widefield.encoders.encoder import (
     encoder_config,
     timm_name,
 )
-from widefield.encoders.files import refuse_no_numbers
+from widefield.encoders.files import no_numbers
 from widefield.encoders.vision import VisionEncoder, check_vision
 
 COMMON = (
@@ -151,7 +151,9 @@ def load_foreign(
     best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
     if not best.fits:
         raise ValueError(f"{path} fits no encoder: {_misfit(best)}")
-    refuse_no_numbers({key: tensors[key] for key in best.keys.values()})
+    broken = no_numbers({key: tensors[key] for key in best.keys.values()})
+    if broken is not None:
+        raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
     with seeded(0):
         encoder = build(best.architecture, best.config)
     weights = {key: tensors[file_key] for key, file_key in best.keys.items()}

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from widefield.data import Dataset, Loader
 from widefield.diagnose import Health, health
-from widefield.encoders import Encoder, save_encoder
+from widefield.encoders import Encoder, no_numbers, save_encoder
 from widefield.methods import Projector, save_projector
 from widefield.probes import extract
 from widefield.recipe import Recipe
@@ -250,6 +250,17 @@ class PretrainRun:
         return health(extract(self.encoder, images, device=self.ranks.fabric.device))
 
     def _checkpoint(self) -> None:
+        """Save the run, so that it can go on from here.
+
+        Raises:
+            ValueError: the weights are no numbers any more; the last checkpoint stays.
+        """
+        broken = no_numbers(self.encoder.state_dict())
+        if self.ranks.max(broken is not None):
+            raise ValueError(
+                f"the weights are no numbers after step {self.state.step} ({broken}): lower lr or "
+                "use --precision 32, and start again with another --out"
+            )
         state = self.state.state_dict() | {"run": self.folder.identity(self.recipe)}
         save_together(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
