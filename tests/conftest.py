@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import Command
+
 
 @pytest.fixture
 def in_tmp(tmp_path: Path) -> Iterator[Path]:
@@ -24,3 +26,11 @@ def _signals_as_before() -> Iterator[None]:
     yield
     for sign, handler in before.items():
         signal.signal(sign, handler)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """What a command does to its process is left out: its allocator and its limit of memory."""
+    monkeypatch.setattr("widefield.train.hardware.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("widefield.cli.limit_memory", lambda: None)
+    return Command(monkeypatch, capsys)

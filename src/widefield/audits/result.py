@@ -9,7 +9,10 @@ from typing import Any
 from widefield.audits.pictures import ImageMap, PictureRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
+from widefield.core.files import refuse_strange
 
+LARGEST = 2**28
+"""Bytes of an audit's file at most."""
 FORMAT = 2
 """Number of the layout of the JSON; it grows when an older reader would not understand it."""
 
@@ -113,11 +116,12 @@ def read_audit(path: str | Path) -> Audit:
     Raises:
         ValueError: there is no such file, or it holds no audit.
     """
+    refuse_strange(Path(path), largest=LARGEST)
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")

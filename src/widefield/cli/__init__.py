@@ -28,6 +28,8 @@ def main() -> NoReturn:
         if line is None or debug:
             raise
         _quit(line, 2)
+    finally:
+        ending.is_over()
     raise SystemExit(0)
 
 

@@ -81,6 +81,11 @@ class Ending:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 signal.signal(sign, self._end)
 
+    def is_over(self) -> None:
+        """Ignore what comes now: all is done and said, and Python only takes itself apart."""
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, signal.SIG_IGN)
+
     @property
     def line(self) -> str:
         """What the command says of its end."""

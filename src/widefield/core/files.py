@@ -71,6 +71,18 @@ def remove_empty(folders: Iterable[Path]) -> None:
             return
 
 
+def refuse_strange(path: Path, *, largest: int) -> None:
+    """Refuse to read a pipe or a device, which may never end, and a file that is absurdly large.
+
+    Raises:
+        ValueError: `path` is there, and is no plain file of at most `largest` bytes.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no plain file")
+    if path.exists() and path.stat().st_size > largest:
+        raise ValueError(f"{path} is larger than {largest / 2**20:,.0f} MB")
+
+
 def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
     """Refuse, before the work, a file that could not be written after it.
 

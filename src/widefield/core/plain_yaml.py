@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from widefield.core.files import refuse_strange
+
 LARGEST = 16 * 2**20
 """Bytes of a file at most: many class names, and no more."""
 DEEPEST = 20
@@ -50,11 +52,8 @@ def read_yaml(path: Path) -> Any:
         ValueError: it is too large, no text or no YAML, or has aliases or a name twice.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise yaml.YAMLError(f"it is larger than {LARGEST // 2**20} MB")
-        return yaml.load(text.decode("utf-8"), Loader=_Loader)
+        refuse_strange(path, largest=LARGEST)
+        return yaml.load(path.read_text("utf-8"), Loader=_Loader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
         words = " ".join(str(error).split())
         raise ValueError(f"{path} cannot be read as YAML: {words}") from error

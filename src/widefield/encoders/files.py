@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from widefield.core.files import write_atomically
+from widefield.core.files import refuse_strange, write_atomically
 from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
 
@@ -130,6 +130,16 @@ def has_settings(path: str | Path) -> bool:
             return "widefield" in (opened.metadata() or {})
     except SafetensorError:
         return False
+
+
+def is_config(path: Path) -> bool:
+    """Return whether `path` is a file beside an encoder, which `save_encoder` may replace."""
+    try:
+        refuse_strange(path, largest=2**20)
+        read_config(path.read_text("utf-8"))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return False
+    return True
 
 
 def read_config(text: str) -> EncoderConfig:

@@ -7,6 +7,7 @@ the shared file, which names that step, into place. Only then is the last checkp
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,12 @@ from typing import Any, BinaryIO
 
 import torch
 
-from widefield.core.files import DiskFullError, disk_is_full, write_atomically
+from widefield.core.files import (
+    DiskFullError,
+    disk_is_full,
+    refuse_strange,
+    write_atomically,
+)
 from widefield.train.ranks import Ranks
 from widefield.types import Shard
 
@@ -107,10 +113,14 @@ def _check_seal(path: Path) -> None:
     Raises:
         ValueError: there is one, or the file has no checksum.
     """
+    refuse_strange(path, largest=sys.maxsize)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - _SEAL_BYTES
         if size < 0:
             raise ValueError("too short")
+        file.seek(size)
+        if file.read(len(_SEAL)) != _SEAL:  # quick, where a large file is another one
+            raise ValueError("no checksum")
         digest = _digest(file, size)
         if file.read() != _SEAL + digest.encode():
             raise ValueError("the checksum does not fit")

@@ -181,7 +181,13 @@ class RunFolder:
         settings = {name: value for name, value in recipe.to_dict().items() if name != "epochs"}
         if not self.manifest_file.is_file():
             raise ValueError(_NO_MANIFEST.format(self.manifest_file))
-        manifest = hashlib.blake2b(self.manifest_file.read_bytes()).hexdigest()
+        with self.manifest_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 4))
+            if file.read() != b"PAR1":  # quick, where a large file is another one
+                raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
+            file.seek(0)
+            manifest = hashlib.file_digest(file, "blake2b").hexdigest()
         return {"recipe": _plain(settings), "manifest": manifest}
 
     def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
@@ -200,7 +206,7 @@ class RunFolder:
                 f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
                 "or start a new run with another --out"
             )
-        raise ValueError(f"{self.manifest_file} was changed since the checkpoint: restore it")
+        raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
 
     def write_manifest(self, dataset: Dataset) -> None:
         """Write which example has which index, and what was skipped."""
@@ -281,6 +287,8 @@ _KINDS = {"data": str, "widefield": str, "began": str, "machine": dict, "tasks":
 """Types of what `run.yaml` holds beside the recipe."""
 
 _NO_MANIFEST = "{} is missing, which says what the run was trained on: restore it"
+
+_OTHER_MANIFEST = "{} was changed since the run began: restore it"
 
 _OWN_COLUMNS = ("index", "path", "digest", "skipped")
 
