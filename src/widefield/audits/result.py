@@ -10,6 +10,7 @@ from widefield.audits.pictures import ImageMap, PictureRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
+from widefield.core.typed import misfit
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
@@ -105,9 +106,13 @@ class Audit:
                 f"not an audit of layout {FORMAT}: write one with widefield audit ENCODER --json"
             )
         try:
-            return cls(**_arguments(values))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            audit = cls(**_arguments(values))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ValueError(f"the audit is damaged: {error}") from error
+        problem = misfit(audit, cls)
+        if problem is not None:
+            raise ValueError(f"the audit is damaged: {problem}")
+        return audit
 
 
 def read_audit(path: str | Path) -> Audit:
