@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTHON_FILES := src tests benchmarks scripts
 
-.PHONY: demo test lint format tables torture install
+.PHONY: demo test lint format tables torture hostile install
 
 demo: demo/report.html
 
@@ -32,6 +32,11 @@ tables: $(INSTALLED)
 KILLS ?= 100
 torture: $(INSTALLED)
 	$(BIN)/python tests/torture.py --kills $(KILLS)
+
+# Calls commands with words and files that nobody should give them: no traceback, nothing lost.
+N ?= 1000
+hostile: $(INSTALLED)
+	$(BIN)/python -W ignore tests/calls.py --cases $(N)
 
 install: $(INSTALLED)
 

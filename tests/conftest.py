@@ -1,10 +1,13 @@
 """Shared by all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from commands import Command
 
 
 @pytest.fixture
@@ -14,3 +17,20 @@ def in_tmp(tmp_path: Path) -> Iterator[Path]:
     os.chdir(tmp_path)
     yield tmp_path
     os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Give back the signals that a command took over for its process."""
+    before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for sign, handler in before.items():
+        signal.signal(sign, handler)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """What a command does to its process is left out: its allocator and its limit of memory."""
+    monkeypatch.setattr("widefield.train.hardware.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("widefield.cli.limit_memory", lambda: None)
+    return Command(monkeypatch, capsys)

@@ -12,7 +12,7 @@ from torch import Tensor
 from widefield.encoders import load_encoder
 from widefield.methods import METHODS
 from widefield.train.step import StepMetrics
-from widefield.workflows.pretrain import OnStep
+from widefield.train.trainer import OnStep
 
 EXAMPLES, STEPS = 64, 16
 

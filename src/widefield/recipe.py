@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Lt
 
 from widefield.core.names import check_name
 from widefield.encoders import EncoderSettings
@@ -58,7 +58,7 @@ class Recipe(Settings):
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto takes a GPU where there is one."""
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Seed of weights, rows, batch order, views and planted features."""
     limit: Annotated[int | None, Gt(0)] = None
     """Use a class-balanced first N examples."""
@@ -86,7 +86,7 @@ class Recipe(Settings):
         """
         rest = dict(values)
         method, views = _method(rest.pop("method", self.method)), rest.pop("views", self.views)
-        views = ViewSettings.named(views) if isinstance(views, str) else views
+        views = views if isinstance(views, ViewSettings) else ViewSettings.named(views)
         encoder = self.encoder.changed(rest)
         run = {name: rest.pop(name) for name in RUN_SETTINGS if name in rest}
         for name in rest:

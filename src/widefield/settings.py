@@ -82,6 +82,8 @@ class Settings:
             ValueError: a key is unknown or missing.
         """
         hints = _hints(cls)
+        if not isinstance(values, Mapping):
+            raise ValueError(f"settings must be names with values, got {values!r}")
         _refuse_other_keys(values, hints)
         return cls(**{k: _nested(hints[k], v) for k, v in values.items()})
 
@@ -180,13 +182,14 @@ def _of_kind(name: str, kind: Any, value: Any) -> Any:
     if kind is bool:
         fits, expected = is_bool, "True or False"
     elif kind is float:
-        fits = isinstance(value, numbers.Real) and not is_bool and math.isfinite(value)
+        fits = isinstance(value, numbers.Real) and not is_bool and _is_finite(value)
         expected = "a finite number"
     elif kind is int:
         fits, expected = isinstance(value, numbers.Integral) and not is_bool, "a whole number"
     elif typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
-        fits, expected = value in choices, f"one of {', '.join(choices)}"
+        fits = isinstance(value, str) and value in choices
+        expected = f"one of {', '.join(choices)}"
     elif kind is str:
         fits, expected = isinstance(value, str), "a word"
     else:
@@ -194,6 +197,14 @@ def _of_kind(name: str, kind: Any, value: Any) -> Any:
     if not fits:
         raise ValueError(f"{name} must be {expected}, got {value!r}")
     return kind(value) if kind in (float, int) else value
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether `value` is a number that a float can hold."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _refuse_outside(name: str, value: Any, limit: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pages import papers
 from pages.format import ROOT
-from widefield.cli import build_app
+from widefield.cli.app import build_app
 from widefield.data.spec import parse
 from widefield.encoders import encoder_config
 from widefield.labs import LABS

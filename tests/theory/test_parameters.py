@@ -73,3 +73,14 @@ def test_a_refusal_names_value_and_range():
     require(True, "x", 1, "positive")
     with pytest.raises(ValueError, match=r"^x=-1 is out of range: it must be positive$"):
         require(False, "x", -1, "positive")
+
+
+@pytest.mark.parametrize(
+    "value", [10**23, 10**400, 1e13, float("inf"), float("-inf"), float("nan")]
+)
+@pytest.mark.parametrize(
+    "hint", [int, float, Annotated[float, Gt(0)], Annotated[int | None, Ge(1)]]
+)
+def test_numbers_that_nothing_computes_with(hint, value):
+    with pytest.raises(ValueError, match="out of range: it must be a number of at most 1e"):
+        parameter(hint).check(value)

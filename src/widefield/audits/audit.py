@@ -1,6 +1,7 @@
 """What did this encoder learn, and what did it suppress? The whole audit behind the command."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.audits.verdict import TaskAudit
+from widefield.core.files import refuse_unwritable
 from widefield.core.names import check_name
 from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
@@ -88,6 +90,8 @@ def audit(
         ValueError: an input that cannot work; one line says which and what to do.
     """
     out = None if out is None else checked_out(out, overwrite)
+    if cache is not None:
+        refuse_unwritable(Path(cache))
     _refuse_unknown(plant, pretrain_with)
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
@@ -99,6 +103,8 @@ def audit(
     auditor = _Auditor(
         extractor, split, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
     )
+    for note in (*extractor.notes, *(() if rival is None else rival.notes)):
+        auditor.say(note)
     test_h = extractor.features(split.test.images)
     bounds, tasks = auditor.judged(extractor)
     plants = {name: auditor.plant(name) for name in plant}
@@ -125,8 +131,16 @@ def audit(
         report=out,
         **_pictures(extractor, split, test_h, seed),
     )
-    if out is not None:
+    return result if out is None else _with_page(result, out, overwrite)
+
+
+def _with_page(result: Audit, out: Path, overwrite: bool) -> Audit:
+    """Write the page; where that fails in spite of the check before the work, keep the result."""
+    try:
         write_audit_page(result, out, overwrite=overwrite)
+    except (OSError, ValueError) as error:
+        note = f"the report was not written: {error}"
+        return replace(result, report=None, notes=(*result.notes, note))
     return result
 
 

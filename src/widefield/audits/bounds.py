@@ -22,7 +22,7 @@ from torch import nn
 from widefield.audits.probing import Features, probe_tasks
 from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
-from widefield.core.files import write_atomically
+from widefield.core.files import DiskFullError, write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.encoders import Encoder, FeatureMap, Projected, VisionEncoder
@@ -141,7 +141,7 @@ def graded_bounds(
         result = _load(file)
         if result is None:
             result = probe_tasks(features(), grade, seed=seed)[task]
-            _save(file, result)
+            _save(file, result, say)
         return {task: result}
 
     def random(grade: TrainTest) -> dict[str, ProbeResult]:
@@ -241,15 +241,15 @@ def _load(file: Path) -> ProbeResult | None:
         return None
 
 
-def _save(file: Path, result: ProbeResult) -> None:
+def _save(file: Path, result: ProbeResult, say: Say) -> None:
+    """Keep a result for later; where that fails, say so, because the work is done already."""
+
     def write(draft: Path) -> None:
         with draft.open("wb") as opened:
             np.savez(opened, hits=result.hits, knn=np.float64(result.knn))
 
     try:
         write_atomically(file, write)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write to the cache {file.parent}: {error.strerror}; choose another folder "
-            "with --cache"
-        ) from None
+    except (OSError, DiskFullError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        say(f"not kept for later, {file.parent} cannot be written: {reason}; --cache names another")

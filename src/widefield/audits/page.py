@@ -12,6 +12,7 @@ from widefield.audits.advice import advice
 from widefield.audits.planting import NEIGHBOURS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import FLOORS, TaskAudit
+from widefield.core.files import checked_output
 from widefield.diagnose import DIAGNOSTICS
 from widefield.report import (
     AuditReport,
@@ -67,13 +68,9 @@ def write_audit_page(audit: Audit, out: str | Path, *, overwrite: bool = False) 
 def checked_out(out: str | Path, overwrite: bool) -> Path:
     """Refuse a file that the page cannot be written to."""
     out = Path(out)
-    if out.suffix != ".html":
-        raise ValueError(f"cannot write {out.name}: a report's suffix is .html")
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
     if not out.parent.is_dir():
         raise ValueError(f"folder {out.parent} does not exist: make it first")
-    return out
+    return checked_output(out, (".html",), overwrite=overwrite)
 
 
 def summary(audit: Audit) -> str:

@@ -9,7 +9,11 @@ from typing import Any
 from widefield.audits.pictures import ImageMap, PictureRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
+from widefield.core.files import refuse_strange
+from widefield.core.typed import misfit
 
+LARGEST = 2**28
+"""Bytes of an audit's file at most."""
 FORMAT = 2
 """Number of the layout of the JSON; it grows when an older reader would not understand it."""
 
@@ -102,9 +106,13 @@ class Audit:
                 f"not an audit of layout {FORMAT}: write one with widefield audit ENCODER --json"
             )
         try:
-            return cls(**_arguments(values))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            audit = cls(**_arguments(values))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ValueError(f"the audit is damaged: {error}") from error
+        problem = misfit(audit, cls)
+        if problem is not None:
+            raise ValueError(f"the audit is damaged: {problem}")
+        return audit
 
 
 def read_audit(path: str | Path) -> Audit:
@@ -113,11 +121,12 @@ def read_audit(path: str | Path) -> Audit:
     Raises:
         ValueError: there is no such file, or it holds no audit.
     """
+    refuse_strange(Path(path), largest=LARGEST)
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")

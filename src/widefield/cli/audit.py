@@ -83,6 +83,8 @@ def audit(
         print_json(result.to_json())
     else:
         _tell(result)
+    if out is not None and result.report is None:
+        raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
 
 
 def _made(encoder: str | None, data: str | None, **options: Any) -> "Audit":

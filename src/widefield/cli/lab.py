@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from widefield.labs.result import Result
 
 
+FIGURES = (".svg", ".png")
+
+
 def lab(
     name: str | None = None,
     /,
@@ -17,6 +20,7 @@ def lab(
     scale: Literal["tiny", "default"] = "default",
     seed: int = 0,
     out: Path | None = None,
+    overwrite: bool = False,
     parameters: bool = False,
     json: bool = False,
     **settings: str,
@@ -33,6 +37,8 @@ def lab(
         Seed of all random numbers.
     out
         Write the lab's figure to this .svg or .png file.
+    overwrite
+        Replace the figure if it is there.
     parameters
         List the lab's own parameters with default and range, and run nothing.
     json
@@ -40,6 +46,7 @@ def lab(
     settings
         Set a parameter of the lab, such as --noise 0.2; --parameters lists them.
     """
+    from widefield.core.files import checked_output
     from widefield.core.names import check_name
     from widefield.labs import claims
 
@@ -57,8 +64,11 @@ def lab(
     if parameters:
         _print_parameters(chosen, json=json)
         return
+    if out is not None:
+        checked_output(out, FIGURES, overwrite=overwrite)  # before the work
     result = chosen.run(scale=scale, seed=seed, **chosen.parse(settings))
     if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         result.save(out)
     if json:
         print_json(result.to_json())

@@ -1,6 +1,7 @@
 """`widefield pretrain`: its options are the settings of the run, its method and its views."""
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def pretrain(
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():
-            print_line(f"stopped; go on with: widefield pretrain {data} --out {out} --resume")
+            again = shlex.join(["widefield", "pretrain", data, "--out", str(out), "--resume"])
+            print_line(f"stopped; go on with: {again}")
         raise
     rank, _ = rank_and_world()
     if rank > 0:
@@ -69,4 +71,4 @@ def pretrain(
         return
     print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} images/s")
     print_line(done.health.line())
-    print_line(f"next: widefield probe {done.run}")
+    print_line(f"next: {shlex.join(['widefield', 'probe', str(done.run)])}")

@@ -10,6 +10,28 @@ def host_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def refuse_beyond_memory(needed: int, what: str) -> None:
+    """Refuse to make what this machine has no room for, before anything of it is made.
+
+    Args:
+        needed: bytes that it takes at least.
+        what: what takes them, in a few words.
+
+    Raises:
+        ValueError: the machine has less.
+
+    Example:
+        >>> refuse_beyond_memory(10**18, "a table")
+        Traceback (most recent call last):
+        ValueError: a table needs 1,000,000,000.0 GB of memory and this machine has ...
+    """
+    if needed > host_memory():
+        raise ValueError(
+            f"{what} needs {needed / 1e9:,.1f} GB of memory and this machine has "
+            f"{host_memory() / 1e9:,.1f} GB: choose less"
+        )
+
+
 def free_host_memory() -> int:
     """Return the bytes of this machine's memory that can be used without swapping."""
     try:

@@ -7,7 +7,10 @@ from widefield.encoders.encoder import encoder_config as encoder_config
 from widefield.encoders.feature_map import FeatureMap as FeatureMap
 from widefield.encoders.files import export_onnx as export_onnx
 from widefield.encoders.files import has_settings as has_settings
+from widefield.encoders.files import is_config as is_config
 from widefield.encoders.files import load_encoder as load_encoder
+from widefield.encoders.files import no_numbers as no_numbers
+from widefield.encoders.files import refuse_other_weights as refuse_other_weights
 from widefield.encoders.files import save_encoder as save_encoder
 from widefield.encoders.files import save_encoder_file as save_encoder_file
 from widefield.encoders.files import timm_snippet as timm_snippet

@@ -4,15 +4,17 @@ import copy
 import dataclasses
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
-from widefield.core.files import write_atomically
+from widefield.core.files import refuse_strange, write_atomically
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble
+from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
 
 WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
@@ -29,7 +31,7 @@ def save_encoder(encoder: Encoder, folder: str | Path) -> None:
 
 def save_encoder_file(encoder: Encoder, file: Path) -> None:
     """Write the weights to `file`, and the configuration to a file with the suffix `.json`."""
-    settings = json.dumps(dataclasses.asdict(encoder.config), indent=2)
+    settings = _config_text(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     write_atomically(
         file.with_suffix(".json"), lambda draft: draft.write_text(settings + "\n", "utf-8")
@@ -63,15 +65,58 @@ def load_encoder(path: str | Path) -> Encoder:
     if settings is None:
         raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
     try:
-        with seeded(0):  # `assemble` draws weights, which those of the file then replace
-            encoder = assemble(read_config(settings))
-        encoder.backbone.load_state_dict(weights)
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        return _rebuilt(read_config(settings), weights)
+    except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{file} does not fit this version of widefield and timm "
-            f"({str(error).splitlines()[0]}): export the encoder again"
+            f"{file} holds no encoder of this version of widefield and timm "
+            f"({reason}): train or export it again"
         ) from error
+
+
+def _rebuilt(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
+    """Return the encoder of `config` with `weights`.
+
+    Raises:
+        ValueError: they are not the encoder's.
+    """
+    with torch.device("meta"):  # takes no memory, whatever sizes the file names
+        wanted = assemble(config).backbone.state_dict()
+    refuse_other_weights(wanted, weights)
+    with seeded(0):  # `assemble` draws weights, which those of the file then replace
+        encoder = assemble(config)
+    encoder.backbone.load_state_dict(weights)
     return encoder
+
+
+def refuse_other_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not those of a network, or no numbers.
+
+    Raises:
+        ValueError: a tensor is missing, unknown, of another shape, or has a NaN or an infinity.
+    """
+    for key in wanted.keys() | weights.keys():
+        if key not in wanted or key not in weights:
+            raise ValueError(f"tensor {key!r} is {'missing' if key in wanted else 'unknown'}")
+        shape, expected = tuple(weights[key].shape), tuple(wanted[key].shape)
+        if shape != expected:
+            raise ValueError(f"tensor {key!r} has shape {shape}, not {expected}")
+    broken = no_numbers(weights)
+    if broken is not None:
+        raise ValueError(f"tensor {broken!r} holds NaN or infinity")
+
+
+def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first tensor with a NaN or an infinity; None if there is none.
+
+    Example:
+        >>> no_numbers({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
+        'b'
+    """
+    for key, value in weights.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value.float()).all()):
+            return key
+    return None
 
 
 def has_settings(path: str | Path) -> bool:
@@ -87,11 +132,57 @@ def has_settings(path: str | Path) -> bool:
         return False
 
 
+def is_config(path: Path) -> bool:
+    """Return whether `path` is a file beside an encoder, which `save_encoder` may replace."""
+    try:
+        refuse_strange(path, largest=2**20)
+        read_config(path.read_text("utf-8"))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return False
+    return True
+
+
 def read_config(text: str) -> EncoderConfig:
-    """Return the configuration in the text of an `encoder.json`."""
+    """Return the configuration in the text of an `encoder.json`.
+
+    The file decides on nothing but what `encoder_config` is asked for: what it says of timm's
+    arguments has to be what that call makes of them. So no file chooses what is fetched or run.
+
+    Raises:
+        ValueError: it is another one.
+    """
     fields = json.loads(text)
-    fields |= {"mean": tuple(fields["mean"]), "std": tuple(fields["std"])}
-    return EncoderConfig(**fields)
+    if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
+        raise ValueError("its configuration has other fields")
+    for name, kind in {"name": str, "stem": str, "channels": int, "image_size": int}.items():
+        if type(fields[name]) is not kind or (kind is int and not 0 < fields[name] < _LARGEST):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    for name, low in {"mean": -_LARGEST, "std": 1 / _LARGEST}.items():
+        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
+        # Written so that a NaN is refused too.
+        if not all(type(x) in (int, float) and low <= x <= _LARGEST for x in numbers):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
+    config = encoder_config(
+        fields["name"],
+        stem=fields["stem"],
+        zero_init=arguments.get("zero_init_last", True) is not False,
+        channels=fields["channels"],
+        image_size=fields["image_size"],
+        mean=fields["mean"],
+        std=fields["std"],
+    )
+    if json.loads(_config_text(config)) != fields:
+        raise ValueError(f"its arguments for timm are not those of {config.name}")
+    return config
+
+
+_LARGEST = 1e6
+"""Size, channels and mean at most, and how far a deviation may be from 1 either way."""
+
+
+def _config_text(config: EncoderConfig) -> str:
+    return json.dumps(dataclasses.asdict(config), indent=2)
 
 
 def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:

@@ -8,18 +8,16 @@ fits best among a few common ones, or the one that the caller names.
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import timm
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision import models
 
 from widefield.core.rng import seeded
@@ -32,6 +30,7 @@ from widefield.encoders.encoder import (
     encoder_config,
     timm_name,
 )
+from widefield.encoders.files import no_numbers
 from widefield.encoders.vision import VisionEncoder, check_vision
 
 COMMON = (
@@ -56,6 +55,9 @@ COMMON = (
 ENOUGH = 0.9
 """Share of the architecture's tensors that a file must hold."""
 
+DEEPEST = 50
+"""Dots in a tensor's path at most."""
+
 Tensors = Mapping[str, Tensor]
 
 
@@ -65,6 +67,8 @@ class _Skeleton(NamedTuple):
     architecture: str
     config: EncoderConfig | None
     wanted: Tensors
+    first: str
+    """Name of the input layer's weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,12 @@ class Match:
     """Tensors of the architecture that the file lacks; they keep random values."""
     prefix: str
     """Text before the architecture's names in the file."""
+    others: tuple[str, ...]
+    """Other prefixes below which the file holds as many, such as those of a student."""
+    unused: tuple[str, ...]
+    """Tensors of the file that belong to layers of the architecture, and do not fit it."""
+    first: str
+    """Name of the input layer's weights in the architecture."""
     config: EncoderConfig | None
     """Configuration to build it from; None for torchvision's."""
 
@@ -89,18 +99,41 @@ class Match:
     def line(self) -> str:
         """Return what was matched, in one plain line."""
         place = f" below '{self.prefix}'" if self.prefix else ""
-        rest = f"; random: {', '.join(self.random[:3])}" if self.random else ""
-        return f"{self.architecture}: {len(self.keys)} of {self.wanted} tensors found{place}{rest}"
+        rest = [f"{len(self.keys)} of {self.wanted} tensors found{place}"]
+        if self.others:
+            rest.append(f"not those below {' or '.join(map(repr, self.others))}")
+        if self.random:
+            rest.append(f"random: {_some(self.random)}")
+        if self.unused:
+            rest.append(f"not used: {_some(self.unused)}")
+        return f"{self.architecture}: {'; '.join(rest)}"
+
+    @property
+    def share(self) -> float:
+        """Share of the architecture's tensors, and of the file's for its layers, that fit."""
+        return len(self.keys) / (self.wanted + len(self.unused))
+
+    @property
+    def fits(self) -> bool:
+        """Whether enough was found, the input layer among it, and nothing has another shape."""
+        return self.share >= ENOUGH and self.first in self.keys and not self.other_shapes
+
+    @property
+    def other_shapes(self) -> list[str]:
+        """Tensors of the architecture that the file has in another shape."""
+        return [name for name in self.random if name in self.unused]
 
 
 def load_foreign(
-    path: str | Path, architecture: str | None = None
+    path: str | Path, architecture: str | None = None, *, prefix: str | None = None
 ) -> tuple[Encoder | VisionEncoder, Match]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
 
     Args:
         path: a `.safetensors` file, or one that `torch.load(weights_only=True)` reads.
         architecture: a timm model, or `torchvision:NAME`; by default the best of `COMMON`.
+        prefix: text before the encoder's names in the file; by default the one with most of its
+            tensors, a teacher's before others. `NAME#PREFIX` as the architecture says both.
 
     Returns:
         The encoder, and which tensors were matched.
@@ -109,20 +142,42 @@ def load_foreign(
         ValueError: the file cannot be read, or holds too little of any architecture.
     """
     tensors = read_tensors(Path(path))
-    names = COMMON if architecture is None else (architecture,)
-    fits = [match(tensors, skeleton) for name in names for skeleton in _skeletons(name)]
-    best = max(fits, key=lambda fit: (len(fit.keys) >= ENOUGH * fit.wanted, len(fit.keys)))
-    if len(best.keys) < ENOUGH * best.wanted:
-        raise ValueError(
-            f"{path} fits no encoder: the nearest, {best.architecture}, finds {len(best.keys)} of "
-            f"its {best.wanted} tensors there; append @NAME to the file, NAME being a timm "
-            "model or torchvision:NAME"
-        )
+    if architecture is not None and "#" in architecture:
+        architecture, _, prefix = architecture.partition("#")
+    if prefix is not None:
+        tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
+    names = (architecture,) if architecture else COMMON
+    matches = [match(tensors, skeleton) for name in names for skeleton in _skeletons(name)]
+    best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
+    if not best.fits:
+        raise ValueError(f"{path} fits no encoder: {_misfit(best)}")
+    broken = no_numbers({key: tensors[key] for key in best.keys.values()})
+    if broken is not None:
+        raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
     with seeded(0):
         encoder = build(best.architecture, best.config)
     weights = {key: tensors[file_key] for key, file_key in best.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)
     return encoder.eval(), best
+
+
+def _misfit(best: Match) -> str:
+    """Return why not even the nearest architecture will do."""
+    told = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
+    found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
+    if best.other_shapes and best.share >= ENOUGH:
+        return f"{found} there, and others in another shape: {_some(best.other_shapes)}; {told}"
+    if best.share >= ENOUGH:
+        return f"{found} there, and not its input layer, {best.first}; {told}"
+    strange = [name for name in best.unused if name not in best.random]
+    unused = f" and has no place for {_some(strange)}" if strange else ""
+    return f"{found} there{unused}; {told}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first of the names, and how many there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 def cached_weights(name: str) -> Path | None:
@@ -168,17 +223,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with warnings.catch_warnings():  # a pickle that holds code is refused below
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        SafetensorError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        KeyError,
-        UnpicklingError,
-    ) as error:
+    except MemoryError:
+        raise
+    # Whatever torch makes of a file that holds no weights: its errors have no common class.
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
         raise ValueError(
-            f"{path} cannot be read as plain weights ({str(error).splitlines()[0][:80]}): save its "
-            "state_dict() again; files that hold code are never run"
+            f"{path} cannot be read as plain weights ({reason}): save its state_dict() again; "
+            "files that hold code are never run"
         ) from None
     tensors = dict(_leaves(content, ""))
     if not tensors:
@@ -188,18 +240,21 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def match(tensors: Tensors, skeleton: _Skeleton) -> Match:
     """Find the tensors of an architecture among those of a file."""
-    architecture, config, wanted = skeleton
-    prefix, keys = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
+    wanted = skeleton.wanted
+    found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
     for renamed in _taken_apart(wanted, tensors):
-        other_prefix, other_keys = _below_best_prefix(wanted, renamed, tensors)
-        if len(other_keys) > len(keys):
-            prefix, keys = other_prefix, other_keys
+        other = _below_best_prefix(wanted, renamed, tensors)
+        if len(other.keys) > len(found.keys):
+            found = other
     return Match(
-        architecture=architecture,
-        keys=keys,
-        random=tuple(key for key in wanted if key not in keys),
-        prefix=prefix,
-        config=config,
+        architecture=skeleton.architecture,
+        keys=found.keys,
+        random=tuple(key for key in wanted if key not in found.keys),
+        prefix=found.prefix,
+        others=found.others,
+        unused=found.unused,
+        first=skeleton.first,
+        config=skeleton.config,
     )
 
 
@@ -223,10 +278,23 @@ def _skeletons(architecture: str) -> tuple[_Skeleton, ...]:
     skeletons = []
     for config in configs:
         with torch.device("meta"):
-            state = build(architecture, config).backbone.state_dict()
-        wanted = {key: x for key, x in state.items() if not key.endswith("num_batches_tracked")}
-        skeletons.append(_Skeleton(architecture, config, wanted))
+            network = build(architecture, config).backbone
+        wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
+        skeletons.append(_Skeleton(architecture, config, wanted, _first_weight(network)))
     return tuple(skeletons)
+
+
+def _is_counter(key: str) -> bool:
+    """Return whether a tensor only counts batches, which an encoder does not need."""
+    return key.endswith("num_batches_tracked")
+
+
+def _first_weight(network: nn.Module) -> str:
+    """Return the name of the weights that the pixels come to first: those that see channels."""
+    layers = (
+        name for name, part in network.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)
+    )
+    return f"{next(layers)}.weight"
 
 
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
@@ -240,18 +308,25 @@ def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     return encoder_config(name, image_size=image_size, mean=facts.mean, std=facts.std)
 
 
-def _below_best_prefix(
-    wanted: Tensors, names: Mapping[str, str], tensors: Tensors
-) -> tuple[str, dict[str, str]]:
+class _Found(NamedTuple):
+    """What was found below a prefix."""
+
+    prefix: str
+    keys: dict[str, str]
+    """Name in the architecture -> key in the file."""
+    others: tuple[str, ...]
+    """Other prefixes below which as much is found."""
+    unused: tuple[str, ...]
+    """Names in layers of the architecture that it has no place for."""
+
+
+def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tensors) -> _Found:
     """Return the prefix below which most of `wanted` is found, and what is found there.
 
     Args:
         wanted: tensors of the architecture.
         names: name to search by -> key in `tensors`.
         tensors: tensors of the file.
-
-    Returns:
-        The prefix, and name in the architecture -> key in `tensors`.
     """
     votes: Counter[str] = Counter()
     for name, key in names.items():
@@ -261,14 +336,26 @@ def _below_best_prefix(
             if end in wanted and wanted[end].shape == tensors[key].shape:
                 votes[name.removesuffix(end)] += 1
     if not votes:
-        return "", {}
-    # Ties go to the first in the file: the online network stands before its moving average.
-    prefix = votes.most_common(1)[0][0]
-    return prefix, {
-        end: names[prefix + end]
+        return _Found("", {}, (), ())
+    most = max(votes.values())
+    best = [prefix for prefix, count in votes.items() if count == most]
+    # A teacher is what DINO and its kin are judged by. Else the first in the file: the online
+    # network stands before its moving average.
+    prefix = next((name for name in best if "teacher" in name), best[0])
+    below = {n.removeprefix(prefix): key for n, key in names.items() if n.startswith(prefix)}
+    keys = {
+        end: below[end]
         for end in wanted
-        if prefix + end in names and wanted[end].shape == tensors[names[prefix + end]].shape
+        if end in below and wanted[end].shape == tensors[below[end]].shape
     }
+    layers = {end.split(".")[0] for end in wanted}
+    unused = tuple(
+        end
+        for end in below
+        if end not in keys and end.split(".")[0] in layers and not _is_counter(end)
+    )
+    others = tuple(name for name in best if name != prefix)
+    return _Found(prefix, keys, others, unused)
 
 
 def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
@@ -296,10 +383,14 @@ def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor in nested mappings, with its dotted path."""
+    """Yield every dense tensor in nested mappings, with its dotted path.
+
+    Mappings that hold themselves end at a depth that no file of weights has.
+    """
     if isinstance(node, Tensor):
-        yield path.removesuffix("."), node
-    elif isinstance(node, Mapping):
+        if node.layout == torch.strided and node.device.type == "cpu" and not node.is_quantized:
+            yield path.removesuffix("."), node
+    elif isinstance(node, Mapping) and path.count(".") < DEEPEST:
         for key, child in node.items():
             yield from _leaves(child, f"{path}{key}.")
 

@@ -55,6 +55,7 @@ class Parameter:
         """Return `value`, as a float where a number is asked for, or refuse it in one line."""
         number = value
         if not isinstance(value, bool):  # which Python takes for a number
+            _refuse_absurd(self.name, value)
             if isinstance(value, numbers.Real) and float in self.kinds:
                 number = float(value)
             elif isinstance(value, numbers.Integral):
@@ -74,6 +75,17 @@ class Parameter:
                 with contextlib.suppress(ValueError):  # `check` will refuse the word
                     return kind(word)
         return word
+
+
+LARGEST = 1e12
+"""Size of a number at most: beyond it sums lose their digits and tensors have no room."""
+
+
+def _refuse_absurd(name: str, value: Any) -> None:
+    """Refuse a number that is infinite, no number, or too large to compute with."""
+    if isinstance(value, numbers.Real):
+        size: Any = abs(value)  # an int may be too large for a float
+        require(size <= LARGEST, name, value, f"a number of at most {LARGEST:g}")
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor, nn
 
 from widefield.core.gather import gather
+from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairSettings
@@ -102,6 +103,7 @@ class LeJEPA(Method):
         gather: bool = False,
     ) -> None:
         super().__init__()
+        refuse_beyond_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
         self.projector = projector
         self.sigreg_weight = sigreg_weight
         self.generator = generator

@@ -10,6 +10,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
+from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import at_least_float32
 from widefield.settings import Settings
 
@@ -79,12 +80,16 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     S-DIET paper has none. Embeddings are taken before this head: what it makes invariant is lost
     to the loss, not to the user. Without layers it is the identity, whatever the other arguments.
 
+    Raises:
+        ValueError: it needs more memory than this machine has.
+
     Example:
         >>> len(projector(128, layers=3, width=512, out_dim=64, batch_norm=False))
         5
 
     Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
     """
+    _refuse_size(in_dim, layers, width, out_dim)
     widths = [in_dim, *[width] * (layers - 1)]
     modules: list[nn.Module] = []
     for a, b in itertools.pairwise(widths):
@@ -103,6 +108,19 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
         "batch_norm": batch_norm,
     }
     return head
+
+
+def _refuse_size(in_dim: int, layers: int, width: int, out_dim: int) -> None:
+    """Refuse a head whose weights, gradients and two moments this machine cannot hold."""
+    if layers:
+        first, last = (in_dim, out_dim) if layers == 1 else (in_dim * width, width * out_dim)
+        weights = first * last if layers == 1 else first + (layers - 2) * width**2 + last
+        what = f"a projector of {layers} layers, width {width} and dim {out_dim}"
+        refuse_beyond_memory(16 * weights + _LAYER_BYTES * layers, what)
+
+
+_LAYER_BYTES = 4096
+"""What a layer takes beside its weights, roughly: its objects."""
 
 
 @torch.no_grad()

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
+from widefield.encoders import refuse_other_weights
 from widefield.methods.projector import Projector, projector
 
 PROJECTOR_FILE = "projector.safetensors"
@@ -35,10 +38,37 @@ def load_projector(folder: str | Path) -> Projector | None:
         return None
     try:
         with safe_open(file, framework="pt") as opened:
-            head = projector(**json.loads(opened.metadata()["projector"]))
-            head.load_state_dict({key: opened.get_tensor(key) for key in opened.keys()})  # noqa: SIM118
-    except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
+            arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
+            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        with torch.device("meta"):  # takes no memory, whatever sizes the file names
+            refuse_other_weights(projector(**arguments).state_dict(), weights)
+        head = projector(**arguments)
+        head.load_state_dict(weights)
+    except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{file} cannot be read ({str(error).splitlines()[0]}): take pooled features instead"
+            f"{file} cannot be read ({reason}): take pooled features instead"
         ) from error
     return head.eval()
+
+
+def _checked(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of `projector`, if these are they.
+
+    Raises:
+        ValueError: they are not.
+    """
+    smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
+    if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
+        raise ValueError("its shape has other fields")
+    for name, low in smallest.items():
+        value = arguments[name]
+        if type(value) is not int or not low <= value <= _LARGEST:
+            raise ValueError(f"{name} is {value!r}")
+    if type(arguments["batch_norm"]) is not bool:
+        raise ValueError(f"batch_norm is {arguments['batch_norm']!r}")
+    return arguments
+
+
+_LARGEST = 10**6
+"""Width of a layer, and number of layers, at most."""

@@ -105,6 +105,7 @@ class RowSettings(Settings):
         gather: bool,
     ) -> RowMethod:
         """Build the method with a row for each example of the run."""
+        built = projector.build(context.feature_dim)  # first: it refuses what is too large
         dim = projector.out_dim(context.feature_dim)
         place = self.resolved(context.examples, dim, context.device).store
         assert place != "auto"
@@ -118,7 +119,6 @@ class RowSettings(Settings):
             shard=context.shard,
             layout=self.layout,
         )
-        built = projector.build(context.feature_dim)
         head = RowHead(
             context.examples,
             dim,

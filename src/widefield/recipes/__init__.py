@@ -5,7 +5,7 @@ from typing import Any
 
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import DEFAULT_METHOD, METHODS
+from widefield.methods import DEFAULT_METHOD, METHODS, MethodSettings
 from widefield.recipe import Recipe
 from widefield.recipes.default import default
 from widefield.recipes.feature_dropout import feature_dropout, feature_dropout_published
@@ -61,7 +61,7 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     """
     check_name("recipe", name, RECIPES)
     method = settings.pop("method", FIRST_METHOD[name])
-    method_name = method if isinstance(method, str) else method.name
+    method_name = method.name if isinstance(method, MethodSettings) else method
     check_name("method", method_name, METHODS)
     recipe = RECIPES[name](method_name, plant_names(data) if data else ())
     if not isinstance(method, str):

@@ -104,6 +104,7 @@ class RowHead(nn.Module):
         self.row_norm = torch.zeros(())
         """Mean norm of the rows of the last batch."""
         self._rows: Tensor | None = None
+        self._step_is_due = False
 
     def forward(self, z: Tensor, index: Tensor) -> Tensor:
         """Return the loss of z [b, m] of the examples `index`, int64 [b].
@@ -112,10 +113,11 @@ class RowHead(nn.Module):
             ValueError: `index` is out of range or names an example twice, or the rows of the last
                 batch were not stepped.
         """
-        if self._rows is not None and self._rows.grad is not None:
+        if self._step_is_due and not self.frozen:
             raise ValueError(
-                "RowHead got a second batch before step(): call head.step(lr=...) once after each "
-                "loss.backward()"
+                "RowHead got a second batch before step(), and would move the rows of the last "
+                "alone: call head.step(lr=...) once after each loss.backward(), give batches whose "
+                "gradients add up as one, or look at a loss under torch.no_grad()"
             )
         index = self._checked(index, len(z))
         z = at_least_float32(z)
@@ -127,6 +129,7 @@ class RowHead(nn.Module):
         rows = self.table.gather(index, start=start).to(z.device).detach()
         self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
         self._rows = rows.requires_grad_() if not self.frozen else None
+        self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
         if self.gather:
             z, rows = gather(z), gather(rows)
         return self.compare(z, rows.to(z.dtype))
@@ -143,10 +146,15 @@ class RowHead(nn.Module):
             )
         _, world = rank_and_world()
         grad, self._rows = self._rows.grad / world, None
+        self._step_is_due = False
         self.table.apply_gradients(grad, lr=self.lr_scale * lr)
 
     def miss_step(self, *, lr: float) -> None:
-        """Note a step that was taken without this head, at `lr_scale * lr`; rows replay it."""
+        """Note a step that was taken without this head, at `lr_scale * lr`; rows replay it.
+
+        A loss that was computed for the step is forgotten.
+        """
+        self._rows, self._step_is_due = None, False
         self.table.optimizer.record(self.lr_scale * lr)
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from widefield.core.memory import refuse_beyond_memory
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
 from widefield.data import Dataset, steps_per_epoch
@@ -18,6 +19,7 @@ from widefield.train.state import PretrainModel, TrainState
 from widefield.types import WHOLE, Shard, Size, as_size
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
+_STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,7 @@ def build(
         >>> len(state.rates)
         4
     """
+    _refuse_lone_examples(recipe, shard)
     views = recipe.views.build(channels=data.channels, seed=recipe.seed).to(device)
     views.to(memory_format=torch.channels_last)
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
@@ -118,6 +121,21 @@ def build(
     )
 
 
+def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
+    """Refuse batches of one where a method tells the examples of a batch apart.
+
+    Raises:
+        ValueError: there is nothing to tell apart.
+    """
+    gather = recipe.method.flat().get("gather")  # None: a method that compares no examples
+    compared = recipe.batch_size if gather else recipe.batch_size // shard.world
+    if gather is not None and compared < 2:
+        raise ValueError(
+            f"{recipe.method.name} tells the examples of a batch apart, and there would be "
+            f"{compared} in each process: choose a batch_size of {2 * shard.world} or more"
+        )
+
+
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
     """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
     return recipe.encoder.resolved(device).build(
@@ -133,10 +151,12 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
 def run_rates(recipe: Recipe, examples: int) -> Tensor:
     """Return the learning rate of every step of the run, float64 [T]."""
     per_epoch = steps_per_epoch(examples, recipe.batch_size, drop_last=recipe.drop_last)
+    steps = recipe.epochs * per_epoch
+    refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
     return learning_rates(
         recipe.method.lr,
-        steps=recipe.epochs * per_epoch,
+        steps=steps,
         warmup_steps=round(warmup_epochs * per_epoch),
         schedule=recipe.schedule,
     )

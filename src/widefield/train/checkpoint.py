@@ -5,15 +5,22 @@ random state. Every rank writes its file under a name of the step; when all are 
 the shared file, which names that step, into place. Only then is the last checkpoint replaced.
 """
 
+import hashlib
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
-from widefield.core.files import DiskFullError, disk_is_full, write_atomically
+from widefield.core.files import (
+    DiskFullError,
+    disk_is_full,
+    refuse_strange,
+    write_atomically,
+)
 from widefield.train.ranks import Ranks
 from widefield.types import Shard
 
@@ -21,6 +28,8 @@ _FULL = (
     "no space left on the disk for {}: the last checkpoint is whole; "
     "make room and run again with --resume"
 )
+NOT_OURS = "{} is not a checkpoint of this run: restore it, or start a new run"
+MOST_RANKS = 10**6  # a number beyond it is none
 _EXTRA = "_extra_state"  # what torch appends to the name of a module for `get_extra_state`
 
 
@@ -40,13 +49,18 @@ def full_disk_as_one_line(folder: Path) -> Iterator[None]:
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state`, a nest of dicts, lists, numbers, strings and tensors.
+    """Write `state`, a nest of dicts, lists, numbers, strings and tensors, and its checksum.
 
     Raises:
         ValueError: the disk is full; the file that was there is as it was.
     """
+
+    def write(draft: Path) -> None:
+        torch.save(state, draft)
+        _seal(draft)
+
     with full_disk_as_one_line(path):
-        write_atomically(path, lambda draft: torch.save(state, draft))
+        write_atomically(path, write)
 
 
 def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str, Any]:
@@ -55,17 +69,72 @@ def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str,
     Where it is `mapped`, memory is taken by what is used of it alone.
 
     Raises:
-        ValueError: the file is truncated or not a checkpoint.
+        ValueError: the file is missing, truncated, not a checkpoint, or no bit-wise copy of one.
     """
     try:
+        _check_seal(path)
         state: dict[str, Any] = torch.load(
             path, map_location=device, weights_only=True, mmap=mapped
         )
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, UnpicklingError) as error:
+        if not isinstance(state, dict):
+            raise ValueError("it holds no state")
+    except MemoryError:
+        raise
+    # Whatever torch makes of a file that is none of ours: its errors have no common class.
+    except Exception as error:
+        reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
         raise ValueError(
-            f"{path} is not a whole widefield checkpoint: restore it, or start a new run"
+            f"{path} is not a whole widefield checkpoint{reason}: restore it, or start a new run"
         ) from error
     return state
+
+
+# A checkpoint is a ZIP archive, which ends in a comment and the comment's length before it. The
+# comment is a checksum of all that stands before the comment, the length included. So the file is
+# one, is replaced as one, and `torch.load` reads it as before.
+_SEAL = b"widefield blake2b "
+_SEAL_BYTES = len(_SEAL) + 32
+
+
+def _seal(path: Path) -> None:
+    """Append the checksum to an archive without a comment."""
+    with path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        assert file.read(2) == b"\0\0", "torch has written a comment"
+        file.seek(-2, os.SEEK_END)
+        file.write(_SEAL_BYTES.to_bytes(2, "little"))
+        digest = _digest(file, file.tell())
+        file.write(_SEAL + digest.encode())
+
+
+def _check_seal(path: Path) -> None:
+    """Refuse a file in which a bit is not as `save` wrote it.
+
+    Raises:
+        ValueError: there is one, or the file has no checksum.
+    """
+    refuse_strange(path, largest=sys.maxsize)
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END) - _SEAL_BYTES
+        if size < 0:
+            raise ValueError("too short")
+        file.seek(size)
+        if file.read(len(_SEAL)) != _SEAL:  # quick, where a large file is another one
+            raise ValueError("no checksum")
+        digest = _digest(file, size)
+        if file.read() != _SEAL + digest.encode():
+            raise ValueError("the checksum does not fit")
+
+
+def _digest(file: BinaryIO, size: int) -> str:
+    """Return the checksum of the first `size` bytes, after which the file then stands."""
+    file.seek(0)
+    digest, left = hashlib.blake2b(digest_size=16), size
+    while left:
+        chunk = file.read(min(left, 2**20))
+        digest.update(chunk)
+        left -= len(chunk)
+    return digest.hexdigest()
 
 
 def own_file(shared: Path, step: int, shard: Shard) -> Path:
@@ -99,13 +168,24 @@ def load_together(path: Path, shard: Shard) -> dict[str, Any]:
         ValueError: a file is missing, truncated or not a checkpoint.
     """
     shared = load(path, torch.device("cpu"))
-    world = shared["world"]
-    files = [own_file(path, shared["step"], Shard(rank, world)) for rank in range(world)]
+    world, step = shared.get("world"), shared.get("step")
+    if type(world) is not int or type(step) is not int or not 1 <= world < MOST_RANKS:
+        raise ValueError(NOT_OURS.format(path))
+    files = [own_file(path, step, Shard(rank, world)) for rank in range(world)]
+    try:
+        return _joined(shared, files, shard)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(NOT_OURS.format(path)) from error
+
+
+def _joined(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str, Any]:
+    """Return what all ranks share, with what is this rank's own in `files`, one for each then."""
+    cpu, world = torch.device("cpu"), len(files)
     if world == shard.world:
-        part = load(files[shard.rank], torch.device("cpu"))
+        part = load(files[shard.rank], cpu)
         extra, random = part["extra"], part["random"]
     else:
-        owns = [load(file, torch.device("cpu"), mapped=True) for file in files]
+        owns = [load(file, cpu, mapped=True) for file in files]
         extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}
         random = owns[shard.rank % world]["random"]
     return {**shared, "model": {**shared["model"], **extra}, "random": random}

@@ -1,5 +1,8 @@
 """A run's folder: what was asked for, on which data, and how far it got."""
 
+import hashlib
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import yaml
 from numpy.typing import NDArray
 
-from widefield.core.files import write_atomically
+from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
+from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.data import Dataset
 from widefield.recipe import Recipe
 
@@ -61,7 +64,7 @@ class RunFolder:
         Raises:
             ValueError: it holds a run, or files of another kind.
         """
-        if self.settings_file.exists():
+        if os.path.lexists(self.settings_file):
             raise ValueError(
                 f"{self.path} already holds a run: go on with --resume, or choose another --out"
             )
@@ -70,18 +73,49 @@ class RunFolder:
 
     def _holds_something(self) -> bool:
         """Whether there is more than what a run leaves that is killed as it begins."""
-        return bool({p.name for p in self.path.iterdir()} - {".lock", ".run.yaml.draft"})
+        return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the folder; if the run is refused before it wrote anything, leave none behind."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Make the folder; if the run ends before it left anything, leave none behind."""
+        made = make_folders(self.path)
         try:
             yield
-        except ValueError:
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+        except BaseException:
+            remove_empty(made)
             raise
+
+    def has_checkpoint(self) -> bool:
+        """Return whether the run has one, so that it goes on; else it died before its first.
+
+        Raises:
+            ValueError: it has none, and has trained.
+        """
+        folder = self.last_checkpoint.parent
+        names = os.listdir(folder) if os.path.lexists(folder) else []
+        if self.last_checkpoint.name in names:
+            return True
+        trained = [name for name in names if name.startswith("epoch-")]
+        if trained or os.path.lexists(self.path / "encoder.safetensors"):
+            raise ValueError(
+                f"the run in {self.path} has trained, and its {self.last_checkpoint.name} is gone: "
+                "restore it, or start a new run with another --out"
+            )
+        return False
+
+    def withdraw(self) -> None:
+        """Remove what a run began here that ended before its first step."""
+        for folder in (self.rows_folder, self.path / "tensorboard"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.settings_file, self.manifest_file, self.path / "metrics.csv"):
+            file.unlink(missing_ok=True)
+
+    def remove_drafts(self) -> None:
+        """Remove temporary files that a killed process left; the caller holds the lock."""
+        for folder in (self.path, self.last_checkpoint.parent):
+            for file in folder.glob(".*.draft"):
+                if file.is_file():
+                    file.unlink()
 
     def begin(self, settings: dict[str, Any], dataset: Dataset) -> None:
         """Write what a run needs to go on, and drop rows that one left which died at once."""
@@ -98,7 +132,7 @@ class RunFolder:
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
-        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        text = yaml_text(settings)
         write_atomically(self.settings_file, lambda draft: _write_text(draft, text))
 
     def settings(self) -> dict[str, Any]:
@@ -109,10 +143,7 @@ class RunFolder:
         """
         if not self.settings_file.exists():
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
-        try:
-            settings = yaml.safe_load(self.settings_file.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{self.settings_file} cannot be read as YAML: {error}") from error
+        settings = read_yaml(self.settings_file)
         if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
             raise ValueError(f"{self.settings_file} describes no run: data or recipe is missing")
         if settings.get("format") != FORMAT:
@@ -121,6 +152,12 @@ class RunFolder:
                 f"of widefield reads format {FORMAT}: use the version that wrote it, "
                 f"{settings.get('widefield')}, or start a new run"
             )
+        for name, kind in _KINDS.items():
+            if not isinstance(settings.get(name, kind()), kind):
+                raise ValueError(
+                    f"{self.settings_file}: {name} has another type than a run writes there, "
+                    f"{settings[name]!r}: restore the file, or start a new run"
+                )
         return settings
 
     def recipe(self) -> Recipe:
@@ -129,10 +166,47 @@ class RunFolder:
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
+        values = self.settings()["recipe"]
         try:
-            return Recipe.from_dict(self.settings()["recipe"])
-        except (KeyError, TypeError, AttributeError) as error:
+            return Recipe.from_dict(values)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{self.settings_file} holds no whole recipe: {error}") from error
+
+    def identity(self, recipe: Recipe) -> dict[str, Any]:
+        """Return what has to stay the same from one resume to the next, for the checkpoint.
+
+        Raises:
+            ValueError: the manifest is missing.
+        """
+        settings = {name: value for name, value in recipe.to_dict().items() if name != "epochs"}
+        if not self.manifest_file.is_file():
+            raise ValueError(_NO_MANIFEST.format(self.manifest_file))
+        with self.manifest_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 4))
+            if file.read() != b"PAR1":  # quick, where a large file is another one
+                raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
+            file.seek(0)
+            manifest = hashlib.file_digest(file, "blake2b").hexdigest()
+        return {"recipe": _plain(settings), "manifest": manifest}
+
+    def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
+        """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
+
+        Raises:
+            ValueError: one was edited; the message names the setting.
+        """
+        now = self.identity(recipe)
+        if identity == now:
+            return
+        before = identity.get("recipe") if isinstance(identity, dict) else None
+        change = _first_difference(before, now["recipe"])
+        if change is not None:
+            raise ValueError(
+                f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
+                "or start a new run with another --out"
+            )
+        raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
 
     def write_manifest(self, dataset: Dataset) -> None:
         """Write which example has which index, and what was skipped."""
@@ -145,7 +219,7 @@ class RunFolder:
                 "digest": pa.array([*dataset.digests().tolist(), *absent], pa.uint64()),
                 "skipped": pa.array(reasons, pa.string()),
                 **{
-                    task: pa.array([*y.tolist(), *absent], pa.int64())
+                    _column(task): pa.array([*y.tolist(), *absent], pa.int64())
                     for task, y in dataset.labels.items()
                 },
             }
@@ -154,32 +228,87 @@ class RunFolder:
 
     def paths(self) -> list[str]:
         """Path of every example that the run is trained on, in order."""
-        manifest = pq.read_table(self.manifest_file, columns=["index", "path"])
-        used: list[str] = manifest.filter(pc.is_valid(manifest["index"]))["path"].to_pylist()
-        return used
+        paths: list[str] = self._manifest("path")["path"].to_pylist()
+        return paths
 
     def digests(self) -> NDArray[np.uint64]:
         """Digest of every example that the run is trained on, uint64 [n]."""
-        column = pq.read_table(self.manifest_file, columns=["digest"])["digest"]
-        return np.asarray(column.drop_null().to_numpy())
+        return np.asarray(self._manifest("digest")["digest"].to_numpy())
 
     def refuse_other_data(self, dataset: Dataset) -> None:
-        """Make sure that every example is the one that the run began with.
+        """Make sure that every example and its labels are those that the run began with.
 
         Raises:
             ValueError: the data changed; the message names the first difference.
         """
-        manifest = pq.read_table(self.manifest_file, columns=["index", "path", "digest"])
-        used = manifest.filter(pc.is_valid(manifest["index"]))
+        tasks = [_column(task) for task in dataset.labels]
+        used = self._manifest("path", "digest", *tasks)
         change = _first_change(
             list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
             list(zip(dataset.paths, dataset.digests().tolist(), strict=True)),
         )
+        for task, y in dataset.labels.items():
+            if change is None and used[_column(task)].to_pylist() != y.tolist():
+                change = f"labels of task {task!r} are others"
         if change:
             raise ValueError(
                 f"the data changed since the run began: {change}; "
                 "restore it, or start a new run with another --out"
             )
+
+    def _manifest(self, *columns: str) -> pa.Table:
+        """Return these columns of the examples that the run is trained on.
+
+        Raises:
+            ValueError: the manifest is missing, damaged or another file.
+        """
+        if not self.manifest_file.is_file():
+            raise ValueError(_NO_MANIFEST.format(self.manifest_file))
+        try:
+            table = pq.read_table(self.manifest_file, columns=["index", *columns])
+            used = table.filter(pc.is_valid(table["index"])).select(columns)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())[:80]
+            raise ValueError(
+                f"{self.manifest_file} is damaged or lacks a column ({reason}): restore it, or "
+                "start a new run"
+            ) from error
+        kinds = {"path": pa.types.is_string, "digest": pa.types.is_uint64}
+        for name in columns:
+            column, fits = used[name], kinds.get(name, pa.types.is_int64)
+            if not fits(column.type) or column.null_count:
+                raise ValueError(
+                    f"{self.manifest_file}: column {name!r} is not as a run writes it: restore it"
+                )
+        return used
+
+
+_KINDS = {"data": str, "widefield": str, "began": str, "machine": dict, "tasks": dict}
+"""Types of what `run.yaml` holds beside the recipe."""
+
+_NO_MANIFEST = "{} is missing, which says what the run was trained on: restore it"
+
+_OTHER_MANIFEST = "{} was changed since the run began: restore it"
+
+_OWN_COLUMNS = ("index", "path", "digest", "skipped")
+
+
+def _column(task: str) -> str:
+    """Return the manifest's column of a task: its name, if the manifest has no other use for it."""
+    return f"label_{task}" if task in _OWN_COLUMNS or task.startswith("label_") else task
+
+
+def _plain(values: Any) -> Any:
+    """Return `values` as JSON has them, so that tuples equal the lists that a file gives back."""
+    return json.loads(json.dumps(values))
+
+
+def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None:
+    """Return which of two nests of settings differ first, in words; None if they are equal."""
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        pairs = ((before[key], now[key], key) for key in now)
+        return next((d for pair in pairs if (d := _first_difference(*pair)) is not None), None)
+    return None if before == now else f"{name} was {before!r} and is {now!r}"
 
 
 def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:

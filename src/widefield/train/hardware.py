@@ -1,11 +1,12 @@
 """What this machine can do: device, precision, versions."""
 
 import ctypes
-import os
 import platform
 from typing import Literal
 
 import torch
+
+from widefield.core.cpus import usable_cpus
 
 Precision = Literal["32-true", "bf16-mixed"]
 
@@ -56,7 +57,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 def machine(device: torch.device) -> dict[str, str]:
     """Names and versions that belong beside every number."""
     facts = {
-        "cpu": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "cpu": f"{platform.processor() or platform.machine()}, {usable_cpus()} cores",
         "python": platform.python_version(),
         "torch": str(torch.__version__),
     }

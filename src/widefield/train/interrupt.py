@@ -2,8 +2,12 @@
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+PATIENCE = 5.0
+"""Seconds that a run which was asked to stop has before another signal acts at once."""
 
 
 class Stop(Exception):
@@ -14,12 +18,14 @@ class StopRequest:
     """Holds SIGINT and SIGTERM back while entered, so that no step breaks in the middle.
 
     Whoever entered saves what there is to save, leaves, and calls `deliver`: the signal then does
-    what it would have done. A second signal is not held back: it acts at once.
+    what it would have done. Others that follow within `PATIENCE` seconds are the same wish: a
+    shell, a scheduler and torchrun may each send one. A later one acts at once.
     """
 
     def __init__(self) -> None:
         self.signal = 0
-        """Number of the signal that came; 0 for none."""
+        """Number of the signal that came first; 0 for none."""
+        self._since = 0.0
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -50,8 +56,11 @@ class StopRequest:
             signal.raise_signal(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        self._release()
+        if not self.signal:
+            self.signal, self._since = number, time.monotonic()
+        elif time.monotonic() - self._since > PATIENCE:
+            self._release()
+            signal.raise_signal(number)
 
     def _release(self) -> None:
         for sign, handler in self._handlers.items():

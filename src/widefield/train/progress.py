@@ -1,6 +1,7 @@
 """What a run says while it trains: a bar, a table of metrics on disk, TensorBoard."""
 
 import csv
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
-from widefield.core.files import write_atomically
+from widefield.core.files import refuse_strange, write_atomically
 from widefield.train.step import StepMetrics
 
 SECONDS_BETWEEN_LOSSES = 1.0  # reading the loss waits for the device: once a second costs nothing
@@ -90,9 +91,15 @@ class MetricsLog:
     """`metrics.csv`, one row an epoch, and the same numbers for TensorBoard."""
 
     def __init__(self, folder: Path, *, epoch: int) -> None:
-        """Go on after `epoch` finished epochs; later rows, of a lost stretch, are dropped."""
+        """Go on after `epoch` finished epochs; later rows, of a lost stretch, are dropped.
+
+        A file in which something cannot be read is kept as `metrics.damaged.csv`.
+        """
         self._path = folder / "metrics.csv"
-        self._rows = [r for r in read_metrics(self._path) if int(r["epoch"]) <= epoch]
+        rows = _read_rows(self._path)
+        if None in rows:
+            self._path.rename(_free_name(folder))
+        self._rows = [row for row in rows if row is not None and int(row["epoch"]) <= epoch]
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch + 1)
 
     def add(self, epoch: int, values: dict[str, float | str]) -> None:
@@ -119,8 +126,42 @@ def _write_table(path: Path, columns: list[str], rows: list[dict[str, str]]) -> 
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Rows of a `metrics.csv`; none where there is no file yet."""
-    if not path.exists():
+    """Rows of a `metrics.csv` that can be read; none where there is no file yet."""
+    return [row for row in _read_rows(path) if row is not None]
+
+
+LARGEST = 2**28
+"""Bytes of a table of metrics at most."""
+WORDS = ("verdict", "adversary_optimizer")
+"""Columns that hold words; all others hold numbers."""
+
+
+def _read_rows(path: Path) -> list[dict[str, str] | None]:
+    """Return every row of a table of metrics, None for what cannot be read."""
+    if not os.path.lexists(path):
         return []
-    with path.open(newline="") as f:
-        return list(csv.DictReader(f))
+    try:
+        refuse_strange(path, largest=LARGEST)
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            return [row if _is_sound(row) else None for row in csv.DictReader(file)]
+    except (csv.Error, ValueError, OSError):
+        return [None]
+
+
+def _free_name(folder: Path) -> Path:
+    """Return a name for a damaged log that no other one has."""
+    names = (folder / f"metrics.damaged{number}.csv" for number in ("", *range(2, 10**6)))
+    return next(path for path in names if not os.path.lexists(path))
+
+
+def _is_sound(row: dict[str, str]) -> bool:
+    """Return whether a row has a cell for each column, an epoch, and numbers where they belong."""
+    try:
+        if None in row or None in row.values() or int(row["epoch"]) < 1:
+            return False
+        for name, value in row.items():
+            if value and name not in WORDS:
+                float(value)
+    except (KeyError, ValueError):
+        return False
+    return True

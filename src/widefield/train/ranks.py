@@ -44,6 +44,9 @@ class Ranks:
         device: kind of device to train on; each rank takes one of its own.
         precision: arithmetic of the encoder.
 
+    Raises:
+        ValueError: the variables by which torchrun says this are not as it writes them.
+
     Example:
         >>> ranks = Ranks(torch.device("cpu"), "32-true")
         >>> ranks.shard.name, ranks.is_rank_zero, ranks.max(3), ranks.mean({"loss": 2.0})
@@ -51,10 +54,7 @@ class Ranks:
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
-        rank, world, local = (
-            int(os.environ.get(name, default))
-            for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_WORLD_SIZE", 1))
-        )
+        rank, world, local = _told_by_torchrun()
         self.shard = Shard(rank, world)
         self.fabric = Fabric(
             accelerator=device.type,
@@ -129,6 +129,28 @@ class Ranks:
                 f"or did not answer for {PATIENCE.seconds // 60} minutes: see what that one says, "
                 "and start all of them again with --resume"
             ) from error
+
+
+def _told_by_torchrun() -> tuple[int, int, int]:
+    """Return rank, number of ranks, and how many of them are on this machine.
+
+    Raises:
+        ValueError: torchrun did not write this.
+    """
+    counts = {
+        name: os.environ.get(name, default)
+        for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
+    }
+    for name, text in counts.items():
+        if not (text.isascii() and text.isdecimal() and len(text) < 9):
+            raise ValueError(f"{name} is {text!r}, no whole number: unset it, or start by torchrun")
+    rank, world, local = map(int, counts.values())
+    if rank >= world or not 1 <= local <= world or world % local:
+        raise ValueError(
+            f"RANK {rank}, WORLD_SIZE {world} and LOCAL_WORLD_SIZE {local} do not fit together: "
+            "unset them, or start by torchrun"
+        )
+    return rank, world, local
 
 
 def _is_lost_rank(error: RuntimeError) -> bool:

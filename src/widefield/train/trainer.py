@@ -49,7 +49,7 @@ class Trainer:
             if not math.isfinite(loss):
                 raise ValueError(
                     f"the loss is {loss} after epoch {state.epoch}: lower lr or use "
-                    "--precision 32, and start again"
+                    "--precision 32, and start again with another --out"
                 )
             on_epoch(metrics)
 

@@ -186,7 +186,7 @@ class ViewSettings:
         Raises:
             ValueError: an unknown name; the message gives the nearest one.
         """
-        parts = names.split("+")
+        parts = str(names).split("+")
         for name in parts:
             check_name("views", name, VIEWS)
         return cls(policies=tuple((name, VIEWS[name].settings()) for name in parts))
@@ -220,6 +220,8 @@ class ViewSettings:
             ValueError: a key is unknown or missing.
         """
         policies = []
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"views must be a list of policies, got {values!r}")
         for value in values:
             rest = dict(value)
             name = rest.pop("name")

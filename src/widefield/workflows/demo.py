@@ -10,8 +10,9 @@ from widefield.report import Table
 from widefield.train.folder import RunFolder
 from widefield.types import Score
 from widefield.workflows.extractor import training_data
-from widefield.workflows.pretrain import Pretrained, pretrain
+from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import ProbeReport, probe
+from widefield.workflows.run import Pretrained
 from widefield.workflows.summary import run_report
 
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"

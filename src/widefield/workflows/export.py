@@ -1,9 +1,10 @@
 """Write an encoder for other tools."""
 
+import os
 from pathlib import Path
 
-from widefield.core.files import write_atomically
-from widefield.encoders import Encoder, export_onnx, save_encoder_file
+from widefield.core.files import checked_output, write_atomically
+from widefield.encoders import Encoder, export_onnx, is_config, save_encoder_file
 from widefield.workflows.extractor import load
 
 FORMATS = (".safetensors", ".onnx")
@@ -19,16 +20,23 @@ def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Enco
     Args:
         run: a run's folder, or a file that this call wrote.
         out: the file to write; its suffix chooses the format.
-        overwrite: replace `out` if it is there.
+        overwrite: replace `out` if it is there, and the `.json` beside it if an export wrote it.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
     """
-    out = Path(out)
-    if out.suffix not in FORMATS:
-        raise ValueError(f"cannot write {out.name}: its suffix must be .safetensors or .onnx")
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
+    out = checked_output(out, FORMATS, overwrite=overwrite)
+    beside = out.with_suffix(".json")
+    if out.suffix == ".safetensors" and os.path.lexists(beside):
+        if not overwrite:
+            raise ValueError(
+                f"{beside} is already there, and {out.name} needs its name: choose another one, or "
+                "pass --overwrite"
+            )
+        if not is_config(beside):
+            raise ValueError(
+                f"{beside} is no encoder's, and {out.name} needs its name: choose another one"
+            )
     encoder = load(run)
     if out.suffix == ".onnx":
         write_atomically(out, lambda draft: export_onnx(encoder, draft))

@@ -23,7 +23,8 @@ from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.ranks import Ranks
 from widefield.train.step import TrainStep
 from widefield.types import Batch, Part
-from widefield.workflows.pretrain import Data, PretrainRun, open_data, resolve, resolve_method
+from widefield.workflows.pretrain import Data, open_data, resolve, resolve_method
+from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40

@@ -44,16 +44,15 @@ def run_report(
             if any(row.get(name) for row in metrics)
         ],
         view_grid=view_grid(folder, dataset),
-        health=[(int(row["epoch"]), _health_line(row)) for row in metrics if row.get("verdict")],
+        health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
         facts={
             "data": f"{dataset.spec}, {len(dataset)} examples",
             "method": f"{recipe.method.name}, views {recipe.views.names}, encoder {recipe.encoder}",
             "schedule": f"{recipe.epochs} epochs, batch {recipe.batch_size}, seed {recipe.seed}",
-            "speed": f"{float(metrics[-1]['images_per_second']):,.0f} images/s in the last epoch",
-            "began": settings["began"],
-            "widefield": settings["widefield"],
-            **settings["machine"],
+            **_speed(metrics),
+            **{name: settings[name] for name in ("began", "widefield") if name in settings},
+            **{str(name): str(fact) for name, fact in settings.get("machine", {}).items()},
         },
     )
 
@@ -88,6 +87,19 @@ def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Lines:
         # Only large changes of a diagnostic matter; a loss may be small throughout.
         y_range=None if name.endswith("loss") else (0, None),
     )
+
+
+def _speed(metrics: list[dict[str, str]]) -> dict[str, str]:
+    """Return how fast the last epoch was, if the log says so."""
+    speeds = [row["images_per_second"] for row in metrics if row.get("images_per_second")]
+    if not speeds:
+        return {}
+    return {"speed": f"{float(speeds[-1]):,.0f} images/s in the last epoch"}
+
+
+def _has_health(row: dict[str, str]) -> bool:
+    names = ("verdict", "effective_rank", "large_singular_values", "feature_std")
+    return all(row.get(name) for name in names)
 
 
 def _health_line(row: dict[str, str]) -> str:

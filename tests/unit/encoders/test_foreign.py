@@ -93,7 +93,7 @@ def test_timm_safetensors_and_a_named_architecture(tmp_path: Path) -> None:
     model = settled(timm.create_model("mobilenetv3_small_050", num_classes=7))
     path = tmp_path / "w.safetensors"
     safetensors.torch.save_file(model.state_dict(), path)
-    with pytest.raises(ValueError, match=r"finds 10 of its 264 tensors there; append @NAME"):
+    with pytest.raises(ValueError, match=r"finds 10 of its 264 tensors there.*; append @NAME"):
         open_encoder(path)
     extractor = open_encoder(f"{path}@mobilenetv3_small_050")
     assert isinstance(extractor.encoder, Encoder)
@@ -121,7 +121,7 @@ def test_what_is_missing_is_named_and_too_little_is_refused(tmp_path: Path) -> N
     torch.save({k: v for k, v in state.items() if k != "bn1.weight"}, tmp_path / "most.pth")
     _, match = load_foreign(tmp_path / "most.pth")
     assert match.random == ("bn1.weight",)
-    assert match.line().endswith("99 of 100 tensors found; random: bn1.weight")
+    assert "99 of 100 tensors found; random: bn1.weight" in match.line()
     torch.save({k: v for k, v in state.items() if "layer1" in k}, tmp_path / "some.pth")
     with pytest.raises(ValueError, match="finds 20 of its 100 tensors"):
         load_foreign(tmp_path / "some.pth", "resnet18")

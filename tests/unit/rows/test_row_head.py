@@ -154,16 +154,33 @@ def test_a_step_is_taken_once_and_not_forgotten() -> None:
     head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float(), torch.arange(BATCH)
     with pytest.raises(ValueError, match="found no gradient: call it once after each"):
         head.step(lr=0.1)
-    head(z, index)
+    total = head(z, index)
     with pytest.raises(ValueError, match="found no gradient"):
         head.step(lr=0.1)  # no backward
-    head(z, index).backward()
+    total.backward()
     with pytest.raises(ValueError, match=r"second batch before step\(\)"):
         head(z, index)
     head.step(lr=0.1)
     with pytest.raises(ValueError, match="found no gradient"):
         head.step(lr=0.1)
     head(z, index)
+
+
+def test_gradients_of_several_batches_do_not_add_up_unnoticed() -> None:
+    """One backward over two losses would move the rows of the second alone."""
+    head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float(), torch.arange(BATCH)
+    first = head(z, index)
+    with pytest.raises(ValueError, match="would move the rows of the last alone"):
+        head(z, index + BATCH)
+    first.backward()
+    head.step(lr=0.1)
+    with torch.no_grad():  # to look at, twice
+        head(z, index)
+        head(z, index)
+    head(z, index)
+    head.miss_step(lr=0.1)  # a batch that the loop leaves out
+    head(z, index).backward()
+    head.step(lr=0.1)
 
 
 def test_heads_are_found_wherever_they_are() -> None:

@@ -8,19 +8,22 @@ from widefield.train.interrupt import StopRequest
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_noted_once_and_then_delivered(sign: signal.Signals) -> None:
+@pytest.mark.parametrize("other", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_noted_once_and_the_first_is_delivered(
+    sign: signal.Signals, other: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
     received: list[int] = []
-    before = signal.signal(sign, lambda number, frame: received.append(number))
-    try:
-        with StopRequest() as request:
-            signal.raise_signal(sign)
-            assert (request.signal, received) == (sign, [])
-            signal.raise_signal(sign)  # the second is not held back
-            assert received == [sign]
-        request.deliver(request.signal)
-        assert received == [sign, sign]
-    finally:
-        signal.signal(sign, before)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, frame: received.append(number))
+    with StopRequest() as request:
+        signal.raise_signal(sign)
+        signal.raise_signal(other)  # a shell and a scheduler at once
+        assert (request.signal, received) == (sign, [])
+        monkeypatch.setattr("widefield.train.interrupt.PATIENCE", -1.0)
+        signal.raise_signal(other)  # an impatient user
+        assert received == [other]
+    request.deliver(request.signal)
+    assert received == [other, sign]
 
 
 def test_handlers_are_given_back() -> None:

@@ -1,0 +1,282 @@
+"""A run of pretraining in its folder: trains, resumes, and writes what there is to write."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from widefield.data import Dataset, Loader
+from widefield.diagnose import Health, health
+from widefield.encoders import Encoder, no_numbers, save_encoder
+from widefield.methods import Projector, save_projector
+from widefield.probes import extract
+from widefield.recipe import Recipe
+from widefield.train.adversary import adversary_facts, refuse_misfit
+from widefield.train.build import DataFacts, build, rank_seed
+from widefield.train.checkpoint import NOT_OURS, load_together, save_together
+from widefield.train.folder import RunFolder
+from widefield.train.interrupt import Stop, StopRequest
+from widefield.train.progress import MetricsLog, ProgressBar
+from widefield.train.ranks import Ranks
+from widefield.train.step import StepMetrics
+from widefield.train.trainer import OnStep, Trainer
+from widefield.workflows.summary import run_report
+
+HEALTH_EXAMPLES = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained:
+    """What a pretraining run left."""
+
+    run: Path
+    """Folder of the run."""
+    encoder: Encoder
+    steps: int
+    """Optimiser steps since the run began, over all resumes."""
+    images_per_second: float
+    """Examples per second of this call, views and logging included."""
+    data_wait: float
+    """Share of this call's training time spent waiting for data."""
+    health: Health
+    finished: bool
+    """False when it was asked to stop; `resume=True` goes on."""
+
+
+class PretrainRun:
+    """One call of `pretrain`: trains, and writes what there is to write."""
+
+    def __init__(
+        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, console: Console, ranks: Ranks
+    ) -> None:
+        self.recipe, self.dataset, self.folder = recipe, dataset, folder
+        self.console, self.ranks = console, ranks
+        device, shard = ranks.fabric.device, ranks.shard
+        facts, rows = DataFacts.of(dataset), folder.rows_folder
+        self.state = build(recipe, facts, device=device, shard=shard, folder=rows)
+        refuse_misfit(self.state.views, self.state.method, dataset, recipe.views.names)
+        self.loader = Loader(
+            dataset,
+            batch_size=recipe.batch_size,
+            device=device,
+            seed=recipe.seed,
+            shard=shard,
+            masks=self.state.views.needs_mask,
+            drop_last=recipe.drop_last,
+        )
+        self.request = StopRequest()
+        self.stopped_by = 0
+        """Number of the signal that ended the training early; 0 for none."""
+        self.images, self.seconds = 0, 0.0
+        self.health: Health | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that is trained."""
+        assert isinstance(self.state.encoder, Encoder)
+        return self.state.encoder
+
+    def resume(self) -> bool:
+        """Go on from the last checkpoint; return False where the run died before its first one.
+
+        Raises:
+            ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
+                fewer epochs were asked for than are finished.
+        """
+        folder, ranks = self.folder, self.ranks
+        if not folder.has_checkpoint():
+            if folder.manifest_file.exists():
+                folder.refuse_other_data(self.dataset)
+            self._say(f"{folder.path} has no checkpoint yet: the run begins again")
+            return False
+        saved = load_together(folder.last_checkpoint, ranks.shard)
+        folder.refuse_edited(self.recipe, saved.get("run"))
+        folder.refuse_other_data(self.dataset)
+        done = self._epochs_begun(saved)
+        if self.recipe.epochs < done:
+            raise ValueError(
+                f"{done} epochs of the run in {folder.path} have begun: "
+                f"give at least that many epochs, not {self.recipe.epochs}"
+            )
+        self._go_on_from(saved)
+        ranks.on_rank_zero(lambda: folder.keep_epochs(self.recipe.epochs))
+        ranks.on_rank_zero(folder.remove_drafts)
+        self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
+        return True
+
+    def _epochs_begun(self, saved: dict[str, Any]) -> int:
+        """Return how many epochs the saved run has begun.
+
+        Raises:
+            ValueError: its counts of epochs and steps do not fit together.
+        """
+        epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
+        steps = self.loader.steps_per_epoch
+        if not (type(epoch) is type(epoch_step) is type(step) is int) or (
+            epoch < 0 or not 0 <= epoch_step < steps or step != epoch * steps + epoch_step
+        ):
+            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint))
+        return epoch + bool(epoch_step)
+
+    def _go_on_from(self, saved: dict[str, Any]) -> None:
+        """Take over a saved state.
+
+        Raises:
+            ValueError: it is that of another run.
+        """
+        ranks, state = self.ranks, self.state
+        try:
+            state.load_state_dict(saved)
+        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
+        if saved["world"] != ranks.shard.world:
+            # New ranks have no random state of their own: all begin anew, each with its own seed.
+            state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
+            self._checkpoint()
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
+        """Train to the end, or until asked to stop."""
+        if self.ranks.is_rank_zero:
+            self.log = MetricsLog(self.folder.path, epoch=self.state.epoch)
+        self.bar = ProgressBar(
+            self.console,
+            epochs=self.recipe.epochs,
+            total_steps=len(self.state.rates),
+            done=self.state.step,
+        )
+        callbacks = {
+            "on_step": _in_turn(self.bar.step, on_step, self._stop_if_asked),
+            "on_epoch": _in_turn(self._after_epoch, on_epoch, self._stop_if_asked),
+        }
+        with self.request, self.bar:
+            try:
+                trainer = Trainer(self.state, fabric=self.ranks.fabric, loader=self.loader)
+                trainer.fit(self.recipe.epochs, **callbacks)
+            except Stop:
+                self._checkpoint()
+            finally:
+                if self.ranks.is_rank_zero:
+                    self.log.close()
+        self.encoder.eval()
+        if self.ranks.is_rank_zero:
+            self._save_encoder(self.folder.path)
+            if not self.stopped_by:
+                self._report()
+        return Pretrained(
+            run=self.folder.path,
+            encoder=self.encoder,
+            steps=self.state.step,
+            images_per_second=self.images / max(self.seconds, 1e-9),
+            data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
+            health=self._last_health(),
+            finished=not self.stopped_by,
+        )
+
+    def _stop_if_asked(self, metrics: StepMetrics) -> None:
+        """Stop all ranks after the same step, by the signal that any of them got.
+
+        After the last step of an epoch, the epoch is finished and logged first.
+        """
+        if self.state.epoch_step == self.loader.steps_per_epoch:
+            return
+        self.stopped_by = self.ranks.max(self.request.signal)
+        if self.stopped_by:
+            raise Stop
+
+    def _after_epoch(self, metrics: StepMetrics) -> None:
+        recipe, epoch = self.recipe, self.state.epoch
+        self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
+        is_last = epoch == recipe.epochs
+        values: dict[str, float | str] = {
+            "step": float(metrics.step),
+            **self.ranks.mean(metrics.means()),
+            "lr": metrics.lr,
+            **adversary_facts(self.state.adversary),
+            "images_per_second": metrics.images / metrics.seconds,
+            "data_wait": metrics.data_wait,
+        }
+        if self.ranks.is_rank_zero:
+            if is_last or epoch % recipe.health_every == 0:
+                values |= self._log_health()
+            self.log.add(epoch, values)
+        if is_last or epoch % recipe.checkpoint_every == 0:
+            self._checkpoint()
+            if self.ranks.is_rank_zero:
+                self._save_encoder(self.folder.encoder_at(epoch))
+
+    def _save_encoder(self, folder: Path) -> None:
+        """Write the encoder into `folder`, and what the method projects its features with."""
+        save_encoder(self.encoder, folder)
+        head = self.state.method.projection_head()
+        if isinstance(head, Projector):
+            save_projector(head, folder)
+
+    def _log_health(self) -> dict[str, float | str]:
+        """Check the encoder's health, say it, and return what the log keeps of it."""
+        health = self.health = self.check_health()
+        self.bar.say(f"epoch {self.state.epoch}: {health.line()}")
+        if health.advice:
+            self.bar.say(f"  try: {health.advice}")
+        return {
+            "effective_rank": health.effective_rank,
+            "large_singular_values": float(health.large_singular_values),
+            "feature_std": health.feature_std,
+            "verdict": health.verdict,
+        }
+
+    def _report(self) -> None:
+        page = run_report(
+            self.folder,
+            self.dataset,
+            title=f"{self.recipe.method.name} on {self.dataset.spec}",
+            summary=f"The encoder is trained. Its features are {self._last_health().line()}.",
+            next_steps=(
+                f"`widefield probe {self.folder.path}` scores what can be read off the features",
+                f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
+            ),
+        )
+        page.write(self.folder.path / "report.html", overwrite=True)
+
+    def _last_health(self) -> Health:
+        return self.health or self.check_health()
+
+    def check_health(self) -> Health:
+        """Return the label-free health of the encoder as it is now, on the first examples."""
+        images = self.dataset.images[:HEALTH_EXAMPLES]
+        return health(extract(self.encoder, images, device=self.ranks.fabric.device))
+
+    def _checkpoint(self) -> None:
+        """Save the run, so that it can go on from here.
+
+        Raises:
+            ValueError: the weights are no numbers any more; the last checkpoint stays.
+        """
+        broken = no_numbers(self.encoder.state_dict())
+        if self.ranks.max(broken is not None):
+            raise ValueError(
+                f"the weights are no numbers after step {self.state.step} ({broken}): lower lr or "
+                "use --precision 32, and start again with another --out"
+            )
+        state = self.state.state_dict() | {"run": self.folder.identity(self.recipe)}
+        save_together(self.folder.last_checkpoint, state, self.ranks)
+        for head in self.state.heads:
+            head.discard_old()
+
+    def close(self) -> None:
+        """Let go of the heads' files, whether the run ended well or not."""
+        self.state.close()
+
+
+def _in_turn(*callbacks: OnStep | None) -> OnStep:
+    """Return a callback that calls those that are there, one after the other."""
+
+    def call(metrics: StepMetrics) -> None:
+        for callback in callbacks:
+            if callback is not None:
+                callback(metrics)
+
+    return call

@@ -1,0 +1,392 @@
+"""Commands and files as nobody should give them, made by a grammar; each case is a function of one
+number.
+
+    python tests/calls.py --cases 5000
+    python tests/calls.py --first 1234 --cases 1    # one of them again
+
+A case writes a folder of data, a run, weights and an audit, damages something in it or in the
+command, calls the command in this process, and looks at what came of it: exit code 0, or 2 with one
+line that can be read; no other exception, nothing that hangs, and after a refusal every file is as
+it was.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+
+import made_audit
+from runs import images
+from widefield.cli import main
+from widefield.core.lines import LONGEST
+from widefield.encoders import build_encoder
+from widefield.workflows.pretrain import pretrain
+
+SECONDS = 60
+"""A case that has not ended by then hangs; most take less than one."""
+
+TINY = "--limit 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
+TINY += " --projector-width 8 --projector-dim 8 --device cpu --precision 32"
+
+ODD = (
+    *["", " ", "-1", "0", "1.5", "nan", "inf", "1e99", "9" * 25, "9" * 5000, "None", "True", "abc"],
+    *["é", "\x1b[2J\x07", "\udcff", "a" * 300, "a" * 5000, "../..", "/", ".", "~", "-", "--"],
+    *[
+        "/dev/null",
+        "/proc/self/mem",
+        "/proc/x/y",
+        "[1,2]",
+        '{"a":1}',
+        "a\nb",
+        "photos+",
+        "+",
+        "a+b",
+    ],
+    *["timm:", "torchvision:", "timm:hf-hub:a/b", "@", "#", "%s", "${HOME}", "*", "a/b/c", "run"],
+    *["data.npz", "taken.npz", "taken", "dangling", "run/run.yaml", "w.pth", "audit.json", "x.svg"],
+)
+"""Words that fit nowhere, or somewhere else."""
+
+COMMANDS: dict[str, str] = {
+    "pretrain": f"pretrain data.npz --out new --epochs 1 {TINY}",
+    "resume": "pretrain data.npz --out run --resume --epochs 2",
+    "finished": "pretrain data.npz --out run --resume",
+    "probe": "probe run data.npz --fit-on data.npz --no-floors --limit 16 --task y",
+    "embed": "embed run data.npz --out e.npz --limit 8",
+    "weights": "embed w.pth@resnet-tiny data.npz --out e.parquet --limit 8",
+    "export": "export run --out e.safetensors",
+    "audit": "audit --from audit.json --out page.html",
+    "recipe": "recipe default --method simclr",
+    "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
+    "demo": "demo --out taken --seed 0",
+    "bench": "bench stop --rounds 0",
+}
+"""What is damaged: calls that succeed, but for the last two, which would take long."""
+
+OPTIONS = ("--method", "--views", "--seed", "--lr", "--recipe", "--gather", "--row-store", "--json")
+OPTIONS += ("--overwrite", "--features", "--queue-size", "--limit", "--batch-size", "--epochs")
+
+
+class Hang(BaseException):
+    """A case takes too long."""
+
+
+class Outcome(NamedTuple):
+    """What came of a call."""
+
+    code: int
+    out: str
+    err: str
+
+
+class World:
+    """A folder with data, a run, weights and an audit, which each case gets a copy of."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        np.savez(folder / "data.npz", **images(32))
+        words = iter(TINY.split())
+        settings = {
+            name[2:].replace("-", "_"): value for name, value in zip(words, words, strict=True)
+        }
+        numbers = {name: int(x) if x.isdigit() else x for name, x in settings.items()}
+        numbers["precision"] = "32"
+        pretrain(folder / "data.npz", out=folder / "run", epochs=1, quiet=True, **numbers)
+        torch.save(build_encoder("resnet-tiny", seed=0).backbone.state_dict(), folder / "w.pth")
+        (folder / "audit.json").write_text(json.dumps(made_audit.whole().to_json()))
+        (folder / "taken").mkdir()
+        for name in ("taken/mine.txt", "taken.npz", "x.svg", "e.json"):
+            (folder / name).write_text("mine")
+        (folder / "dangling").symlink_to("gone")
+
+    def copy(self, target: Path) -> None:
+        """Make a case's own copy."""
+        shutil.copytree(self.folder, target, symlinks=True)
+
+
+def damaged_words(rng: random.Random) -> list[str]:
+    """Return a call with odd words in it, or too few, too many, or another order."""
+    words = COMMANDS[rng.choice(list(COMMANDS))].split()
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        place = rng.randrange(1, len(words) + 1)
+        match rng.randrange(5):
+            case 0 | 1 if place < len(words):
+                words[place] = rng.choice(ODD)
+            case 2:
+                words.insert(place, rng.choice(ODD))
+            case 3:
+                words[place:place] = [rng.choice(OPTIONS), rng.choice(ODD)]
+            case _ if len(words) > 2:
+                del words[place - 1 if place > 1 else 1]
+    # Some words would begin minutes of sound work: a tour, a planted audit, a larger run.
+    return [] if words[0] == "demo" and "taken" not in words else words
+
+
+def truncate(file: Path, rng: random.Random) -> None:
+    file.write_bytes(file.read_bytes()[: rng.randrange(file.stat().st_size + 1)])
+
+
+def flip(file: Path, rng: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    for _ in range(rng.choice((1, 1, 8)) if content else 0):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    file.write_bytes(content)
+
+
+def overwrite(file: Path, rng: random.Random) -> None:
+    content = (
+        b"",
+        b"\0" * 99,
+        b"\xff\xfe" * 9,
+        b"PK\x05\x06" + bytes(18),
+        b"{}",
+        b"[]",
+        b"null",
+        b"a,b\n1",
+    )
+    file.write_bytes(rng.choice(content))
+
+
+def append(file: Path, rng: random.Random) -> None:
+    file.write_bytes(file.read_bytes() + rng.randbytes(rng.choice((1, 20))))
+
+
+def remove(file: Path, rng: random.Random) -> None:
+    file.unlink()
+
+
+def into_folder(file: Path, rng: random.Random) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def into_link(file: Path, rng: random.Random) -> None:
+    file.unlink()
+    file.symlink_to(rng.choice(("gone", file.name, "/dev/null", "..")))
+
+
+def into_pipe(file: Path, rng: random.Random) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def exchange(file: Path, rng: random.Random) -> None:
+    others = [p for p in file.parents[0].rglob("*") if p.is_file()]
+    file.write_bytes(rng.choice(others).read_bytes())
+
+
+def swell(file: Path, rng: random.Random) -> None:
+    os.truncate(file, 2**34)  # sparse: it takes no room
+
+
+def edit_text(file: Path, rng: random.Random) -> None:
+    """Change a line or a value of a text file."""
+    lines = file.read_text("utf-8", errors="replace").splitlines() or [""]
+    place = rng.randrange(len(lines))
+    name, separator, _ = lines[place].partition(":")
+    odd = rng.choice([word for word in ODD if len(word) < 400 and word.isprintable()])
+    match rng.randrange(4):
+        case 0:
+            lines[place] = f"{name}{separator or ':'} {odd}"
+        case 1:
+            del lines[place]
+        case 2:
+            lines.insert(place, lines[place])
+        case _:
+            lines[place] = (
+                f"{name}: {rng.choice(('&a [*a]', '*b', '{', '- -', '!!python/name:os'))}"
+            )
+    file.write_text("\n".join(lines), "utf-8")
+
+
+def edit_json(file: Path, rng: random.Random) -> None:
+    """Put another value into a node of a JSON file."""
+    node = root = json.loads(file.read_text())
+    values: tuple[Any, ...] = (None, -1, 1e308, "x", [], {}, True, [[]], "\x1b[2J", 10**30, ["a"])
+    while True:
+        keys: Sequence[Any] = list(node) if isinstance(node, dict) else range(len(node))
+        key = rng.choice(keys)
+        if isinstance(node[key], dict | list) and node[key] and rng.random() < 0.8:
+            node = node[key]
+            continue
+        if rng.random() < 0.2:
+            del node[key]
+        else:
+            node[key] = rng.choice(values)
+        break
+    file.write_text(json.dumps(root))
+
+
+DAMAGE: tuple[Callable[[Path, random.Random], None], ...] = (
+    *(
+        truncate,
+        flip,
+        overwrite,
+        append,
+        remove,
+        into_folder,
+        into_link,
+        into_pipe,
+        exchange,
+        swell,
+    ),
+)
+
+READERS = {
+    "run/run.yaml": ("resume", "finished", "probe", "embed", "export"),
+    "run/manifest.parquet": ("resume", "finished", "probe"),
+    "run/metrics.csv": ("resume", "finished"),
+    "run/checkpoints/last.pt": ("resume", "finished"),
+    "run/checkpoints/last-step-2-rank-0-of-1.pt": ("resume", "finished"),
+    "run/encoder.safetensors": ("probe", "embed", "export"),
+    "run/projector.safetensors": ("embed", "probe"),
+    "run/encoder.json": ("export", "embed"),
+    "w.pth": ("weights",),
+    "audit.json": ("audit",),
+}
+"""Which calls read each file; `data.npz` has a grammar of its own."""
+
+TEXTS = ("run/run.yaml", "run/metrics.csv")
+JSONS = ("audit.json",)
+
+
+def damaged_file(folder: Path, rng: random.Random) -> list[str]:
+    """Damage a file in `folder`, and return a call that reads it."""
+    name = rng.choice(list(READERS))
+    kinds = list(DAMAGE)
+    kinds += [edit_text] * 12 if name in TEXTS else []
+    kinds += [edit_json] * 20 if name in JSONS else []
+    rng.choice(kinds)(folder / name, rng)
+    words = COMMANDS[rng.choice(READERS[name])].split()
+    if name.endswith("projector.safetensors"):
+        words += ["--features", "projected"]
+    return words
+
+
+def content(folder: Path) -> Mapping[str, tuple[Any, ...]]:
+    """Return what is in a folder; two states are equal where nothing was written or removed."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        file = not path.is_dir() or path.is_symlink()
+        found[str(path.relative_to(folder))] = (
+            (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns) if file else ()
+        )
+    return found
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    def end(number: int, frame: object) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def call(words: Sequence[str]) -> Outcome:
+    """Call `widefield WORDS` in this process; whatever it raises but SystemExit comes through."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch("sys.argv", ["widefield", *words]),
+        mock.patch("widefield.cli.limit_memory"),  # this process has more to do
+        mock.patch("widefield.train.hardware.keep_freed_memory"),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        time_limit(SECONDS),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            return Outcome(int(ended.code or 0), out.getvalue(), err.getvalue())
+
+
+def problem_of(outcome: Outcome, before: object, after: object) -> str | None:
+    """Return which promise an outcome breaks, in words; None if it keeps them all."""
+    if outcome.code == 0:
+        return None
+    lines = [line for line in outcome.err.splitlines() if line.startswith("widefield: ")]
+    if outcome.code != 2:
+        return f"exit code {outcome.code}"
+    if len(lines) != 1 or not outcome.err.endswith(f"{lines[0]}\n"):
+        return f"no line at the end: {outcome.err[-300:]!r}"
+    if len(lines[0]) > LONGEST + len("widefield: ") or not lines[0].isprintable():
+        return f"a line that cannot be read: {lines[0]!r}"
+    if outcome.out:
+        return f"refused, and printed {outcome.out[:200]!r}"
+    if before != after:
+        return "refused, and left the folder changed"
+    return None
+
+
+def run_case(number: int, world: World, folder: Path) -> tuple[list[str], str | None]:
+    """Play case `number` in `folder`; return the call and which promise it breaks."""
+    rng = random.Random(number)
+    world.copy(folder)
+    words = damaged_words(rng) if number % 2 else damaged_file(folder, rng)
+    before, home = content(folder), Path.cwd()
+    os.chdir(folder)
+    try:
+        outcome = call(words)
+        return words, problem_of(outcome, before, content(folder))
+    except Hang:
+        return words, f"hangs for {SECONDS} s"
+    except Exception:
+        return words, traceback.format_exc()
+    finally:
+        os.chdir(home)
+        shutil.rmtree(folder)
+
+
+def run_cases(numbers: Sequence[int], folder: Path) -> list[str]:
+    """Play many cases; return what is broken, a text each."""
+    world = World(folder / "world")
+    broken = []
+    with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "cache")):
+        for number in numbers:
+            words, problem = run_case(number, world, folder / "case")
+            if problem is not None:
+                broken.append(f"case {number}: widefield {' '.join(map(repr, words))}\n{problem}")
+    return broken
+
+
+def play(arguments: list[str] | None = None) -> int:
+    """Play the cases that are asked for; return the exit code, 1 if a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python tests/calls.py")
+    parser.add_argument("--cases", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="widefield-hostile-") as folder:
+        numbers = range(options.first, options.first + options.cases)
+        broken = run_cases(numbers, Path(folder))
+    seconds = time.perf_counter() - began
+    sys.stdout.write("\n".join(broken) + "\n" if broken else "")
+    sys.stdout.write(f"{options.cases} calls, {len(broken)} break a promise, {seconds:.0f} s\n")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    raise SystemExit(play())

@@ -1,0 +1,161 @@
+"""Nothing of the user's is lost to an output, and no work to an output that cannot be written."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import made_audit
+from commands import Command
+from widefield.audits import audit as audit_file
+from widefield.audits import bounds
+from widefield.audits.verdict import ProbeResult
+from widefield.core.files import checked_output, refuse_unwritable, write_atomically
+from widefield.encoders import build_encoder, save_encoder
+from widefield.workflows.export import export
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder")
+    save_encoder(build_encoder("resnet-tiny", seed=0), folder)
+    return folder
+
+
+@pytest.fixture
+def umask() -> Iterator[int]:
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+def test_files_are_open_to_whom_the_umask_says(tmp_path: Path, umask: int) -> None:
+    """The library that writes safetensors makes its files private."""
+    save_encoder(build_encoder("resnet-tiny", seed=0), tmp_path)
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(modes, 0o666 & ~umask)
+    assert "encoder.safetensors" in modes
+
+
+def test_a_neighbouring_file_is_not_overwritten(encoder: Path, tmp_path: Path) -> None:
+    out, beside = tmp_path / "mine.safetensors", tmp_path / "mine.json"
+    beside.write_text('{"mine": 1}')
+    for overwrite, words in ((False, "mine.json is already there"), (True, "is no encoder's")):
+        with pytest.raises(ValueError, match=words):
+            export(encoder, out, overwrite=overwrite)
+    assert beside.read_text() == '{"mine": 1}'
+    assert not out.exists()
+    beside.unlink()
+    export(encoder, out)
+    with pytest.raises(ValueError, match="already there"):
+        export(encoder, out)
+    export(encoder, out, overwrite=True)
+    assert json.loads(beside.read_text())["name"] == "resnet-tiny"
+
+
+@pytest.mark.parametrize(
+    "name", [".mine.onnx.draft", ".mine.safetensors.draft", ".mine.json.draft"]
+)
+def test_nothing_that_looks_like_a_draft_is_touched(
+    encoder: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    export(encoder, tmp_path / "mine.safetensors")
+    assert (tmp_path / name / "mine.txt").read_text() == "mine"
+
+
+def test_a_write_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
+    def fail(draft: Path) -> None:
+        draft.write_text("half")
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        write_atomically(tmp_path / "a" / "b" / "file", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_as_long_as_the_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250 + ".txt")
+    write_atomically(path, lambda draft: draft.write_text("whole"))
+    assert path.read_text() == "whole"
+
+
+@pytest.mark.parametrize("name", ["folder.svg", "dangling.svg", "taken.svg", "pipe.svg", "a.pdf"])
+def test_an_output_is_checked_before_the_work(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    (tmp_path / "dangling.svg").symlink_to("gone")
+    (tmp_path / "taken.svg").write_text("mine")
+    os.mkfifo(tmp_path / "pipe.svg")
+    with pytest.raises(ValueError, match=r"choose another|suffix"):
+        checked_output(tmp_path / name, (".svg",), overwrite=False)
+    replaceable = name in ("dangling.svg", "taken.svg")
+    if replaceable:
+        checked_output(tmp_path / name, (".svg",), overwrite=True)
+    else:
+        with pytest.raises(ValueError, match=r"choose another|suffix"):
+            checked_output(tmp_path / name, (".svg",), overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["/proc/nothing", "taken.txt/below"])
+def test_a_place_that_cannot_be_written(tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"cannot write in .*; choose another place"):
+        refuse_unwritable(tmp_path / place)
+    refuse_unwritable(tmp_path / "new" / "deep")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_lab_asks_before_it_replaces_a_figure(
+    in_tmp: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from widefield.labs.lab import Lab
+
+    (in_tmp / "x.svg").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(Lab, "run", lambda *args, **given: pytest.fail("worked before it asked"))
+        line = command.refused("lab", "multistep", "--scale", "tiny", "--out", "x.svg")
+    assert "x.svg is already there: choose another name, or pass --overwrite" in line
+    assert (in_tmp / "x.svg").read_text() == "mine"
+    words = ("lab", "multistep", "--scale", "tiny", "--out", "x.svg", "--overwrite")
+    assert "holds" in command.text(*words)
+    assert (in_tmp / "x.svg").read_text().startswith("<?xml")
+
+
+def test_an_audit_whose_page_cannot_be_written_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(audit_file, "write_audit_page", fail)
+    audit = audit_file._with_page(made_audit.whole(), tmp_path / "page.html", False)
+    assert audit.report is None
+    assert "the report was not written: [Errno 28] No space left on device" in audit.notes
+
+
+def test_a_cache_that_is_full_costs_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy as np
+
+    (tmp_path / "full").write_text("no folder")
+    said: list[str] = []
+    result = ProbeResult(hits=np.ones(3, dtype=bool), knn=0.5)
+    bounds._save(tmp_path / "full" / "x.npz", result, said.append)
+    assert len(said) == 1
+    assert "not kept for later" in said[0]
+    bounds._save(tmp_path / "free" / "x.npz", result, said.append)
+    assert len(said) == 1
+    assert bounds._load(tmp_path / "free" / "x.npz") is not None
+
+
+def test_a_cache_that_cannot_be_written_is_refused_before_the_work(
+    in_tmp: Path, command: Command
+) -> None:
+    (in_tmp / "file").write_text("mine")
+    line = command.refused("audit", "pixels", "photos", "--cache", "file/below")
+    assert "cannot write in file/below" in line

@@ -1,0 +1,101 @@
+"""A command that is told to end at any instant: one line, a whole folder, and a way to go on."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runs import SMALL, images
+from widefield.workflows.pretrain import pretrain
+
+SECONDS = 120
+"""A command that has not ended by then hangs."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("data") / "images.npz"
+    np.savez(file, **images())
+    return file
+
+
+def started(data: Path, run: Path) -> subprocess.Popen[str]:
+    """Start a run, and return once the command has taken over its signals."""
+    options = {k: v for k, v in SMALL.items() if k != "quiet"} | {"epochs": 20}
+    words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "widefield", "pretrain", data, "--out", run, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    status, bit = Path(f"/proc/{process.pid}/status"), 1 << (signal.SIGTERM - 1)
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        facts = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+        if int(facts["SigCgt"], 16) & bit:
+            return process
+        time.sleep(0.002)
+    raise AssertionError("the command never began")
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=SECONDS)
+    return process.returncode, out, err
+
+
+SIGNALS = (
+    (signal.SIGINT,),
+    (signal.SIGTERM,),
+    (signal.SIGINT, signal.SIGTERM),
+    (signal.SIGTERM, signal.SIGTERM),
+    (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT),
+)
+
+
+def interrupted_at(instant: float, signs: tuple[signal.Signals, ...], data: Path, run: Path) -> str:
+    """Send signals `instant` seconds after the command began; return how far it had come."""
+    process = started(data, run)
+    time.sleep(instant)
+    for sign in signs:
+        process.send_signal(sign)
+    code, out, err = ended(process)
+    assert "Traceback" not in err, err
+    assert "Exception ignored" not in err, err
+    if code == 0:
+        return "finished"
+    # Python lets the first of signals that come together be either.
+    assert code in {128 + sign for sign in signs}, (code, err)
+    lines = [line for line in err.splitlines() if line.startswith("widefield: ")]
+    assert lines == [f"widefield: {'interrupted' if code == 130 else 'terminated'}"]
+    if out:
+        assert out == f"stopped; go on with: widefield pretrain {data} --out {run} --resume\n"
+        assert (run / "checkpoints" / "last.pt").exists()
+        return "trained"
+    assert not run.exists()  # nothing had begun
+    return "before"
+
+
+COUNT = int(os.environ.get("SIGNALS", 10))
+
+
+def test_at_random_instants(data: Path, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    began = time.monotonic()
+    code, _, err = ended(started(data, tmp_path / "whole"))
+    assert code == 0, err
+    length = time.monotonic() - began
+    stages = set()
+    for trial in range(COUNT):
+        run = tmp_path / str(trial)
+        instant = rng.uniform(0, 1.05 * length)
+        stages.add(interrupted_at(instant, SIGNALS[trial % len(SIGNALS)], data, run))
+        if run.exists():
+            assert pretrain(data, out=run, resume=True, quiet=True).finished
+    assert stages >= {"before", "trained"}
