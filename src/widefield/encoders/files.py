@@ -152,13 +152,26 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is another one.
     """
     fields = json.loads(text)
-    if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
+    if not isinstance(fields, dict):
         raise ValueError("its configuration has other fields")
-    for name, kind in {"name": str, "stem": str, "channels": int, "image_size": int}.items():
-        if type(fields[name]) is not kind or (kind is int and not 0 < fields[name] < _LARGEST):
+    fields = {"white": None, **fields}  # files written before had none
+    if fields.keys() != EncoderConfig.__dataclass_fields__.keys():
+        raise ValueError("its configuration has other fields")
+    sides = fields["image_size"]
+    if type(sides) is int:  # files written before had one side
+        fields["image_size"] = sides = [sides, sides]
+    if not isinstance(sides, list) or len(sides) != 2:
+        raise ValueError(f"image_size is {sides!r}")
+    for name, kind in {"name": str, "stem": str, "channels": int}.items():
+        if type(fields[name]) is not kind:
             raise ValueError(f"{name} is {fields[name]!r}")
-    for name, low in {"mean": -_LARGEST, "std": 1 / _LARGEST}.items():
-        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
+    for name, counts in {"channels": [fields["channels"]], "image_size": sides}.items():
+        if not all(type(count) is int and 0 < count < _LARGEST for count in counts):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    white = [] if fields["white"] is None else [fields["white"]]
+    for name, low in {"mean": -_LARGEST, "std": 1 / _LARGEST, "white": 1 / _LARGEST}.items():
+        numbers = white if name == "white" else fields[name]
+        numbers = numbers if isinstance(numbers, list) else [numbers]
         # Written so that a NaN is refused too.
         if not all(type(x) in (int, float) and low <= x <= _LARGEST for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
@@ -168,10 +181,11 @@ def read_config(text: str) -> EncoderConfig:
         stem=fields["stem"],
         zero_init=arguments.get("zero_init_last", True) is not False,
         channels=fields["channels"],
-        image_size=fields["image_size"],
+        image_size=(sides[0], sides[1]),
         mean=fields["mean"],
         std=fields["std"],
     )
+    config = dataclasses.replace(config, white=fields["white"])
     if json.loads(_config_text(config)) != fields:
         raise ValueError(f"its arguments for timm are not those of {config.name}")
     return config
