@@ -99,8 +99,8 @@ class Ending:
     def _end(self, number: int, frame: FrameType | None) -> None:
         if self.signal == 0:
             self.signal, self._since = number, time.monotonic()
-            if number == signal.SIGINT:
-                raise KeyboardInterrupt
+            # Not KeyboardInterrupt: where that passes through code made of a string, as namedtuple
+            # makes it, Python ends by the signal itself, even if somebody caught it.
             raise SystemExit(self.code)
         if time.monotonic() - self._since > PATIENCE:
             os._exit(self.code)
