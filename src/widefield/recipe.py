@@ -33,7 +33,7 @@ class Recipe(Settings):
     """
 
     method: MethodSettings = field(default_factory=lambda: METHODS[DEFAULT_METHOD]())
-    """Objective to train: row-contrast, s-diet, simclr, ... or supervised; see docs/methods.md."""
+    """Objective to train: s-diet, row-contrast, simclr, ... or supervised; see docs/methods.md."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)

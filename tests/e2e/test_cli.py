@@ -232,7 +232,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],
-            "temperature is no setting of row-contrast with views expert: it is one of simclr, ",
+            "temperature is no setting of s-diet with views expert: it is one of simclr, ",
         ),
         (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
@@ -299,7 +299,7 @@ def test_bad_input_gets_one_line(
         ("seed: 0", "seed: 0\n  sede: 1", "'sede' is unknown"),
         ("    layers: 2", "    layer: 2", "'layer' is unknown"),
         ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
-        ("name: row-contrast", "name: sdiet", "did you mean 's-diet'"),
+        ("name: s-diet", "name: sdiet", "did you mean 's-diet'"),
         ("name: expert", "name: expart", "did you mean 'expert'"),
         ("start: .*", "start: zero", "start must be one of embedding, random, got 'zero'"),
         ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),

@@ -40,7 +40,7 @@ def test_demo_leaves_runs_a_report_and_a_table(
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"
-    assert {path.name for path in tour.iterdir()} == {"row-contrast", "supervised", "report.html"}
+    assert {path.name for path in tour.iterdir()} == {"s-diet", "supervised", "report.html"}
     tasks = done.to_json()["tasks"]
     assert tasks.keys() == {"class", "digits"}
     page = done.report.read_text()

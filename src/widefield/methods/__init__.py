@@ -54,7 +54,7 @@ METHODS: dict[str, type[MethodSettings]] = {
 }
 """Settings of every method; `METHODS[name]()` has the measured defaults."""
 
-DEFAULT_METHOD = "row-contrast"
+DEFAULT_METHOD = "s-diet"
 """The method of a run that names none."""
 
 CEILING = "supervised"

@@ -25,7 +25,7 @@ class SDietSettings(PairSettings):
 
     name: ClassVar[str] = "s-diet"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
     """The projection head."""
     head_lr_scale: Annotated[float, Gt(0)] = 1.0
     """Learning rate of the per-example head, as a multiple of lr."""

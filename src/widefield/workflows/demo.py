@@ -50,7 +50,7 @@ class Demo:
 
 
 def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Demo:
-    """Train row-contrast and its supervised ceiling on photos+digits, probe both, write a report.
+    """Train the default method and its supervised ceiling on photos+digits, and write a report.
 
     Args:
         out: folder for the two runs and `report.html`; must not hold other files.
@@ -102,7 +102,7 @@ def demo(*, out: str | Path = "demo", seed: int = 0, quiet: bool = False) -> Dem
 
 
 def verdict(table: dict[str, dict[str, Score]]) -> str:
-    """Say on which tasks row-contrast's features beat both floors, beyond their intervals.
+    """Say on which tasks our features beat both floors, beyond their intervals.
 
     `table` is task -> column of `COLUMNS` -> score.
     """

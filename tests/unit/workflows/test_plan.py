@@ -65,7 +65,7 @@ def check_totals(ahead: Plan) -> None:
 def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments: int) -> None:
     ahead = plan("photos", **SMALL, **settings)
     check_totals(ahead)
-    held, parameters = weight_bytes("row-contrast", **SMALL)
+    held, parameters = weight_bytes("s-diet", **SMALL)
     assert ahead.parts["head"].bytes == 4 * N * DIM
     assert ahead.parts["moments"].bytes == moments
     assert {ahead.parts[name].place for name in ("head", "moments")} == {settings["row_store"]}
@@ -109,7 +109,7 @@ def test_activations_grow_with_the_batch() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="did you mean"):
         plan("photos", method="s-deit")
-    with pytest.raises(ValueError, match="temperature is no setting of row-contrast"):
+    with pytest.raises(ValueError, match="temperature is no setting of s-diet"):
         plan("photos", temperature=0.5)
     with pytest.raises(ValueError, match="batch_size is 97 and there are 96 examples"):
         plan("photos", **{**SMALL, "batch_size": 97})
