@@ -1,6 +1,7 @@
 """What a step costs and other ratios of `widefield bench`: README.md and the pages of docs."""
 
 from pages.format import RESULTS, ratio, read, table
+from widefield.methods import DEFAULT_METHOD
 
 
 def step_ratios(setting: str) -> dict[str, float]:
@@ -22,12 +23,12 @@ def ratios() -> str:
         read(name)["ratios"] for name in ("bench_head_resnet-tiny", "bench_views", "bench_probe")
     )
     steps = ", ".join(
-        f"{encoder} {ratio(measured['row-contrast'])} ({ratio(measured['simclr'])})"
+        f"{encoder} {ratio(measured[DEFAULT_METHOD])} ({ratio(measured['simclr'])})"
         for encoder, measured in (("resnet-tiny", tiny), ("resnet18", large))
     )
     faster = ", ".join(ratio(views[f"widefield/{other}"]) for other in ("kornia", "torchvision"))
     rows = [
-        ("a training step of row-contrast over the bare encoder's (SimCLR's)", steps, "step"),
+        (f"a training step of {DEFAULT_METHOD} over the bare encoder's (SimCLR's)", steps, "step"),
         (
             "a step with 10,000,000 rows on disk over one with 10,000",
             ratio(head["step@1e7/step@1e4"]),

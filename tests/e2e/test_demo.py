@@ -17,6 +17,8 @@ def score(low: float, high: float) -> Score:
         accuracy=(low + high) / 2,
         low=low,
         high=high,
+        balanced_accuracy=(low + high) / 2,
+        recall=(low, high),
         knn=0.5,
         l2=0.1,
         classes=2,
