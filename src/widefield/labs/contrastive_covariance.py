@@ -182,12 +182,11 @@ def convergence(
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
     """Test the identity of the gradients and Lemma 2."""
-    sizes, square, error = arrays["sizes"], arrays["square"], arrays["square_error"]
-    ratio = np.sqrt(square / arrays["square_law"])
-    # Relative error of a root mean square; what the law leaves out is of relative order 1/N.
-    uncertainty = error / square / 2
-    log_n = np.log(sizes)
-    pull = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
+    return _check_gradients(arrays) + _check_convergence(arrays)
+
+
+def _check_gradients(arrays: Arrays) -> tuple[Check, ...]:
+    """Test that each loss of the family has the gradient of tr C_alpha."""
     return (
         at_most(
             "|grad InfoNCE + N^2 grad tr C_alpha| / |grad InfoNCE|, eps = 0 (worst net)",
@@ -220,6 +219,18 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             arrays["soft_triplet_error"].max(),
             1e-10,
         ),
+    )
+
+
+def _check_convergence(arrays: Arrays) -> tuple[Check, ...]:
+    """Test that C_alpha tends to the sum of variances as Lemma 2 says."""
+    sizes, square, error = arrays["sizes"], arrays["square"], arrays["square_error"]
+    ratio = np.sqrt(square / arrays["square_law"])
+    # Relative error of a root mean square; what the law leaves out is of relative order 1/N.
+    uncertainty = error / square / 2
+    log_n = np.log(sizes)
+    pull = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
+    return (
         at_most(
             "mean of C_alpha minus the sum of variances and its 1/N bias "
             "(worst entry and N, standard errors)",

@@ -1,6 +1,6 @@
 """Score each task with probes on frozen features, beside three floors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -151,11 +151,7 @@ def probe(
     measured = scores(extractor, examples, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
-        for name, sources in _floors(extractor, train.images).items():
-            floor_scores[name] = _best([scores(source, examples, seed) for source in sources])
-        floor_scores["majority"] = majority(
-            examples.labels, examples.expected, classes=examples.classes
-        )
+        floor_scores = _floor_scores(extractor, examples, partial(scores, seed=seed))
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -163,11 +159,7 @@ def probe(
         views=None if policy is None else policy.name,
         fitted_on=train.spec,
         scored_on=test.spec,
-        notes=(
-            *extractor.notes,
-            *(f"fitted on: {note}" for note in train.notes),
-            *(f"scored on: {note}" for note in test.notes),
-        ),
+        notes=_notes(extractor, train, test),
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
@@ -178,6 +170,15 @@ def probe(
             for t in tasks
         },
     )
+
+
+def _notes(extractor: FeatureExtractor, train: Dataset, test: Dataset) -> tuple[str, ...]:
+    """Return what was chosen as the weights and the images were read."""
+    fitted, scored = (
+        [f"{what} on: {note}" for note in dataset.notes]
+        for what, dataset in (("fitted", train), ("scored", test))
+    )
+    return (*extractor.notes, *fitted, *scored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,13 +313,19 @@ def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
     return torch.from_numpy(to_train[test.labels[task]])
 
 
-def _floors(extractor: FeatureExtractor, images: np.ndarray) -> dict[str, list[FeatureExtractor]]:
-    """Return the features that an encoder has to beat to have learned something."""
-    random = [
-        FeatureExtractor(name="random", encoder=start)
-        for start in extractor.untrained_starts(images)
-    ]
-    return {"pixels": [FeatureExtractor(name="pixels")], "random": random}
+def _floor_scores(
+    extractor: FeatureExtractor,
+    examples: _Examples,
+    scores: Callable[[FeatureExtractor, _Examples], dict[str, Score]],
+) -> dict[str, dict[str, Score]]:
+    """Return what an encoder has to beat to have learned something: floor -> task -> score."""
+    starts = extractor.untrained_starts(examples.train.images)
+    untrained = [FeatureExtractor(name="random", encoder=start) for start in starts]
+    return {
+        "pixels": scores(FeatureExtractor(name="pixels"), examples),
+        "random": _best([scores(source, examples) for source in untrained]),
+        "majority": majority(examples.labels, examples.expected, classes=examples.classes),
+    }
 
 
 def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
