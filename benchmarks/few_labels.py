@@ -100,7 +100,7 @@ def main() -> None:
             "command": "python benchmarks/few_labels.py DATA_FOLDER",
             "machine": machine(choose_device("auto")),
             "images": IMAGES,
-            "draws": DRAWS,
+            "seeds": list(range(DRAWS)),
             "epochs": EPOCHS,
             "table": table,
         }

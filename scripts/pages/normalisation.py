@@ -11,8 +11,10 @@ def normalisation() -> str:
             data,
             what,
             points(row["normalised"]),
-            points(row["not"]) if "not" in row else "",
-            points(row["normalised minus not"], signed=True) if "not" in row else "",
+            points(row["not"]),
+            points(row["normalised minus not"], signed=True)
+            if "normalised minus not" in row
+            else "",
         ]
         for data, measured in report["table"].items()
         for what, row in measured.items()

@@ -25,6 +25,7 @@ def ratios() -> str:
     steps = ", ".join(
         f"{encoder} {ratio(measured[DEFAULT_METHOD])} ({ratio(measured['simclr'])})"
         for encoder, measured in (("resnet-tiny", tiny), ("resnet18", large))
+        if DEFAULT_METHOD in measured
     )
     faster = ", ".join(ratio(views[f"widefield/{other}"]) for other in ("kornia", "torchvision"))
     rows = [

@@ -1,5 +1,6 @@
 """YAML as far as a list of settings needs it: names and values, and no way to make them explode."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +67,6 @@ def yaml_text(values: Any) -> str:
         >>> yaml_text({"epochs": 3, "views": ["flip"]})
         'epochs: 3\\nviews:\\n- flip\\n'
     """
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    # Written as they are, these would be read back as line ends.
+    breaks = set("\x85\u2028\u2029") & set(json.dumps(values, ensure_ascii=False))
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=not breaks)
