@@ -1,7 +1,6 @@
 """Every lab at tiny scale: it holds, it repeats, and each of its claims can be broken."""
 
 import json
-import math
 import re
 from pathlib import Path
 
