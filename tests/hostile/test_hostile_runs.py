@@ -160,7 +160,7 @@ def without(name: str) -> Callable[[Path], None]:
         (damage_last(Path.unlink), "has trained, and its last.pt is gone"),
         (damage_last(dangle), r"not a whole widefield checkpoint \(No such file"),
         (damage_last(truncate), "not a whole widefield checkpoint"),
-        (damage_last(as_folder), "not a whole widefield checkpoint"),
+        (damage_last(as_folder), r"not a whole widefield checkpoint \(Is a directory"),
         (damage_last(lambda file: file.write_bytes(b"")), "not a whole widefield checkpoint"),
         (damage_last(finished_long_ago), "is not a checkpoint of this run"),
         (damage_last(another_shape), "is not a checkpoint of this run"),

@@ -55,7 +55,7 @@ FETCHING = [
     {"pretrained_cfg": {"url": "http://127.0.0.1:9/x.pth"}},
     {"pretrained_cfg_overlay": {"hf_hub_id": "a/b"}},
     {"checkpoint_path": "/etc/passwd"},
-    {"cache_dir": "/tmp/pwned"},
+    {"cache_dir": "elsewhere"},
     {"model_name": "hf-hub:timm/resnet18"},
     {"model_name": "local-dir:/tmp"},
     {"model_name": "resnet50"},

@@ -1,6 +1,7 @@
 """Every lab at tiny scale: it holds, it repeats, and each of its claims can be broken."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -226,8 +227,8 @@ def outside(parameter: Parameter) -> list[object]:
         *([b.le + step] if b.le is not None else []),
         *([b.lt] if b.lt is not None else []),
     ]
-    fraction = [] if float in parameter.kinds else [1.5]
-    return [*beyond, *fraction, "many", True, [1]]
+    numeric = [math.nan] if float in parameter.kinds else [1.5]
+    return [*beyond, *numeric, "many", True, [1]]
 
 
 @pytest.mark.parametrize("name", LABS)

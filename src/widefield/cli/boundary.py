@@ -1,4 +1,4 @@
-"""Where an error becomes the one line that the user reads."""
+"""The one line of an error that the user reads."""
 
 import errno
 import os

@@ -42,7 +42,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: what was chosen in reading."""
     place: str = ""
-    """Where the pixels are, in words."""
+    """Place of the pixels, in words."""
     white: float | None = None
     """The value that is white in images of more than 8 bits, where the files do not say it."""
     planted: tuple[Overlay, ...] = ()

@@ -55,7 +55,7 @@ class Parameter:
         """Return `value`, as a float where a number is asked for, or refuse it in one line."""
         number = value
         if not isinstance(value, bool):  # which Python takes for a number
-            _refuse_absurd(self.name, value)
+            self._refuse_absurd(value)
             if isinstance(value, numbers.Real) and float in self.kinds:
                 number = float(value)
             elif isinstance(value, numbers.Integral):
@@ -64,6 +64,13 @@ class Parameter:
         is_choice = not isinstance(value, bool) and number in self.choices
         require(in_range or is_choice, self.name, value, self.range)
         return number
+
+    def _refuse_absurd(self, value: Any) -> None:
+        """Refuse a number that is infinite, no number, or too large to compute with."""
+        if isinstance(value, numbers.Real):
+            size: Any = abs(value)  # an int may be too large for a float
+            allowed = f"a number of at most {LARGEST:g}, {self.range}"
+            require(size <= LARGEST, self.name, value, allowed)
 
     def parse(self, word: str) -> Any:
         """Return the value that a word of the command line stands for, or the word itself."""
@@ -79,13 +86,6 @@ class Parameter:
 
 LARGEST = 1e12
 """Size of a number at most: beyond it sums lose their digits and tensors have no room."""
-
-
-def _refuse_absurd(name: str, value: Any) -> None:
-    """Refuse a number that is infinite, no number, or too large to compute with."""
-    if isinstance(value, numbers.Real):
-        size: Any = abs(value)  # an int may be too large for a float
-        require(size <= LARGEST, name, value, f"a number of at most {LARGEST:g}")
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

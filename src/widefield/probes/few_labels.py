@@ -1,4 +1,4 @@
-"""From a handful of labels to probabilities: softmax regression on frozen features, calibrated.
+"""Softmax regression on frozen features and a handful of labels, with calibrated probabilities.
 
 With z the features standardised over all examples, labelled or not,
 

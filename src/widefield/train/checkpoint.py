@@ -113,7 +113,8 @@ def _check_seal(path: Path) -> None:
     Raises:
         ValueError: there is one, or the file has no checksum.
     """
-    refuse_strange(path, largest=sys.maxsize)
+    if not path.is_dir():  # of a folder the system says what it is
+        refuse_strange(path, largest=sys.maxsize)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - _SEAL_BYTES
         if size < 0:

@@ -1,4 +1,4 @@
-"""From a handful of labels to a class for every image, and what to label next."""
+"""A class for every image from a handful of labels, and what to label next."""
 
 import csv
 from collections import Counter
@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widefield.core.files import write_atomically
+from widefield.core.files import checked_output, write_atomically
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
@@ -99,9 +99,9 @@ class Classification:
                 **{f"p {name}": self.probabilities[:, k] for k, name in enumerate(self.classes)},
             }
         )
-        is_csv = check_format(Path(path)) == ".csv"
-        write = pyarrow.csv.write_csv if is_csv else pq.write_table
-        write_atomically(Path(path), lambda draft: write(table, draft))
+        path = checked_output(path, FORMATS, overwrite=True)
+        write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
+        write_atomically(path, lambda draft: write(table, draft))
 
 
 def classify(
@@ -141,9 +141,7 @@ def classify(
         'dark'
     """
     if out is not None:
-        check_format(Path(out))
-        if Path(out).exists() and not overwrite:
-            raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
+        checked_output(out, FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
     given = dict(labels) if isinstance(labels, Mapping) else read_labels(labels)
@@ -198,13 +196,6 @@ def read_labels(path: str | Path) -> dict[str, str]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from error
     return given
-
-
-def check_format(path: Path) -> str:
-    """Return the suffix of `path`, and refuse one that names no format of `FORMATS`."""
-    if path.suffix not in FORMATS:
-        raise ValueError(f"cannot write {path.name}: its suffix must be .parquet or .csv")
-    return path.suffix
 
 
 def _matched(
