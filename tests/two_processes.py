@@ -12,10 +12,16 @@ from torch import distributed, multiprocessing
 
 def in_two_processes(function: Callable[..., None], *args: Any) -> None:
     """Call `function(rank, *args)`, importable by name, in ranks 0 and 1; raises if one fails."""
+    args = (free_port(), function, args)
+    multiprocessing.start_processes(_joined, args, nprocs=2, start_method="spawn")
+
+
+def free_port() -> int:
+    """Return the number of a port that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    multiprocessing.start_processes(_joined, (port, function, args), nprocs=2, start_method="spawn")
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _joined(rank: int, port: int, function: Callable[..., None], args: tuple[Any, ...]) -> None:

@@ -1,7 +1,6 @@
 """Two processes train one run together; the run goes on with one, and with two again."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from runs import (
     last_checkpoint,
     signal_at,
 )
-from two_processes import in_two_processes
+from two_processes import free_port, in_two_processes
 from widefield.core.gather import rank_and_world
 from widefield.workflows.pretrain import pretrain
 
@@ -86,34 +85,38 @@ def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
     run = runs / "disk"
     asked_to_stop(run, 7, resume=True, quiet=True)
     assert [p.name for p in (run / "rows").iterdir()] == ["0-of-1"]
-    words = "-m torch.distributed.run --standalone --nproc-per-node 2 -m widefield pretrain"
-    both = subprocess.Popen(
-        [sys.executable, *words.split(), runs / "images.npz", "--out", run, "--resume"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    ranks = two_commands("pretrain", runs / "images.npz", "--out", run, "--resume")
     try:
         deadline = time.monotonic() + 120
         while not list((run / "checkpoints").glob("last-step-12-rank-1-of-2.pt")):
             assert time.monotonic() < deadline
-            assert both.poll() is None, both.communicate()
+            assert [rank.poll() for rank in ranks] == [None, None]
             time.sleep(0.02)
         assert {p.name for p in (run / "rows").iterdir()} == {"0-of-2", "1-of-2"}
-        os.kill(worker(both.pid, rank=1), signal.SIGKILL)
-        _, said = both.communicate(timeout=120)
+        ranks[1].kill()
+        _, said = ranks[0].communicate(timeout=120)
     finally:
-        both.terminate()  # where the test fails; torchrun passes it on
-    assert both.returncode != 0
+        for rank in ranks:
+            rank.kill()  # where the test fails
+            rank.communicate()
+    assert ranks[0].returncode == 2, said
     lines = [line for line in said.splitlines() if line.startswith("widefield: ")]
     assert len(lines) == 1, said
     assert "rank 0 of 2 stops, because another rank ended" in lines[0]
     assert "--resume" in lines[0]
 
 
-def worker(parent: int, *, rank: int) -> int:
-    """Process id of a rank that torchrun started."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    sign = f"\0RANK={rank}\0".encode()
-    (pid,) = [p for p in children if sign in Path(f"/proc/{p}/environ").read_bytes()]
-    return int(pid)
+def two_commands(*words: str | Path) -> list[subprocess.Popen[str]]:
+    """Start `widefield WORDS` as two ranks, as torchrun does, whose agent would send signals."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "widefield", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **address, **world, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]

@@ -99,3 +99,34 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
         if run.exists():
             assert pretrain(data, out=run, resume=True, quiet=True).finished
     assert stages >= {"before", "trained"}
+
+
+SIGNALLED_LATE = """
+import os, signal
+from widefield.cli import boundary, main
+from widefield.cli.process import Ending
+
+def late(error, line_of=boundary.line_of):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return line_of(error)
+
+boundary.line_of = late
+CONTROL
+main()
+"""
+"""A command that gets a signal while the line of its error is made."""
+
+
+@pytest.mark.parametrize("control", ["", "Ending.is_over = lambda self: None"])
+def test_a_signal_does_not_cut_off_the_line_of_an_error(control: str, tmp_path: Path) -> None:
+    """Had the command not stopped listening before, it would end without a word: the control."""
+    program = SIGNALLED_LATE.replace("CONTROL", control)
+    command = [sys.executable, "-c", program, "probe", str(tmp_path / "nothing"), "photos"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("widefield: ")]
+    if control:
+        assert (done.returncode, lines) == (143, [])
+    else:
+        assert done.returncode == 2
+        assert len(lines) == 1
+        assert "nothing" in lines[0]

@@ -10,13 +10,16 @@ from widefield.cli.process import Ending, finish_output, limit_memory, mend_stre
 def main() -> NoReturn:
     """Run the command that the user typed, and exit."""
     ending = Ending()
-    ending.listen()
-    mend_streams()
-    limit_memory()
     words = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(words) < len(sys.argv) - 1
     try:
-        _run(words)
+        try:
+            ending.listen()
+            mend_streams()
+            limit_memory()
+            _run(words)
+        finally:
+            ending.is_over()  # before the line is made, which a signal would cut off
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         raise SystemExit(0) from None
     except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -28,8 +31,6 @@ def main() -> NoReturn:
         if line is None or debug:
             raise
         _quit(line, 2)
-    finally:
-        ending.is_over()
     raise SystemExit(0)
 
 
