@@ -28,10 +28,12 @@ format: $(INSTALLED)
 tables: $(INSTALLED)
 	$(BIN)/python scripts/tables.py
 
-# Kills a small training run at random instants and at each weak point, and compares its endings.
+# Kills a small training run at random instants and at each weak point, and compares its endings;
+# kills every command that writes at each step in which it touches a file.
 KILLS ?= 100
 torture: $(INSTALLED)
 	$(BIN)/python tests/torture.py --kills $(KILLS)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py
 
 # Calls commands with words and files that nobody should give them: no traceback, nothing lost.
 N ?= 1000
@@ -42,5 +44,5 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,onnx]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,faiss,onnx]'
 	touch $@

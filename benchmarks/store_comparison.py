@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.cpus import usable_cpus
 from widefield.rows.file import RowFileHeader
 from widefield.rows.journal import RecoverableRows
 
@@ -286,7 +287,7 @@ def main() -> None:
         )
     if options.json:
         machine = {
-            "cpu": f"{platform.machine()}, {os.cpu_count()} cores",
+            "cpu": f"{platform.machine()}, {usable_cpus()} cores",
             "load": os.getloadavg()[0],
             "python": platform.python_version(),
             "numpy": np.__version__,

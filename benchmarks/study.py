@@ -21,7 +21,7 @@ from widefield.encoders import Encoder, Projected
 from widefield.methods import load_projector
 from widefield.probes import score
 from widefield.train.hardware import choose_device, machine
-from widefield.workflows.pretrain import pretrain
+from widefield.workflows.pretrain import Data, pretrain
 
 VALIDATION = 3000  # images
 
@@ -96,14 +96,14 @@ class Trained:
     wall_seconds: float
 
 
-def train(data: str, **settings: Any) -> Trained:
-    """Pretrain resnet-tiny on `data` from start to end; Ctrl-C and SIGTERM end the program."""
+def train(data: Data, *, encoder: str = "resnet-tiny", **settings: Any) -> Trained:
+    """Pretrain an encoder on `data` from start to end; Ctrl-C and SIGTERM end the program."""
     with tempfile.TemporaryDirectory() as folder:
         began, wall = time.process_time(), time.monotonic()
         done = pretrain(
             data,
             out=Path(folder) / "run",
-            encoder="resnet-tiny",
+            encoder=encoder,
             checkpoint_every=10_000,
             health_every=10_000,
             quiet=True,

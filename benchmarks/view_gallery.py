@@ -153,13 +153,16 @@ def draw(rows: list[Row], x: Tensor, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Description": " ".join(r.name for r in rows)})
 
 
+IMAGE_STAGES = ("image", "picture", "any")
+
+
 def main() -> None:
     """Draw both figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs"))
     out = parser.parse_args().out
     x, mask = photographs()
-    rows = [row(name, x, mask) for name in VIEWS]
+    rows = [row(name, x, mask) for name in VIEWS if VIEWS[name].stage in IMAGE_STAGES]
     draw([r for r in rows if r.difference is None], x, out / "views-drawn.png")
     draw([r for r in rows if r.difference is not None], x, out / "views-small.png")
 

@@ -26,6 +26,8 @@ Written by scripts/arguments.py from the settings themselves; importing it impor
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from widefield.encoders import EncoderSettings
     from widefield.methods import MethodSettings
     from widefield.views import ViewSettings
@@ -37,6 +39,7 @@ class RecipeArguments(TypedDict, total=False):
     method: "str | MethodSettings"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
+    start: "str | Module | None"
 '''
 
 
@@ -45,7 +48,7 @@ def flat_hints() -> dict[str, list[Any]]:
     described = describe(Recipe())
     encoder = describe(EncoderSettings()).values()
     hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
-    hints |= {name: [described[name].hint] for name in RUN_SETTINGS}
+    hints |= {name: [described[name].hint] for name in RUN_SETTINGS if name != "start"}
     parts = [settings() for settings in METHODS.values()]
     parts += [policy.settings() for policy in VIEWS.values()]
     for part in parts:

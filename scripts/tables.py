@@ -16,7 +16,9 @@ from pathlib import Path
 import arguments
 import losses
 from pages import (
+    audio,
     audit,
+    budgets,
     equal_time,
     few_labels,
     methods,
@@ -28,6 +30,7 @@ from pages import (
     recipes,
     rooms,
     rows,
+    start_table,
     steps,
     views,
 )
@@ -40,6 +43,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "table-settings": equal_time.settings,
     "longer": equal_time.longer,
     "choices": equal_time.choices,
+    "budgets": budgets.budgets,
+    "largest": budgets.largest,
+    "learning-rates": budgets.learning_rates,
     "normalisation": normalisation.normalisation,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,
@@ -61,7 +67,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "diagnostics": audit.diagnostics,
     "audit-cifar10": audit.cifar10,
     "feature-dropout": audit.feature_dropout,
+    "audio": audio.audio,
+    "audio-speeds": audio.speeds,
+    "audio-suppressed": audio.suppressed,
     "few-labels": few_labels.few_labels,
+    "start-table": start_table.start_table,
+    "start-choices": start_table.choices,
+    "start-moved": start_table.moved,
+    "start-balance": start_table.balance,
     "head": rows.head,
     "stores": rows.stores,
     "moments": rows.moments,

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -31,10 +31,14 @@ import numpy as np
 import torch
 
 import made_audit
+import pictures
+from damage import DAMAGE, ODD, edit_json, edit_text
 from runs import images
 from widefield.cli import main
+from widefield.core.files import write_atomically
 from widefield.core.lines import LONGEST
 from widefield.encoders import build_encoder
+from widefield.train.hardware import machine
 from widefield.workflows.pretrain import pretrain
 
 SECONDS = 60
@@ -42,25 +46,6 @@ SECONDS = 60
 
 TINY = "--limit 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
 TINY += " --projector-width 8 --projector-dim 8 --device cpu --precision 32"
-
-ODD = (
-    *["", " ", "-1", "0", "1.5", "nan", "inf", "1e99", "9" * 25, "9" * 5000, "None", "True", "abc"],
-    *["é", "\x1b[2J\x07", "\udcff", "a" * 300, "a" * 5000, "../..", "/", ".", "~", "-", "--"],
-    *[
-        "/dev/null",
-        "/proc/self/mem",
-        "/proc/x/y",
-        "[1,2]",
-        '{"a":1}',
-        "a\nb",
-        "photos+",
-        "+",
-        "a+b",
-    ],
-    *["timm:", "torchvision:", "timm:hf-hub:a/b", "@", "#", "%s", "${HOME}", "*", "a/b/c", "run"],
-    *["data.npz", "taken.npz", "taken", "dangling", "run/run.yaml", "w.pth", "audit.json", "x.svg"],
-)
-"""Words that fit nowhere, or somewhere else."""
 
 COMMANDS: dict[str, str] = {
     "pretrain": f"pretrain data.npz --out new --epochs 1 {TINY}",
@@ -137,116 +122,6 @@ def damaged_words(rng: random.Random) -> list[str]:
     # Some words would begin minutes of sound work: a tour, a planted audit, a larger run.
     return [] if words[0] == "demo" and "taken" not in words else words
 
-
-def truncate(file: Path, rng: random.Random) -> None:
-    file.write_bytes(file.read_bytes()[: rng.randrange(file.stat().st_size + 1)])
-
-
-def flip(file: Path, rng: random.Random) -> None:
-    content = bytearray(file.read_bytes())
-    for _ in range(rng.choice((1, 1, 8)) if content else 0):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    file.write_bytes(content)
-
-
-def overwrite(file: Path, rng: random.Random) -> None:
-    content = (
-        b"",
-        b"\0" * 99,
-        b"\xff\xfe" * 9,
-        b"PK\x05\x06" + bytes(18),
-        b"{}",
-        b"[]",
-        b"null",
-        b"a,b\n1",
-    )
-    file.write_bytes(rng.choice(content))
-
-
-def append(file: Path, rng: random.Random) -> None:
-    file.write_bytes(file.read_bytes() + rng.randbytes(rng.choice((1, 20))))
-
-
-def remove(file: Path, rng: random.Random) -> None:
-    file.unlink()
-
-
-def into_folder(file: Path, rng: random.Random) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-def into_link(file: Path, rng: random.Random) -> None:
-    file.unlink()
-    file.symlink_to(rng.choice(("gone", file.name, "/dev/null", "..")))
-
-
-def into_pipe(file: Path, rng: random.Random) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def exchange(file: Path, rng: random.Random) -> None:
-    others = [p for p in file.parents[0].rglob("*") if p.is_file()]
-    file.write_bytes(rng.choice(others).read_bytes())
-
-
-def swell(file: Path, rng: random.Random) -> None:
-    os.truncate(file, 2**34)  # sparse: it takes no room
-
-
-def edit_text(file: Path, rng: random.Random) -> None:
-    """Change a line or a value of a text file."""
-    lines = file.read_text("utf-8", errors="replace").splitlines() or [""]
-    place = rng.randrange(len(lines))
-    name, separator, _ = lines[place].partition(":")
-    odd = rng.choice([word for word in ODD if len(word) < 400 and word.isprintable()])
-    match rng.randrange(4):
-        case 0:
-            lines[place] = f"{name}{separator or ':'} {odd}"
-        case 1:
-            del lines[place]
-        case 2:
-            lines.insert(place, lines[place])
-        case _:
-            lines[place] = (
-                f"{name}: {rng.choice(('&a [*a]', '*b', '{', '- -', '!!python/name:os'))}"
-            )
-    file.write_text("\n".join(lines), "utf-8")
-
-
-def edit_json(file: Path, rng: random.Random) -> None:
-    """Put another value into a node of a JSON file."""
-    node = root = json.loads(file.read_text())
-    values: tuple[Any, ...] = (None, -1, 1e308, "x", [], {}, True, [[]], "\x1b[2J", 10**30, ["a"])
-    while True:
-        keys: Sequence[Any] = list(node) if isinstance(node, dict) else range(len(node))
-        key = rng.choice(keys)
-        if isinstance(node[key], dict | list) and node[key] and rng.random() < 0.8:
-            node = node[key]
-            continue
-        if rng.random() < 0.2:
-            del node[key]
-        else:
-            node[key] = rng.choice(values)
-        break
-    file.write_text(json.dumps(root))
-
-
-DAMAGE: tuple[Callable[[Path, random.Random], None], ...] = (
-    *(
-        truncate,
-        flip,
-        overwrite,
-        append,
-        remove,
-        into_folder,
-        into_link,
-        into_pipe,
-        exchange,
-        swell,
-    ),
-)
 
 READERS = {
     "run/run.yaml": ("resume", "finished", "probe", "embed", "export"),
@@ -344,12 +219,20 @@ def run_case(number: int, world: World, folder: Path) -> tuple[list[str], str | 
     """Play case `number` in `folder`; return the call and which promise it breaks."""
     rng = random.Random(number)
     world.copy(folder)
-    words = damaged_words(rng) if number % 2 else damaged_file(folder, rng)
+    seen = None
+    if number % 4 == 3:
+        words, seen = pictures.strange_picture(folder, rng)
+    else:
+        words = damaged_words(rng) if number % 2 else damaged_file(folder, rng)
     before, home = content(folder), Path.cwd()
     os.chdir(folder)
     try:
         outcome = call(words)
-        return words, problem_of(outcome, before, content(folder))
+        problem = problem_of(outcome, before, content(folder))
+        if problem is None and seen is not None:
+            refused = f"refused a sound image: {outcome.err[-300:]!r}"
+            problem = refused if outcome.code else pictures.misread(folder / "seen.npz", seen)
+        return words, problem
     except Hang:
         return words, f"hangs for {SECONDS} s"
     except Exception:
@@ -371,11 +254,27 @@ def run_cases(numbers: Sequence[int], folder: Path) -> list[str]:
     return broken
 
 
+KINDS = {
+    "tracebacks": "Traceback (most",
+    "hangs": "hangs for",
+    "silent_misreadings": "\nmisread:",
+    "lost_files": "left the folder changed",
+}
+"""Kinds of broken promises, and a sign of each in its text."""
+
+
+def counts(broken: Sequence[str]) -> dict[str, int]:
+    """Return how many promises of each kind are broken."""
+    found = {kind: sum(sign in text for text in broken) for kind, sign in KINDS.items()}
+    return found | {"others": len(broken) - sum(found.values())}
+
+
 def play(arguments: list[str] | None = None) -> int:
     """Play the cases that are asked for; return the exit code, 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python tests/calls.py")
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     began = time.perf_counter()
@@ -385,6 +284,11 @@ def play(arguments: list[str] | None = None) -> int:
     seconds = time.perf_counter() - began
     sys.stdout.write("\n".join(broken) + "\n" if broken else "")
     sys.stdout.write(f"{options.cases} calls, {len(broken)} break a promise, {seconds:.0f} s\n")
+    if options.json is not None:
+        facts = {"calls": options.cases, "first": options.first, **counts(broken)}
+        facts |= {"seconds": round(seconds), "machine": machine(torch.device("cpu"))}
+        text = json.dumps(facts, indent=1) + "\n"
+        write_atomically(options.json, lambda draft: draft.write_text(text))
     return int(bool(broken))
 
 

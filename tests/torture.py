@@ -1,6 +1,7 @@
 """Kill a small training run at any instant, resume it, and see that it ends as if never killed.
 
     python tests/torture.py --kills 100
+    python tests/torture.py --kills 1000 --json benchmarks/results/torture.json
 
 The run trains a linear encoder and a head on disk, saving a checkpoint every few steps. It is
 forked from this process, killed with SIGKILL and forked again to go on from its checkpoint. Its
@@ -11,6 +12,7 @@ Instants are random; besides, one run each is killed at the points where it woul
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -28,12 +30,16 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from widefield.core.files import write_atomically
 from widefield.rows import DiskStore, LazyAdamW, RowTable
 from widefield.rows.file import Index, Records, RowFile
 from widefield.rows.journal import Journal, RecoverableRows
+from widefield.train.hardware import machine
 
 _EXAMPLES, _FEATURES, _DIM, _BATCH = 400, 6, 5, 25
 _STEPS, _CHECKPOINT_EVERY = 96, 11  # out of step with the 16 batches of an epoch
+_SEED = 0
+"""Seed of the instants."""
 
 
 class Checkpoint:
@@ -246,14 +252,24 @@ class Tally:
         """The tally in words."""
         return f"{self.kills} kills, {self.identical} identical endings, {self.lost} lost rows"
 
+    def facts(self) -> dict[str, int]:
+        """The tally as plain values."""
+        return {"kills": self.kills, "identical": self.identical, "lost_rows": self.lost}
+
+
+def _write_result(file: Path, facts: dict[str, Any]) -> None:
+    text = json.dumps(facts | {"machine": machine(torch.device("cpu"))}, indent=1) + "\n"
+    write_atomically(file, lambda draft: draft.write_text(text))
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the torture; returns the exit code, 1 if an ending differs."""
     parser = argparse.ArgumentParser(prog="python tests/torture.py")
     parser.add_argument("--kills", type=int, default=100, help="kills at random instants")
+    parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
-    rng = random.Random(0)
+    rng, start = random.Random(_SEED), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="widefield-torture-") as folder:
         runs = iter(Path(folder) / str(number) for number in range(sys.maxsize))
         whole, began = _new(runs), time.perf_counter()
@@ -271,6 +287,9 @@ def main(arguments: list[str] | None = None) -> int:
             tally.add(run)
             shutil.rmtree(run)
     sys.stdout.write(f"at weak points: {points.line()}\n{tally.line()}\n")
+    if options.json is not None:
+        facts = {"at_random": tally.facts(), "at_weak_points": points.facts(), "seed": _SEED}
+        _write_result(options.json, facts | {"seconds": round(time.perf_counter() - start)})
     return int(any(t.identical < t.kills for t in (tally, points)))
 
 

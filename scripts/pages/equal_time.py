@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from pages.format import percent, points, read, table, whole
+from widefield.methods import DEFAULT_METHOD
 
 Run = dict[str, Any]
 Score = tuple[str, str]
 """Data and task."""
 
 TITLES = {
+    "view-contrast": "view-contrast (ours, the default)",
     "row-contrast": "row-contrast (ours)",
     "s-diet": "S-DIET",
     "simclr": "SimCLR",
@@ -84,18 +86,18 @@ def _cell(runs: list[Run], method: str, column: Score) -> str:
 
 
 def differences() -> str:
-    """Return row-contrast minus every other method, seed by seed."""
+    """Return the default method minus every other one, seed by seed."""
     runs = _runs("table")
     rows = [
         [f"minus {TITLES[m]}", *(_gap(runs, m, c) for c in COLUMNS.values())]
         for m in _methods(runs)
-        if m != "row-contrast"
+        if m != DEFAULT_METHOD
     ]
-    return table(["row-contrast", *COLUMNS], rows)
+    return table([DEFAULT_METHOD, *COLUMNS], rows)
 
 
 def _gap(runs: list[Run], method: str, column: Score) -> str:
-    ours, other = (_scores(runs, name, column) for name in ("row-contrast", method))
+    ours, other = (_scores(runs, name, column) for name in (DEFAULT_METHOD, method))
     return points(_mean([ours[seed] - other[seed] for seed in sorted(ours)]), signed=True)
 
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pages.format import table
-from widefield.data.plants import PLANTS
+from widefield.data.plants import PLANTS, SOUND_PLANTS
 
 
 def plants() -> str:
@@ -16,7 +16,7 @@ def plants() -> str:
             _values(hints[field.name]),
             _shown(field.default),
         )
-        for name, plant in PLANTS.items()
+        for name, plant in {**PLANTS, **SOUND_PLANTS}.items()
         for hints in (get_type_hints(plant, include_extras=True),)
         for field in fields(plant)
     ]
@@ -33,7 +33,7 @@ def _values(hint: Any) -> str:
         _, interval, *unit = get_args(hint)
         low = f"above {interval.gt}" if interval.gt is not None else f"{interval.ge}"
         return " ".join([f"{low} to {interval.le}", *unit])
-    return "a file"
+    return "a file or folder"
 
 
 def _shown(value: object) -> str:

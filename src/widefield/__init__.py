@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from widefield.workflows.classify import classify as classify
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.embedder import Embedder as Embedder
+    from widefield.workflows.explore import explore as explore
     from widefield.workflows.export import export as export
     from widefield.workflows.extractor import load as load
     from widefield.workflows.plan import plan as plan
@@ -34,6 +35,7 @@ _HOMES = {
     "audit": "widefield.audits.audit",
     "classify": "widefield.workflows.classify",
     "embed": "widefield.workflows.embed",
+    "explore": "widefield.workflows.explore",
     "export": "widefield.workflows.export",
     "load": "widefield.workflows.extractor",
     "make_recipe": "widefield.recipes",

@@ -6,6 +6,8 @@ Written by scripts/arguments.py from the settings themselves; importing it impor
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from widefield.encoders import EncoderSettings
     from widefield.methods import MethodSettings
     from widefield.views import ViewSettings
@@ -17,8 +19,13 @@ class RecipeArguments(TypedDict, total=False):
     method: "str | MethodSettings"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
+    start: "str | Module | None"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init: bool
+    start_lr_scale: float
+    layer_decay: float
+    freeze_blocks: int
+    freeze_norms: bool
     epochs: int
     batch_size: int
     optimizer: Literal["adamw", "sgd", "lars"]
@@ -32,7 +39,11 @@ class RecipeArguments(TypedDict, total=False):
     seed: int
     limit: int | None
     image_size: int | None
+    seconds: float | None
+    sample_rate: int | None
     checkpoint_every: int
+    checkpoint_minutes: float
+    metrics_every: int
     health_every: int
     lr: float
     projector_layers: int
@@ -42,14 +53,15 @@ class RecipeArguments(TypedDict, total=False):
     gather: bool
     head_lr_scale: float
     logit_scale: float
-    normalise: bool
+    cross_entropy: float
+    label_smoothing: float
     row_start: Literal["embedding", "random"]
     row_optimizer: Literal["adamw", "sgd"]
     row_update: Literal["exact", "estimated"]
     row_store: Literal["auto", "device", "host", "disk"]
     row_moments: Literal["float32", "bf16"]
     row_second_moment: Literal["element", "row"]
-    label_smoothing: float
+    normalise: bool
     temperature: float
     loss: Literal["nt-xent", "one-sided"]
     eps: float
@@ -72,3 +84,7 @@ class RecipeArguments(TypedDict, total=False):
     viewmaker_lr: float
     attack_budget: float
     attack_steps: int
+    jitter_std: float
+    scale_spread: float
+    time_mask: float
+    channel_drop: float

@@ -30,6 +30,7 @@ from widefield.methods.spectral import spectral_in_ball as spectral_in_ball
 from widefield.methods.vicreg import vicreg as vicreg
 from widefield.rows.losses import batch_cross_entropy as batch_cross_entropy
 from widefield.rows.losses import decoupled_contrast as decoupled_contrast
+from widefield.rows.losses import view_contrast as view_contrast
 
 __all__ = [
     "alpha_cl",
@@ -53,4 +54,5 @@ __all__ = [
     "symmetric_alpha_cl",
     "symmetric_infonce",
     "vicreg",
+    "view_contrast",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from widefield.core.names import check_name
 from widefield.encoders import EncoderSettings
@@ -33,11 +33,21 @@ class Recipe(Settings):
     """
 
     method: MethodSettings = field(default_factory=lambda: METHODS[DEFAULT_METHOD]())
-    """Objective to train: s-diet, row-contrast, simclr, ... or supervised; see docs/methods.md."""
+    """Objective to train: view-contrast, s-diet, simclr, ... or supervised; see docs/methods.md."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5; auto: resnet-tiny, on GPUs resnet18."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
+    start: str | None = None
+    """Encoder to go on from: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
+    start_lr_scale: Annotated[float, Gt(0)] = 0.3
+    """Learning rate of an encoder that has a start, as a multiple of lr."""
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Factor of that rate from each layer to the one before it."""
+    freeze_blocks: Annotated[int, Ge(0)] = 0
+    """First layers of a start that are not trained."""
+    freeze_norms: bool = False
+    """Leave the norms of a start as they are."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256
@@ -64,8 +74,16 @@ class Recipe(Settings):
     """Use a class-balanced first N examples."""
     image_size: Annotated[int | None, Gt(0)] = None
     """Side of the square images; by default the data's own."""
+    seconds: Annotated[float | None, Gt(0)] = None
+    """Length of an example of sounds; by default 1."""
+    sample_rate: Annotated[int | None, Ge(1000)] = None
+    """Samples a second of sounds; by default the data's own, at most 16,000."""
     checkpoint_every: Annotated[int, Ge(1)] = 10
     """Epochs between checkpoints."""
+    checkpoint_minutes: Annotated[float, Gt(0)] = 1.0
+    """Minutes between checkpoints within long epochs; more where saving takes over 5 % of them."""
+    metrics_every: Annotated[int, Ge(1)] = 50
+    """Steps between rows of steps.csv, the loss while an epoch is under way."""
     health_every: Annotated[int, Ge(1)] = 10
     """Epochs between label-free health checks."""
 

@@ -4,8 +4,9 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,35 @@ Precision = Literal["32-true", "bf16-mixed"]
 
 Size = tuple[int, int]
 """Height and width of images, pixels."""
+
+Kind = Literal["images", "windows", "sounds"]
+"""What examples are. A window or a sound is stored as an image of height 1, its width the time."""
+
+KINDS: dict[str, Kind] = {"uint8": "images", "float32": "windows", "int16": "sounds"}
+"""How examples of each kind are stored."""
+
+
+def kind_of(dtype: "np.dtype[Any]") -> Kind:
+    """Return what examples of this type are.
+
+    Example:
+        >>> kind_of(np.dtype(np.int16))
+        'sounds'
+    """
+    return KINDS[dtype.name]
+
+
+def to_floats(x: Tensor) -> Tensor:
+    """Return examples as an encoder sees them, float32: images in [0, 1], sounds in [-1, 1).
+
+    Example:
+        >>> to_floats(torch.tensor([0, 255], dtype=torch.uint8))
+        tensor([0., 1.])
+    """
+    if x.dtype == torch.uint8:
+        return x.to(torch.float32).div_(255)
+    return x.to(torch.float32).div_(32_768) if x.dtype == torch.int16 else x
+
 
 Place = Literal["device", "host", "disk"]
 """Place of large data: on the accelerator, in the machine's memory, or on its disk."""
@@ -84,7 +114,7 @@ class Batch:
     """One batch of examples on the device; not frozen, so that other loops can move it."""
 
     x: Tensor
-    """Images in [0, 1], float [B, C, H, W]."""
+    """Images in [0, 1], windows [B, C, 1, T], sounds in [-1, 1), float [B, C, H, W]."""
     index: Tensor
     """Which examples these are, int64 [B] in host memory; the same for the whole run."""
     labels: dict[str, Tensor] = field(default_factory=dict)

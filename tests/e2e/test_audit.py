@@ -124,7 +124,7 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
     assert found["checkpoints"].keys() == {"1", "2"}
     last = found["checkpoints"]["2"]
     assert last == {task: found["tasks"][task] for task in ("kind", "row")}
-    assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row"}
+    assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row", "shapes"}
     assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
     assert len(found["plants"]["shapes"]["grades"]) == 5
     assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbours_kept"])
@@ -232,7 +232,7 @@ LONELY = np.r_[np.arange(39) % 2, 2]
     [
         ({"kind": ONE}, "hold one class"),
         ({"kind": LONELY}, "class '2' has"),
-        ({"kind": np.arange(7) % 2}, "expected one label for each of 40 images"),
+        ({"kind": np.arange(7) % 2}, "expected one label for each of 40 examples"),
     ],
     ids=["one class", "one example", "other length"],
 )

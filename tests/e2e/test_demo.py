@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
+from widefield.methods import DEFAULT_METHOD
 from widefield.types import Score
 from widefield.workflows import demo as module
 from widefield.workflows.demo import COLUMNS, demo, verdict
@@ -42,7 +45,7 @@ def test_demo_leaves_runs_a_report_and_a_table(
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"
-    assert {path.name for path in tour.iterdir()} == {"s-diet", "supervised", "report.html"}
+    assert {path.name for path in tour.iterdir()} == {DEFAULT_METHOD, "supervised", "report.html"}
     tasks = done.to_json()["tasks"]
     assert tasks.keys() == {"class", "digits"}
     page = done.report.read_text()
@@ -57,6 +60,24 @@ def test_demo_leaves_runs_a_report_and_a_table(
     assert "<script" not in page
     with pytest.raises(ValueError, match="is not empty: delete it"):
         demo(out=tour, quiet=True)
+
+
+def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rate, rng = 4000, np.random.default_rng(0)
+    for i in range(90):
+        place = tmp_path / "words" / ("low", "high")[i % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        tone = np.sin((0.3 + 0.9 * (i % 2)) * np.arange(rate // 4)) * rng.uniform(0.1, 0.5)
+        soundfile.write(place / f"{i:02d}.wav", tone, rate)
+    small = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "seconds": 0.25}
+    monkeypatch.setattr(module, "AUDIO", small)
+    done = demo(out=tmp_path / "tour", audio=True, data=tmp_path / "words", quiet=True)
+    assert done.to_json()["tasks"].keys() == {"class", "background"}
+    page = done.report.read_text()
+    assert page.count("<audio controls") == 6
+    assert verdict(done.table) in page
+    with pytest.raises(ValueError, match="add --audio, or leave data out"):
+        demo(out=tmp_path / "other", data=tmp_path / "words", quiet=True)
 
 
 @pytest.mark.parametrize(

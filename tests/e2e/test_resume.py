@@ -30,6 +30,7 @@ from runs import (
     small,
     weights,
 )
+from widefield.methods import DEFAULT_METHOD
 from widefield.rows import FolderLock
 from widefield.train.progress import read_metrics
 from widefield.train.step import StepMetrics
@@ -43,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Train a run that nothing stops, once for all tests that ask for it."""
 
     @cache
-    def train(method: str = "s-diet", **settings: Any) -> Path:
+    def train(method: str = DEFAULT_METHOD, **settings: Any) -> Path:
         run = tmp_path_factory.mktemp("runs") / "whole"
         assert pretrain(IMAGES, out=run, **{**small(method), **settings}).finished
         return run
@@ -286,9 +287,9 @@ def short_run(whole: Callable[..., Path]) -> Path:
     [
         ({"batch_size": 32}, "has batch_size 16, not 32: resume without batch_size"),
         ({"row_update": "estimated"}, "has row_update 'exact', not 'estimated'"),
-        ({"method": "simclr"}, "has method 's-diet', not 'simclr'"),
+        ({"method": "simclr"}, "has method 'view-contrast', not 'simclr'"),
         ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
-        ({"temperature": 0.5}, "temperature is no setting of s-diet with views expert"),
+        ({"temperature": 0.5}, "temperature is no setting of view-contrast with views expert"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

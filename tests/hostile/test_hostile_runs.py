@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import cache
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()
+MODULE = unwrap(pretrain).__globals__
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -255,7 +257,7 @@ def test_what_ends_before_the_first_step_leaves_nothing(
 
     monkeypatch.setattr("widefield.train.step.TrainStep.__call__", fail)
     run = tmp_path / "run"
-    with pytest.raises(error):
+    with pytest.raises(ValueError if error is OSError else error, match="at once"):
         pretrain(IMAGES, out=run, row_store=place, **SMALL)
     assert not run.exists()
 
@@ -264,13 +266,13 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[int], Path]
 ) -> None:
     """It ends while this one still reads its images."""
-    run, read = tmp_path / "run", pretrain.__globals__["open_data"]
+    run, read = tmp_path / "run", MODULE["open_data"]
 
     def slowly(*args: object) -> object:
         shutil.copytree(whole(2), run)
         return read(*args)
 
-    monkeypatch.setitem(pretrain.__globals__, "open_data", slowly)
+    monkeypatch.setitem(MODULE, "open_data", slowly)
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(IMAGES, out=run, **SMALL)
     assert content(run) == content(whole(2))
@@ -287,7 +289,7 @@ def test_drafts_that_a_killed_process_left_are_swept(run: Path) -> None:
 def test_a_checkpoint_folder_that_cannot_be_listed(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").symlink_to("gone")
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(ValueError, match="checkpoints: No such file"):
         pretrain(IMAGES, out=run, resume=True, quiet=True)
     assert os.path.islink(run / "checkpoints")
 
@@ -383,7 +385,7 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
         if metrics.step == 8:
             next(done.parameters()).data.fill_(float("nan"))
 
-    build = pretrain.__globals__["PretrainRun"]
+    build = MODULE["PretrainRun"]
     done: torch.nn.Module
 
     def keep(*args: Any) -> Any:
@@ -393,7 +395,7 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(pretrain.__globals__, "PretrainRun", keep)
+        patch.setitem(MODULE, "PretrainRun", keep)
         with pytest.raises(ValueError, match=r"the weights are no numbers after step 8 \("):
             pretrain(IMAGES, out=run, on_step=spoil, **SMALL)
     assert last_checkpoint(run)["step"] == 4

@@ -56,6 +56,7 @@ SIGNALS = (
     (signal.SIGINT, signal.SIGTERM),
     (signal.SIGTERM, signal.SIGTERM),
     (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT),
+    (signal.SIGINT,) * 10,
 )
 
 

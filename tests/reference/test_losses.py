@@ -12,7 +12,7 @@ from torch import Tensor
 from widefield.methods.diet import Diet
 from widefield.methods.simclr import nt_xent, one_sided
 from widefield.methods.supervised import Supervised
-from widefield.rows import batch_cross_entropy, decoupled_contrast
+from widefield.rows import batch_cross_entropy, decoupled_contrast, view_contrast
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -98,6 +98,25 @@ def test_decoupled_contrast_sums_over_what_is_not_the_examples_own(
         total -= scale * cosine(z[i], rows[i])
         total += math.log(sum(math.exp(scale * s) for s in near))
     assert float(decoupled_contrast(z, rows, scale=scale)) == pytest.approx(total / b, rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(b=st.integers(2, 6), weight=st.sampled_from([0.5, 3.0]), seed=st.integers(0, 99))
+def test_view_contrast_is_a_contrast_of_views_and_a_cross_entropy_with_rows(
+    b: int, weight: float, seed: int
+) -> None:
+    scale, smoothing = 4.0, 0.3
+    z, v = (F.normalize(draw(b, 4, seed=seed + s), dim=1) for s in (0, 2000))
+    rows, total = draw(b, 4, seed=seed + 1000), 0.0
+    for i in range(b):
+        far = 0.0
+        for j in set(range(b)) - {i}:
+            far += math.exp(scale * cosine(z[i], v[j])) + math.exp(scale * cosine(z[i], z[j]))
+        total += math.log(far) - scale * cosine(z[i], v[i])
+        logits = [float(z[i] @ rows[j]) for j in range(b)]
+        total += weight * smoothed_cross_entropy(logits, i, smoothing)
+    loss = view_contrast(z, rows, v, scale=scale, cross_entropy=weight, smoothing=smoothing)
+    assert float(loss) == pytest.approx(total / b, rel=1e-6)
 
 
 def test_decoupled_contrast_does_not_see_the_length_of_rows_or_a_rotation() -> None:

@@ -46,7 +46,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ({"method": "moco", "queue_size": 0}, "queue_size must be at least 1, got 0"),
         (
             {"temperature": 0.1},
-            f"temperature is no setting of s-diet with views expert: it is one of {HAVE_IT}",
+            f"temperature is no setting of view-contrast with views expert: it is one of {HAVE_IT}",
         ),
         (
             {"method": "simclr", "queue_size": 7},
@@ -54,7 +54,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ),
         (
             {"noise_std": 0.1},
-            "noise_std is no setting of s-diet with views expert: "
+            "noise_std is no setting of view-contrast with views expert: "
             "it is one of noise and noise:object",
         ),
     ],
@@ -172,16 +172,18 @@ def test_the_viewmakers_budget_is_that_of_the_data(data: str, budget: float) -> 
     assert expert.views == ViewSettings.named("expert:feature-dropout")
 
 
-def test_the_published_objective_is_the_default_and_ours_has_a_name_of_its_own() -> None:
-    ours, published = make_recipe(method="row-contrast").flat(), make_recipe().flat()
-    assert (ours["method"], ours["logit_scale"]) == ("row-contrast", 10.0)
+def test_ours_have_names_of_their_own_and_the_published_objective_is_as_published() -> None:
+    ours, published = make_recipe().flat(), make_recipe(method="s-diet").flat()
+    assert (ours["method"], ours["logit_scale"], ours["cross_entropy"]) == (
+        *("view-contrast", 10.0),
+        10.0,
+    )
     assert (published["method"], published["logit_scale"]) == ("s-diet", 1.0)
-    assert published["label_smoothing"] == 0.8
-    assert "label_smoothing" not in ours
-    rows = {name for name in ours if name.startswith(("row_", "head_", "projector_"))}
-    apart = {name for name in rows if ours[name] != published[name]}
-    assert apart == {"projector_width"}
-    assert (ours["projector_width"], published["projector_width"]) == (512, 2048)
+    assert "cross_entropy" not in published
+    one_view = make_recipe(method="row-contrast").flat()
+    shared = {n for n in one_view if n.startswith(("row_", "head_", "projector_"))}
+    assert {n for n in shared if one_view[n] != published[n]} == {"projector_width"}
+    assert {n for n in shared if ours[n] != published[n]} == set()
 
 
 def test_settings_win_over_the_recipe() -> None:

@@ -30,6 +30,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.audits.verdict import TaskAudit
+from widefield.core.boundary import boundary
 from widefield.core.files import refuse_unwritable
 from widefield.core.names import check_name
 from widefield.diagnose import describe, linear_cka
@@ -46,10 +47,12 @@ _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
 
 
+@boundary
 def audit(
     encoder: EncoderSpec,
     data: Data | None = None,
     *,
+    fit_on: Data | None = None,
     features: Features = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
@@ -73,6 +76,8 @@ def audit(
             it is never changed.
         data: a source; by default the data that the run was trained on. Probes are fitted on one
             part of it and scored on another, see `audits.train_test.open_train_test`.
+        fit_on: fit probes, floors and ceilings on these, and score on all of `data`, by default
+            on the test split of the run's data.
         features: judge pooled features, the feature-map before pooling, or projected for those
             after the projector that the run was trained with; of `compare` the same.
         plant: features to plant: shapes, digits, letters.
@@ -96,21 +101,21 @@ def audit(
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     rival = None if compare is None else open_encoder(compare, features)
-    split = open_train_test(extractor, data, limit=limit, seed=seed, quiet=quiet)
+    split = open_train_test(extractor, data, fit_on=fit_on, limit=limit, seed=seed, quiet=quiet)
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
         plant = WITHOUT_LABELS
     auditor = _Auditor(
         extractor, split, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
     )
-    for note in (*extractor.notes, *(() if rival is None else rival.notes)):
-        auditor.say(note)
+    for opened in filter(None, (extractor, rival)):
+        opened.tell(quiet=quiet)
     test_h = extractor.features(split.test.images)
     bounds, tasks = auditor.judged(extractor)
     plants = {name: auditor.plant(name) for name in plant}
     compared, similarity = {}, {}
     if rival is not None:
-        compared[rival.name], similarity[rival.name] = auditor.compare(rival, test_h)
+        compared[rival.name], similarity[rival.name] = auditor.compare(rival, test_h, plant)
     result = Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else run_settings(extractor.run),
@@ -204,16 +209,24 @@ class _Auditor:
             for epoch, path in folders.items()
         }
 
-    def compare(self, rival: FeatureExtractor, h: Tensor) -> tuple[dict[str, TaskAudit], float]:
+    def compare(
+        self, rival: FeatureExtractor, h: Tensor, plants: Sequence[str]
+    ) -> tuple[dict[str, TaskAudit], float]:
         """Judge another encoder, and return how alike its features are to `h` (linear CKA)."""
         _refuse_other_size(rival, self.data)
         _, tasks = self.judged(rival)
+        tasks |= {name: self.plant(name, rival).verdict for name in plants}
         return tasks, linear_cka(h, rival.features(self.data.test.images).to(h))
 
-    def plant(self, name: str) -> PlantAudit:
+    def plant(self, name: str, extractor: FeatureExtractor | None = None) -> PlantAudit:
         """Judge a planted feature at every grade."""
         return audit_plant(
-            self.extractor, self.data, name, cache=self.cache, seed=self.seed, say=self.say
+            extractor or self.extractor,
+            self.data,
+            name,
+            cache=self.cache,
+            seed=self.seed,
+            say=self.say,
         )
 
     def training(self, name: str, method: str) -> TrainAudit:

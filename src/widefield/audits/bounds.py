@@ -25,7 +25,7 @@ from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
-from widefield.encoders import Encoder, FeatureMap, Projected, VisionEncoder
+from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.methods import CEILING
 from widefield.probes import majority_hits, pixels
 from widefield.recipes import make_recipe
@@ -227,8 +227,6 @@ def _architecture(encoder: nn.Module) -> str:
         return f"feature-map of {_architecture(encoder.encoder)}"
     if isinstance(encoder, Projected):
         return f"{_architecture(encoder.encoder)} with {encoder.projector!r}"
-    if isinstance(encoder, VisionEncoder):
-        return f"torchvision:{encoder.name}"
     shapes = {key: list(value.shape) for key, value in encoder.state_dict().items()}
     return f"{encoder!r} {shapes}"
 

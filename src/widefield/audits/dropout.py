@@ -20,7 +20,7 @@ from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
 from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
-from widefield.views import Augmentation, AugmentContext, build_views
+from widefield.views import Augmentation, AugmentContext, ViewSettings
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
 
 DRAWS = 1200
@@ -92,8 +92,11 @@ def feature_dropout(
             f"no task {task!r}: the data have {', '.join(data.train.labels) or 'none'}"
         )
     name = policy if isinstance(policy, str) else type(policy).__name__
-    channels = data.test.images.shape[3]
-    views = build_views(policy, channels=channels) if isinstance(policy, str) else policy
+    views = policy
+    if isinstance(views, str):
+        views = ViewSettings.named(views).build(
+            channels=data.test.images.shape[3], kind=data.test.kind, front_end=extractor.front_end
+        )
     if views.needs_mask and not data.test.planted and data.test.stacked is None:
         raise ValueError(f"views {name!r} need a planted object: plant one, as in 'photos+digits'")
     judge = _judge(extractor, data.only(task), task, seed)

@@ -21,6 +21,7 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 from widefield.train.hardware import choose_device
+from widefield.workflows.shown import pictures_of
 
 MAP_IMAGES, ROWS, NEIGHBOURS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
 """Images in the map; images with neighbours, and neighbours of each; features whose preferred image
@@ -88,7 +89,7 @@ def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
     return tuple(
         PictureRow(
             name=dataset.paths[row],
-            pictures=tuple(png(dataset.images[i]) for i in (row, *nearest[row])),
+            pictures=tuple(map(png, pictures_of(dataset, [row, *nearest[row]]))),
         )
         for row in rows
     )
@@ -114,9 +115,10 @@ def preferred_rows(
 ) -> tuple[PictureRow, ...]:
     """Return a made image for each feature of h [n, D] that varies most, and real images with it.
 
-    Raw pixels give none: what excites a pixel is plain.
+    Raw pixels give none: what excites a pixel is plain. Nor do windows and sounds, for which no
+    prior says what a made one should look like.
     """
-    if isinstance(encoder, Pixels):
+    if isinstance(encoder, Pixels) or dataset.kind != "images":
         return ()
     device = choose_device("auto")
     x = image_batch(dataset.images[:FIRING_IMAGES], device)
@@ -157,7 +159,7 @@ def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
         places=tuple((round(x, 3), round(y, 3)) for x, y in places),
         names=tuple(names),
         groups=tuple(groups),
-        pictures=tuple(png(dataset.images[row], _MAP_SIDE) for row in rows),
+        pictures=tuple(png(image, _MAP_SIDE) for image in pictures_of(dataset, rows)),
     )
 
 

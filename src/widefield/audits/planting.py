@@ -17,14 +17,16 @@ from widefield.audits.bounds import Say, audit_tasks, graded_bounds, measure_bou
 from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.plants import PLANTS, Drawn
+from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
 from widefield.diagnose import graph_overlap, nearest_neighbours
 from widefield.encoders import Encoder
 from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.workflows.pretrain import pretrain
 
-GRADES: dict[str, tuple[Drawn, ...]] = {
-    plant.name: plant.grades() for plant in PLANTS.values() if issubclass(plant, Drawn)
+GRADES: dict[str, tuple[Drawn | Heard, ...]] = {
+    plant.name: plant.grades()
+    for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
+    if issubclass(plant, Drawn | Heard)
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the colour is the
 same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
@@ -204,7 +206,7 @@ def _pretrained(
     with tempfile.TemporaryDirectory() as folder:
         trained = pretrain(
             # Labels go along: a method reads them only if it is supervised.
-            {"x": dataset.images, **dataset.labels},
+            dataset.arrays(),
             out=Path(folder) / "run",
             method=method,
             encoder=architecture,

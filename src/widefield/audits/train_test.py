@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from widefield.core import rng
 from widefield.data import Dataset, held_out_split
-from widefield.data.plants import Canvas, Drawn
+from widefield.data.plants import Canvas, Drawn, Heard
 from widefield.data.spec import parse
-from widefield.workflows.extractor import FeatureExtractor, training_data
+from widefield.workflows.extractor import FeatureExtractor, scoring_data, training_data
 from widefield.workflows.pretrain import Data
 
 _TEST_SHARE = 0.2
@@ -28,7 +28,7 @@ class TrainTest:
         """Return the same images, with the labels of one task."""
         return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
 
-    def planted(self, feature: Drawn, *, seed: int) -> "TrainTest":
+    def planted(self, feature: Drawn | Heard, *, seed: int) -> "TrainTest":
         """Return the same images with a feature drawn over them, and its labels alone."""
         return TrainTest(
             train=_planted(self.train, feature, seed=seed, held_out=False),
@@ -40,11 +40,14 @@ def open_train_test(
     extractor: FeatureExtractor,
     data: Data | None,
     *,
+    fit_on: Data | None = None,
     limit: int | None,
     seed: int,
     quiet: bool = False,
 ) -> TrainTest:
     """Open both halves of `data`; by default those of the data that a run was trained on.
+
+    With `fit_on`, all of `data` is to score on; by default the test split of the run's data.
 
     A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
     name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
@@ -55,6 +58,15 @@ def open_train_test(
             two examples to fit on; one line says which and what to do.
     """
     opened = partial(extractor.open, quiet=quiet)
+    fewer = None if limit is None else max(1, limit // 4)
+    if fit_on is not None:
+        train = opened(fit_on, limit=limit, seed=seed)
+        scored = scoring_data(extractor, data)
+        return _checked(
+            TrainTest(
+                train=train, test=opened(scored, like=train, limit=fewer, seed=seed, held_out=True)
+            )
+        )
     if data is not None and not isinstance(data, str | Path):
         return _checked(_divided(opened(data, limit=limit, seed=seed)))
     if data is not None:
@@ -67,7 +79,6 @@ def open_train_test(
         train = training_data(extractor.run, quiet=quiet)
         if limit is not None:
             train = opened(text, limit=limit, seed=seed)
-    fewer = None if limit is None else max(1, limit // 4)
     test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))
 
@@ -118,7 +129,8 @@ def _only(dataset: Dataset, task: str) -> Dataset:
     )
 
 
-def _planted(dataset: Dataset, feature: Drawn, *, seed: int, held_out: bool) -> Dataset:
+def _planted(dataset: Dataset, feature: Drawn | Heard, *, seed: int, held_out: bool) -> Dataset:
     height, width, channels = dataset.images.shape[1:]
-    canvas = Canvas(shape=(height, width, channels), seed=seed, held_out=held_out)
+    shape = (height, width, channels)
+    canvas = Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)
     return _only(dataset.with_overlay(feature.draw(canvas)), feature.name)

@@ -148,6 +148,19 @@ def verdict(
     )
 
 
+def moved(before: TaskAudit, after: TaskAudit) -> Literal["gained", "lost", ""]:
+    """Return what is sure of a task from one encoder to another, on the same test examples.
+
+    The intervals of the two accuracies are taken for independent, which they are not: what is
+    called gained or lost is surer than it says.
+    """
+    half = np.hypot(after.accuracy - after.low, before.high - before.accuracy)
+    if after.accuracy - before.accuracy > half:
+        return "gained"
+    half = np.hypot(after.high - after.accuracy, before.accuracy - before.low)
+    return "lost" if before.accuracy - after.accuracy > half else ""
+
+
 def judged(low: float, high: float) -> Verdict:
     """Return the verdict of a learned share whose interval is [low, high].
 

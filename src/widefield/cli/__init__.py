@@ -4,7 +4,14 @@ import os
 import sys
 from typing import NoReturn
 
-from widefield.cli.process import Ending, finish_output, limit_memory, mend_streams, say
+from widefield.cli.process import (
+    Ending,
+    finish_output,
+    limit_memory,
+    mend_streams,
+    say,
+    take_granted_cpus,
+)
 
 
 def main() -> NoReturn:
@@ -17,6 +24,7 @@ def main() -> NoReturn:
             ending.listen()
             mend_streams()
             limit_memory()
+            take_granted_cpus()
             _run(words)
         finally:
             ending.is_over()  # before the line is made, which a signal would cut off

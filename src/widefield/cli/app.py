@@ -6,9 +6,12 @@ import widefield
 from widefield.cli.audit import audit
 from widefield.cli.bench import bench
 from widefield.cli.classify import classify
+from widefield.cli.completion import completion
 from widefield.cli.demo import demo
 from widefield.cli.embed import embed
+from widefield.cli.explore import explore
 from widefield.cli.export import export
+from widefield.cli.help import examples, grouped
 from widefield.cli.lab import lab
 from widefield.cli.numbers import UNROUNDED
 from widefield.cli.plan import plan
@@ -18,7 +21,10 @@ from widefield.cli.recipe import recipe
 from widefield.cli.recipe_options import all_options, options_of, with_options
 from widefield.version import __version__
 
-COMMANDS = (demo, plan, pretrain, probe, audit, classify, embed, export, recipe, lab, bench)
+COMMANDS = (
+    *(demo, plan, pretrain, probe, audit, explore, classify, embed, export, recipe, lab, bench),
+    completion,
+)
 TAKE_SETTINGS = (plan, pretrain)
 """Commands whose options are those of a recipe."""
 
@@ -34,7 +40,7 @@ def build_app(words: list[str]) -> App:
     """
     app = App(
         name="widefield",
-        help=f"{widefield.__doc__}\n\nEvery command takes --json for machines. Bad input ends in "
+        help=f"{widefield.__doc__}\n\nCommands take --json for machines. Bad input ends in "
         "one line and exit code 2; --debug shows where it came from.",
         version=__version__,
         help_format="plaintext",
@@ -43,9 +49,9 @@ def build_app(words: list[str]) -> App:
     )
     wants_help = bool({"--help", "-h"} & set(words))
     for command in COMMANDS:
+        whole = command
         if command in TAKE_SETTINGS:
             named = wants_help and command.__name__ in words[:1]
-            app.command(with_options(command, options_of(words) if named else all_options()))
-        else:
-            app.command(command)
+            whole = with_options(command, options_of(words) if named else all_options())
+        app.command(grouped(whole), help_epilogue=examples(command.__name__))
     return app

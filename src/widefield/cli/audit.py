@@ -8,6 +8,8 @@ from cyclopts import Parameter
 from widefield.cli.output import percent, print_json, print_line, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from widefield.audits.result import Audit
     from widefield.audits.verdict import TaskAudit
 
@@ -17,6 +19,7 @@ def audit(
     data: str | None = None,
     /,
     *,
+    fit_on: str | None = None,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
     plant: str = "",
     compare: str | None = None,
@@ -38,6 +41,9 @@ def audit(
         Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Audit on these data, with or without labels; by default on those the run was trained on.
+    fit_on
+        Fit on these data, and score on all of the others; by default one part of them is fitted on
+        and another scored on.
     features
         Judge pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.
@@ -66,6 +72,7 @@ def audit(
         Print one JSON object: everything that the report shows.
     """
     options = {
+        "fit_on": fit_on,
         "plant": tuple(name for name in plant.split(",") if name),
         "compare": compare,
         "all_checkpoints": all_checkpoints,
@@ -126,6 +133,8 @@ def _tell(audit: "Audit") -> None:
         print_line(f"epoch {epoch}: {shares}")
     for name, share in audit.similarity.items():
         print_line(f"features agree with those of {name} to {percent(share)} % (linear CKA)")
+    for name, tasks in audit.compared.items():
+        print_line(_moves(audit.tasks, tasks, name))
     for plant in audit.plants.values():
         print_line(plant.line())
     for trained in audit.trained:
@@ -134,6 +143,21 @@ def _tell(audit: "Audit") -> None:
         print_line(f"note: {note}")
     if audit.report is not None:
         print_line(f"look at {audit.report}")
+
+
+def _moves(tasks: "Mapping[str, TaskAudit]", others: "Mapping[str, TaskAudit]", name: str) -> str:
+    """Return which features are surely gained over another encoder, and which are lost."""
+    from widefield.audits.verdict import moved
+
+    words: dict[str, list[str]] = {"gained": [], "lost": []}
+    for task in tasks.keys() & others.keys():
+        before, after = others[task], tasks[task]
+        word = moved(before, after)
+        if word:
+            said = f"{task} ({percent(before.accuracy)} to {percent(after.accuracy)} %)"
+            words[word].append(said)
+    parts = [f"{word}: {', '.join(sorted(said)) or 'nothing sure'}" for word, said in words.items()]
+    return f"over {name}, {'; '.join(parts)}"
 
 
 def _row(task: "TaskAudit") -> list[str]:

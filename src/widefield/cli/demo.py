@@ -5,13 +5,24 @@ from pathlib import Path
 from widefield.cli.output import percent, print_json, print_line, print_table
 
 
-def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None:
-    """Take the whole tour on built-in photos, in minutes on a laptop CPU.
+def demo(
+    *,
+    out: Path = Path("demo"),
+    audio: bool = False,
+    data: Path | None = None,
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Take the whole tour on built-in photos or words, in minutes on a laptop CPU.
 
     Parameters
     ----------
     out
         Write the runs and report.html to this folder.
+    audio
+        Train on spoken words with a background instead of photos.
+    data
+        Take a folder of sounds in class folders, in the place of the words.
     seed
         Seed every random draw.
     json
@@ -22,7 +33,7 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
     from widefield.workflows.demo import demo as call
 
     keep_freed_memory()
-    done = call(out=out, seed=seed)
+    done = call(out=out, audio=audio, data=data, seed=seed)
     if json:
         print_json(done.to_json())
         return
@@ -30,6 +41,6 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
         [task, *(percent(row[column].accuracy) for column in COLUMNS)]
         for task, row in done.table.items()
     ]
-    print_table("linear probe on held-out photos, %", ["task", *COLUMNS], rows)
+    print_table("linear probe on held-out examples, %", ["task", *COLUMNS], rows)
     print_line(done.pretrained.health.line())
     print_line(f"look at {done.report}  ({done.seconds:.0f} s)")

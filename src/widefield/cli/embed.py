@@ -26,7 +26,8 @@ def embed(
     data
         Read these data, named as for pretrain.
     out
-        Write to this .npz or .parquet file.
+        Write to this .npz or .parquet file, or, without a suffix, to this folder, with an index of
+        faiss (pip install 'widefield[faiss]').
     features
         Take pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.

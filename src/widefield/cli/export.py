@@ -5,15 +5,26 @@ from pathlib import Path
 from widefield.cli.output import print_json, print_line
 
 
-def export(run: str, /, *, out: Path, overwrite: bool = False, json: bool = False) -> None:
-    """Write a run's encoder as .safetensors, which plain timm loads, or as .onnx.
+def export(
+    run: str,
+    /,
+    *,
+    out: Path,
+    audit: Path | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Write a run's encoder as .safetensors, which plain timm loads, .onnx, or a folder.
 
     Parameters
     ----------
     run
-        Export the encoder of this run's folder.
+        Export the encoder of this run's folder, of a file of weights, or timm:NAME.
     out
-        Write to this file; its suffix chooses the format.
+        Write to this file, whose suffix chooses the format, or, without a suffix, to this folder,
+        which timm and Hugging Face load.
+    audit
+        Say in the folder's model card what this audit found; it is what audit --json printed.
     overwrite
         Replace the file if it is there.
     json
@@ -22,7 +33,12 @@ def export(run: str, /, *, out: Path, overwrite: bool = False, json: bool = Fals
     from widefield.encoders import timm_snippet
     from widefield.workflows.export import export as call
 
-    encoder = call(run, out, overwrite=overwrite)
+    findings: list[str] = []
+    if audit is not None:
+        from widefield.audits.result import read_audit
+
+        findings = [task.line() for task in read_audit(audit).tasks.values()]
+    encoder = call(run, out, findings=findings, overwrite=overwrite)
     if json:
         print_json({"out": str(out), "encoder": encoder.config.name, "dim": encoder.dim})
         return
@@ -30,3 +46,5 @@ def export(run: str, /, *, out: Path, overwrite: bool = False, json: bool = Fals
     if out.suffix == ".safetensors":
         print_line("load it:\n" if encoder.config.timm is None else "load it with timm alone:\n")
         print_line(timm_snippet(encoder.config, out.stem))
+    elif not out.suffix:
+        print_line(f'load it with timm.create_model("local-dir:{out}", pretrained=True)')

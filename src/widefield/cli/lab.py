@@ -68,7 +68,6 @@ def lab(
         checked_output(out, FIGURES, overwrite=overwrite)  # before the work
     result = chosen.run(scale=scale, seed=seed, **chosen.parse(settings))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         result.save(out)
     if json:
         print_json(result.to_json())

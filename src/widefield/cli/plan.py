@@ -1,11 +1,20 @@
 """`widefield plan`: its options are those of pretrain."""
 
+from pathlib import Path
 from typing import Any
 
 from widefield.cli.output import print_json, print_line, print_table
 
 
-def plan(data: str, /, *, recipe: str = "default", json: bool = False, **settings: Any) -> None:
+def plan(
+    data: str,
+    /,
+    *,
+    recipe: str = "default",
+    config: Path | None = None,
+    json: bool = False,
+    **settings: Any,
+) -> None:
     """Say what pretrain with the same options will take: memory, where, and seconds.
 
     Help shows the options of the chosen method and views: add --method simclr --help.
@@ -16,6 +25,9 @@ def plan(data: str, /, *, recipe: str = "default", json: bool = False, **setting
         Name the data as for pretrain.
     recipe
         Start from these settings: default, s-diet-paper, feature-dropout or solo-learn.
+    config
+        Start from the settings in this file: the run.yaml of a run, or an edited copy. Other
+        options win.
     json
         Print one JSON object.
     """
@@ -23,12 +35,13 @@ def plan(data: str, /, *, recipe: str = "default", json: bool = False, **setting
 
     parse(data)  # before anything heavy is imported: a typing error is answered at once
 
+    from widefield.cli.config import settings_of
     from widefield.train.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
     given = {name: value for name, value in settings.items() if value is not None}
-    ahead = call(data, recipe=recipe, **given)
+    ahead = call(data, recipe=settings_of(recipe, config), **given)
     if json:
         print_json(ahead.to_json())
         return
@@ -42,3 +55,5 @@ def plan(data: str, /, *, recipe: str = "default", json: bool = False, **setting
         f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
         f"{ahead.recipe.epochs * ahead.epoch_seconds / 3600:,.2f} h in all"
     )
+    for remark in ahead.remarks:
+        print_line(remark)

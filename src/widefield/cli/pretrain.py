@@ -3,7 +3,7 @@
 import dataclasses
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from widefield.cli.output import print_json, print_line
 
@@ -14,7 +14,10 @@ def pretrain(
     *,
     out: Path,
     recipe: str = "default",
+    config: Path | None = None,
     resume: bool = False,
+    download: bool = False,
+    logger: Literal["wandb", "mlflow"] | None = None,
     json: bool = False,
     **settings: Any,
 ) -> None:
@@ -30,8 +33,16 @@ def pretrain(
         Write the run into this folder; it must not hold another one.
     recipe
         Start from these settings: default, s-diet-paper, feature-dropout or solo-learn.
+    config
+        Start from the settings in this file: the run.yaml of another run, or an edited copy. Other
+        options win.
     resume
         Go on with the run in --out, with its own settings.
+    download
+        Fetch the published weights of --start timm:NAME or torchvision:NAME.
+    logger
+        Log to Weights & Biases or MLflow too, if installed; metrics.csv and TensorBoard's files
+        are written anyway.
     json
         Print one JSON object.
     """
@@ -39,15 +50,27 @@ def pretrain(
 
     parse(data)  # before anything heavy is imported: a typing error is answered at once
 
+    from widefield.cli.config import settings_of
     from widefield.core.gather import rank_and_world
     from widefield.train.folder import RunFolder
     from widefield.train.hardware import keep_freed_memory
     from widefield.workflows.pretrain import pretrain as call
 
+    if resume and config is not None:
+        raise ValueError("a resumed run has its own settings: leave out --config or --resume")
+    start = settings_of(recipe, config)
     given = {name: value for name, value in settings.items() if value is not None}
     keep_freed_memory()
     try:
-        done = call(data, out=out, recipe=recipe, resume=resume, **given)
+        done = call(
+            data,
+            out=out,
+            recipe=start,
+            resume=resume,
+            download=download,
+            logger=logger,
+            **given,
+        )
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():
@@ -66,9 +89,12 @@ def pretrain(
                 "data_wait": round(done.data_wait, 4),
                 "health": dataclasses.asdict(done.health),
                 "finished": done.finished,
+                "adaptation": None if done.adaptation is None else done.adaptation.to_json(),
             }
         )
         return
     print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} images/s")
     print_line(done.health.line())
-    print_line(f"next: {shlex.join(['widefield', 'probe', str(done.run)])}")
+    for line in () if done.adaptation is None else done.adaptation.lines():
+        print_line(line)
+    print_line(f"next: {done.next_command}")

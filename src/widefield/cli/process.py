@@ -9,6 +9,8 @@ import time
 from types import FrameType
 from typing import TextIO
 
+from widefield.core.cpus import all_cpus, usable_cpus
+
 PATIENCE = 5.0
 """Seconds that a command which was told to end has for tidying up, before a signal kills it."""
 
@@ -104,6 +106,15 @@ class Ending:
             raise SystemExit(self.code)
         if time.monotonic() - self._since > PATIENCE:
             os._exit(self.code)
+
+
+def take_granted_cpus() -> None:
+    """Let libraries start as many threads as a scheduler granted, where they would take more.
+
+    They go by the affinity, and read this when they are imported.
+    """
+    if usable_cpus() < all_cpus():
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
 
 
 def limit_memory() -> None:

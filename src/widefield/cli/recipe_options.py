@@ -5,9 +5,10 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from widefield.arguments import RecipeArguments
+from widefield.cli.help import group, group_of
 
 
 def all_options() -> list[inspect.Parameter]:
@@ -29,21 +30,22 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
     given = {name: value for name, value in named.items() if value and name != "recipe"}
     recipe = make_recipe(named["recipe"] or "default", **given)
-    texts, group = help_texts(Recipe), dict.fromkeys((*PARTS, *RUN_SETTINGS), "Run")
-    for title, part in [
-        ("Run", recipe.encoder),
-        (f"Method {recipe.method.name}", recipe.method),
-        *((f"Views {name}", settings) for name, settings in recipe.views.policies),
+    texts = help_texts(Recipe)
+    groups = {name: group(group_of(name, "Training")) for name in (*PARTS, *RUN_SETTINGS)}
+    for place, part in [
+        (group("Training"), recipe.encoder),
+        (group("Method", recipe.method.name), recipe.method),
+        *((group("Views", name), settings) for name, settings in recipe.views.policies),
     ]:
         for setting in describe(part).values():
-            texts[setting.name], group[setting.name] = setting.help, title
+            texts[setting.name], groups[setting.name] = setting.help, place
     texts["views"] += "".join(
         f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
     )
     kinds = _kinds()
     return [
-        _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", group[name])
-        for name, value in sorted(recipe.flat().items(), key=lambda item: group[item[0]] != "Run")
+        _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", groups[name])
+        for name, value in recipe.flat().items()
     ]
 
 
@@ -67,12 +69,12 @@ def with_options(
 
 def _kinds() -> dict[str, Any]:
     """Return the type of every setting; method, views and encoder are names here."""
-    typed = {"MethodSettings": str, "ViewSettings": str, "EncoderSettings": str}
+    typed = {"MethodSettings": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
     return typing.get_type_hints(RecipeArguments, localns=typed)
 
 
-def _option(name: str, kind: Any, text: str = "", group: str = "Run") -> inspect.Parameter:
-    parameter = Parameter(help=text, show_default=False, group=group)
+def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:
+    parameter = Parameter(help=text, show_default=False, group=place or group("Training"))
     annotation = typing.cast(Any, Annotated)[kind | None, parameter]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

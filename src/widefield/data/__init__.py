@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from widefield.data.spec import held_out_split as held_out_split
     from widefield.data.spec import plant_names as plant_names
     from widefield.data.spec import same_images as same_images
+    from widefield.data.spectrograms import spectrogram_mean_std as spectrogram_mean_std
 
 # Loaded when first asked for: a data spec is checked without waiting for torch.
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "held_out_split": "widefield.data.spec",
     "plant_names": "widefield.data.spec",
     "same_images": "widefield.data.spec",
+    "spectrogram_mean_std": "widefield.data.spectrograms",
     "steps_per_epoch": "widefield.data.loader",
 }
 
@@ -36,6 +38,7 @@ __all__ = [
     "open_dataset",
     "plant_names",
     "same_images",
+    "spectrogram_mean_std",
     "steps_per_epoch",
 ]
 

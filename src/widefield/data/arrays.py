@@ -1,9 +1,10 @@
-"""Arrays as a source: `.npz` files, packs of encoded or grey images, arrays in memory."""
+"""Arrays as a source: `.npz` files, packs of encoded or grey images, windows, arrays in memory."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.npz import read_arrays
+from widefield.data.recordings import of_array, of_pack
+from widefield.data.windows import as_windows
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CLASSES = 65_536
@@ -23,7 +26,7 @@ Array = NDArray[np.generic] | torch.Tensor
 
 
 def read_npz(path: Path) -> Examples:
-    """Read a `.npz` file: `x` and label arrays, or a pack of images with `labels`, `classes`.
+    """Read a `.npz` file: `x` or `windows` with label arrays, or a pack of images.
 
     A pack holds `images` (pixels) or `bytes` and `offsets` (JPEG or PNG files end to end); its
     task is called `class`. Nothing is unpickled.
@@ -59,22 +62,58 @@ def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
 
 def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     if "audio" in arrays:
-        raise ValueError(f"{source} holds audio; only images are supported, under key 'x'")
+        return _read_sound_pack(arrays, source)
+    if "sounds" in arrays:
+        return _read_sounds(arrays, source)
+    if "windows" in arrays:
+        return read_windows(arrays)
     if "x" in arrays:
-        return _read_tasks(arrays)
+        pixels, notes = as_pixels(arrays["x"], "x")
+        return _with_tasks(pixels, notes, arrays, "x")
     if "images" in arrays or "bytes" in arrays:
         return _read_pack(arrays, source)
     raise ValueError(
-        f"{source} has no images: expected key 'x', or 'images' or 'bytes' with 'labels' and "
-        f"'classes'; found {', '.join(map(repr, arrays)) or 'nothing'}"
+        f"{source} has no examples: expected key 'x' for images, 'windows' for [n, channels, "
+        "time], 'sounds' or 'audio', or 'images' or 'bytes' with 'labels' and 'classes'; "
+        f"found {', '.join(map(repr, arrays)) or 'nothing'}"
     )
 
 
-def _read_tasks(arrays: dict[str, NDArray[np.generic]]) -> Examples:
-    pixels, notes = as_pixels(arrays["x"], "x")
+def _read_sound_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    """Read clips with the tasks `class`, of `labels`, and `speaker`, of `speakers`."""
+    recordings = of_pack(arrays, source)
+    n = len(recordings)
+    labels, classes = {}, {}
+    for task, key, names in (
+        ("class", "labels", "classes"),
+        ("speaker", "speakers", "speaker_names"),
+    ):
+        if key in arrays:
+            labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
+    return Examples(names=_row_names(n), labels=labels, classes=classes, recordings=recordings)
+
+
+def _read_sounds(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    """Read sounds of one length, [n, time]; all keys but their rate are tasks."""
+    recordings = of_array(arrays, source)
+    others = {key: value for key, value in arrays.items() if key not in ("sounds", "sample_rate")}
+    told = _with_tasks(np.empty((len(recordings), 1, 0, 1), np.int16), (), others, "sounds")
+    return replace(told, pixels=None, recordings=recordings)
+
+
+def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
+    """Read windows [n, channels, time] under key `windows`; all other keys are tasks."""
+    pixels, notes = as_windows(arrays["windows"], "windows")
+    return _with_tasks(pixels, notes, arrays, "windows")
+
+
+def _with_tasks(
+    pixels: NDArray[Any], notes: tuple[str, ...], arrays: dict[str, NDArray[np.generic]], key: str
+) -> Examples:
+    """Return examples with the tasks that the arrays beside `key` label."""
     labels, classes = {}, {}
     names = {key for key in arrays if key.endswith("_classes") and key[:-8] in arrays}
-    for task in arrays.keys() - names - {"x"}:
+    for task in arrays.keys() - names - {key}:
         labels[task], classes[task] = as_labels(
             arrays[task], task, len(pixels), arrays.get(f"{task}_classes"), f"{task}_classes"
         )
@@ -172,7 +211,8 @@ def _from_float(x: NDArray[np.generic], key: str) -> NDArray[np.uint8]:
             raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
         if low < 0 or high > 1:
             raise ValueError(
-                f"key '{key}' is float from {low:g} to {high:g}; expected [0, 1], or uint8"
+                f"key '{key}' is float from {low:g} to {high:g}; expected [0, 1], or uint8 "
+                "(windows [n, channels, time] go under key 'windows')"
             )
         pixels[first : first + 1024] = np.round(chunk * 255)
     return pixels
@@ -192,7 +232,7 @@ def as_labels(
     """
     if values.ndim != 1 or len(values) != n:
         raise ValueError(
-            f"key '{key}' is {_kind(values)}; expected one label for each of {n} images"
+            f"key '{key}' is {_kind(values)}; expected one label for each of {n} examples"
         )
     known = None if names is None else _class_names(names, names_key)
     if known is not None and len(known) > _MOST_CLASSES:

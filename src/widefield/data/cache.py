@@ -10,10 +10,12 @@ written under another name and renamed when complete, so an entry that can be se
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,12 @@ SLOW = 10.0
 """Seconds of decoding from which on images that fit into memory are cached too."""
 _ROOM = 10
 """They are only where the disk has so many times their size free."""
+LARGEST = 50 * 10**9
+"""Bytes of all entries together; those that nobody has used for longest make room for a new one."""
+_DEAD = 7 * 24 * 3600
+"""Seconds after which an entry that is not finished is one whose process was killed."""
+_ENTRY, _UNFINISHED = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w+")
+"""Names of entries; the cache's folder holds other things too."""
 
 Record = dict[str, Any]
 """What is known once the pixels are: plain JSON values."""
@@ -101,6 +109,8 @@ def _read_entry(
     except (OSError, ValueError, EOFError):
         pixels = np.empty(0)
     if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
+        with suppress(OSError):  # of a cache that can only be read
+            os.utime(entry)  # it is in use
         return pixels, record
     shutil.rmtree(entry, ignore_errors=True)
     return None
@@ -144,6 +154,37 @@ def _write_entry(
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    _prune(entry)
+
+
+def _prune(kept: Path) -> None:
+    """Remove entries, the longest unused first, until all fit into `LARGEST` bytes.
+
+    A process that has an entry open goes on with it: its file stays until it is closed.
+    """
+    entries: list[tuple[float, int, Path]] = []
+    for path in kept.parent.iterdir():
+        with suppress(OSError):  # another process may be removing it
+            age = time.time() - path.stat().st_mtime
+            if _ENTRY.fullmatch(path.name):
+                entries.append((age, sum(file.stat().st_size for file in path.iterdir()), path))
+            elif _UNFINISHED.fullmatch(path.name) and age > _DEAD:
+                _remove(path)
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries, reverse=True):
+        if total > LARGEST and path != kept:
+            _remove(path)
+            total -= size
+
+
+def _remove(entry: Path) -> None:
+    """Take an entry away in one step, so that nobody finds half of it, and then delete it."""
+    with suppress(OSError):  # another process was first
+        grave = Path(tempfile.mkdtemp(prefix=f"{entry.name[:32]}.", dir=entry.parent))
+        try:
+            entry.rename(grave / "entry")
+        finally:
+            shutil.rmtree(grave, ignore_errors=True)
 
 
 def _fill_entry(

@@ -2,11 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.data.plants import DigitChannel, Overlay
+from widefield.data.clips import Clips
+from widefield.data.plants import DigitChannel, Overlay, SoundOverlay
+from widefield.types import KINDS, Kind, kind_of
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -29,8 +32,9 @@ class Dataset:
 
     spec: str
     """What was opened, in canonical form, e.g. "photos:train+digits"."""
-    images: NDArray[np.uint8]
-    """uint8 [n, H, W, C], in memory or a read-only memory map."""
+    images: NDArray[Any]
+    """uint8 [n, H, W, C], in memory or a read-only memory map; windows are float32 [n, 1, T, C],
+    sounds int16 [n, 1, T, 1]."""
     labels: dict[str, NDArray[np.int64]]
     """Class ids of each task, int64 [n]: the source's own tasks first, then the planted ones."""
     classes: dict[str, tuple[str, ...]]
@@ -45,17 +49,22 @@ class Dataset:
     """Place of the pixels, in words."""
     white: float | None = None
     """The value that is white in images of more than 8 bits, where the files do not say it."""
-    planted: tuple[Overlay, ...] = ()
+    planted: tuple[Overlay | SoundOverlay, ...] = ()
     """What was drawn over the images, in its order."""
-    plain: NDArray[np.uint8] | None = None
+    plain: NDArray[Any] | None = None
     """`images` without what was drawn over them, if some of it is drawn anew at each read;
     `images` and `labels` are then those of read 0."""
     stacked: DigitChannel | None = None
     """What fills the last channel."""
+    rate: int | None = None
+    """Samples a second of sounds, Hz."""
+    clips: Clips | None = None
+    """The sounds that `images` shows the middle of, where some are longer than an example: a
+    segment is drawn at each read in training."""
 
     def __post_init__(self) -> None:
         n = len(self.images)
-        assert self.images.dtype == np.uint8
+        assert self.images.dtype.name in KINDS
         assert self.images.ndim == 4
         assert len(self.paths) == n
         assert self.labels.keys() == self.classes.keys()
@@ -64,6 +73,26 @@ class Dataset:
     def __len__(self) -> int:
         """Number of examples n."""
         return len(self.images)
+
+    @property
+    def kind(self) -> Kind:
+        """What the examples are."""
+        return kind_of(self.images.dtype)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return examples and labels as `open_dataset` takes them in memory.
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> sorted(open_dataset("photos", limit=16).arrays())
+            ['class', 'x']
+        """
+        if self.kind == "images":
+            return {"x": self.images, **self.labels}
+        signals = self.images[:, 0].swapaxes(1, 2)
+        if self.kind == "windows":
+            return {"windows": signals, **self.labels}
+        return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **self.labels}
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
         """Return the examples `rows`, numbered anew from 0; what is planted on each stays.
@@ -85,9 +114,10 @@ class Dataset:
             planted=tuple(overlay.subset(index) for overlay in self.planted),
             plain=None if self.plain is None else self.plain[rows],
             stacked=None if self.stacked is None else self.stacked.subset(index),
+            clips=None if self.clips is None else self.clips.subset(index),
         )
 
-    def with_overlay(self, overlay: Overlay) -> "Dataset":
+    def with_overlay(self, overlay: Overlay | SoundOverlay) -> "Dataset":
         """Return the same examples with one more feature drawn over a copy of the images."""
         assert not overlay.fresh, "the images show read 0 alone"
         index = np.arange(len(self))
@@ -110,10 +140,11 @@ class Dataset:
 
     def read(
         self, index: NDArray[np.int64], read: int
-    ) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
-        """Return pixels uint8 [k, H, W, C] and labels of the examples `index`, as of a read.
+    ) -> tuple[NDArray[Any], dict[str, NDArray[np.int64]]]:
+        """Return pixels [k, H, W, C] and labels of the examples `index`, as of a read.
 
-        What is planted `fresh` is drawn anew for each `read`; all else is the same at any.
+        What is planted `fresh` is drawn anew for each `read`, as are segments of long sounds; all
+        else is the same at any.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -122,9 +153,13 @@ class Dataset:
             >>> bool((first != second).any())
             True
         """
-        images = np.array((self.images if self.plain is None else self.plain)[index], order="C")
+        if self.clips is not None:
+            images: NDArray[Any] = self.clips.drawn(index, read)
+        else:
+            stored = self.images if self.plain is None else self.plain
+            images = np.array(stored[index], order="C")
         labels = {task: ids[index] for task, ids in self.labels.items()}
-        if self.plain is not None:
+        if self.drawn_at_reads:
             for overlay in self.planted:
                 overlay.paint(images, index, read)
                 labels[overlay.name] = overlay.labels(index, read)
@@ -149,6 +184,11 @@ class Dataset:
         image = np.repeat(mask, channels - 1, axis=3)
         return np.concatenate([image, self.stacked.draw(index)[..., None] > 0], axis=3)
 
+    @property
+    def drawn_at_reads(self) -> bool:
+        """Whether an example differs from read to read, so that features are planted then."""
+        return self.plain is not None or self.clips is not None
+
     def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].
 
@@ -166,10 +206,13 @@ class Dataset:
     def channel_mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the mean and the standard deviation of each channel, in [0, 1] units.
 
-        Exact up to 50,000 examples; beyond, over 50,000 evenly spaced ones. A channel that never
+        Windows and sounds have their own units. Exact up to 50,000 examples; beyond, over 50,000
+        evenly spaced ones. A channel that never
         varies gets deviation 1/255, so that dividing by it is safe.
         """
         step = -(-len(self) // _STATISTICS_EXAMPLES)
+        if self.kind != "images":
+            return _mean_std_over_time(self.images[::step])
         channels = self.images.shape[-1]
         count, total, square = 0, np.zeros(channels), np.zeros(channels)
         for first in range(0, len(self), _STATISTICS_CHUNK * step):
@@ -182,3 +225,28 @@ class Dataset:
         mean = total / count
         std = np.sqrt(np.maximum(square / count - mean**2, 1.0))
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
+
+
+def _mean_std_over_time(
+    signals: NDArray[Any],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel of [n, 1, T, C]; a constant one gets deviation 1.
+
+    Means are taken first and squares around them, because sensors may stand far from zero.
+    """
+    parts = range(0, len(signals), _STATISTICS_CHUNK)
+    scale = 1 / 32_768 if signals.dtype == np.int16 else 1.0
+    count = signals[..., 0].size
+
+    def total(square_around: float | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        result = np.zeros(signals.shape[-1])
+        for first in parts:
+            x = scale * signals[first : first + _STATISTICS_CHUNK].astype(np.float64)
+            x = x if square_around is None else (x - square_around) ** 2
+            result += x.sum((0, 1, 2))
+        return result / count
+
+    mean = total()
+    std = np.sqrt(total(mean))
+    constant = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())

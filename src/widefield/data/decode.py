@@ -1,6 +1,5 @@
 """Encoded images to RGB of 8 bits, and what had to be chosen on the way."""
 
-import os
 import stat
 import threading
 import warnings
@@ -16,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.data.dataset import Skipped
 from widefield.data.depth import Extent, deep_image, white_of
+from widefield.data.libtiff import quiet_libtiff
 from widefield.types import Size
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -136,7 +137,7 @@ def _decode_rows(
             done.append((i, replace(decoded, pixels=None)))
         return done
 
-    with _quiet_decoders(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with _quiet_decoders(), ThreadPoolExecutor(usable_cpus()) as pool:
         try:
             starts = range(0, len(rows), _FILES_PER_TASK)
             for start, done in zip(starts, pool.map(decode_task, starts), strict=True):
@@ -270,6 +271,6 @@ def _reason(error: Exception) -> str:
 @contextmanager
 def _quiet_decoders() -> Iterator[None]:
     """Keep decoders' warnings about odd files off the screen: what fails is reported by name."""
-    with warnings.catch_warnings():
+    with quiet_libtiff(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from widefield.data.recordings import Recordings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +18,13 @@ class Examples:
     """[n], in the stable order."""
     labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    pixels: NDArray[np.uint8] | None = None
-    """Decoded images, uint8 [n, H, W, C]; None where `files` holds encoded ones."""
+    pixels: NDArray[Any] | None = None
+    """Decoded images, uint8 [n, H, W, C], or windows, float32 [n, 1, T, C]; None where `files`
+    holds encoded ones."""
     files: list[Path] | list[memoryview] | None = None
     """Encoded images, [n]."""
+    recordings: Recordings | None = None
+    """Sounds, which are neither of the two."""
     origin: tuple[Path, ...] = ()
     """Files on disk whose size and time of change identify this content."""
     notes: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from PIL import Image
 from widefield.core.names import printable
 from widefield.data.decode import FORMATS, File, header_size
 from widefield.data.examples import Examples
+from widefield.data.recordings import SUFFIXES, Recordings, refuse_mixture
 from widefield.types import Size
 
 _LARGEST_SIDE = 224
@@ -27,29 +28,36 @@ _LINKED_AGAIN, _SPECIAL = "links to folders that were read already", "pipes, soc
 
 
 def read_folder(folder: Path) -> Examples:
-    """List the images under `folder`, by sorted relative path; nothing is decoded.
+    """List the images or the sounds under `folder`, by sorted relative path; nothing is decoded.
 
-    First-level subfolders, where there are any, are the classes of the task `class`; an image
+    First-level subfolders, where there are any, are the classes of the task `class`; what lies
     outside them is of class ".". Hidden files and folders are not read. Links are followed, each
     folder once; what is no regular file, or has another suffix, is counted in a note.
 
     Raises:
-        ValueError: there are no images, a folder cannot be listed, or the subfolders are splits.
+        ValueError: there are none, or both, a folder cannot be listed, or the subfolders are
+            splits.
     """
     suffixes = _raster_suffixes()
     unread: Counter[str] = Counter()
-    paths = []
+    paths: list[str] = []
+    sounds: list[str] = []
     for path in _walk(folder, unread):
         suffix = os.path.splitext(path)[1].lower()
         if suffix in suffixes:
             paths.append(path)
+        elif suffix in SUFFIXES:
+            sounds.append(path)
         else:
             unread[suffix or "without a suffix"] += 1
+    refuse_mixture(folder, images=len(paths), sounds=len(sounds))
+    paths = paths or sounds
     notes = _unread_notes(unread)
     if not paths:
         found = f" ({notes[0]})" if notes else ""
         raise ValueError(
-            f"no images under '{folder}'{found}; expected files such as .jpg, .png, .tif or .webp"
+            f"no images under '{folder}'{found}; expected files such as .jpg, .png, .tif "
+            "or .webp, or .wav, .flac, .ogg or .mp3"
         )
     paths.sort()
     top = [path.split("/", 1)[0] if "/" in path else "." for path in paths]
@@ -63,7 +71,8 @@ def read_folder(folder: Path) -> Examples:
         names=[_shown(path) for path in paths],
         labels=labels,
         classes=classes,
-        files=files,
+        files=None if sounds else files,
+        recordings=Recordings(files=files) if sounds else None,
         origin=tuple(files),
         notes=notes,
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,8 @@ from torch import Tensor
 from widefield.core import rng
 from widefield.core.memory import free_device_memory
 from widefield.data.dataset import Dataset
-from widefield.data.plants import Overlay
-from widefield.types import WHOLE, Batch, Place, Shard
+from widefield.data.plants import Overlay, SoundOverlay
+from widefield.types import WHOLE, Batch, Place, Shard, to_floats
 
 _DEVICE_SHARE = 0.3
 _READ_AHEAD = 2
@@ -30,13 +30,13 @@ Batches = Generator[Batch, None, None]
 class Loader:
     """Shuffled training batches; every epoch has its own order, and nothing to checkpoint.
 
-    Pixels stay uint8: on a CUDA device if they take at most 30 % of its free memory, else on the
-    host, pinned on their way. A memory-mapped data set on the host is read ahead by one thread.
-    Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and differs from
-    epoch to epoch. Without `drop_last` it is a last, smaller batch.
+    Pixels stay as they are stored: on a CUDA device if they take at most 30 % of its free memory,
+    else on the host, pinned on their way. A memory-mapped data set on the host is read ahead by one
+    thread. Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and
+    differs from epoch to epoch. Without `drop_last` it is a last, smaller batch.
 
-    With `masks` a batch says which pixels planted features cover. What is planted `fresh` is drawn
-    on the host as a batch is read, anew in each epoch.
+    With `masks` a batch says which pixels planted features cover. What is planted `fresh`, and the
+    segments of long sounds, are drawn on the host as a batch is read, anew in each epoch.
 
     If several processes train together, `shard` says which examples are this one's: it shuffles
     them alone and contributes `batch_size` / world to each step.
@@ -134,7 +134,7 @@ def _refuse_last_batch(examples: int, batch_size: int, shard: Shard) -> None:
 
 
 class _Source:
-    """Keeps the uint8 pixels, and brings a batch of them to the device."""
+    """Keeps the pixels as they are stored, and brings a batch of them to the device."""
 
     def __init__(self, dataset: Dataset, device: torch.device, masks: bool) -> None:
         self._device = device
@@ -142,13 +142,16 @@ class _Source:
         self._labels = {
             task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
         }
-        self._mapped: NDArray[np.uint8] | None = None
-        self._fresh: tuple[Overlay, ...] = ()
+        self._mapped: NDArray[Any] | None = None
+        self._fresh: tuple[Overlay | SoundOverlay, ...] = ()
+        self._clips = dataset.clips
         images = dataset.images
         if dataset.plain is not None:
             images, self._fresh = dataset.plain, dataset.planted
+        if dataset.clips is not None:
+            images, self._fresh = dataset.images[:0], dataset.planted
         # What is planted fresh is drawn on the host, so its pixels stay there.
-        if not self._fresh and _fits(images.nbytes, device):
+        if dataset.clips is None and not self._fresh and _fits(images.nbytes, device):
             self._pixels = _on_device(images, device)
         elif images.flags.writeable:
             self._pixels = torch.from_numpy(images)
@@ -164,7 +167,7 @@ class _Source:
 
     def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
         """Yield one batch for each row of example indices, each example as of its read `read`."""
-        fetched = (self._paint(*self._fetch(torch.from_numpy(index)), read) for index in steps)
+        fetched = (self._paint(*self._fetch(torch.from_numpy(i), read), read) for i in steps)
         finish = partial(self._finish, read=read)
         if self._mapped is None:
             yield from map(finish, fetched)
@@ -178,9 +181,12 @@ class _Source:
             overlay.paint(pixels.numpy(), index.numpy(), read)
         return pixels, index
 
-    def _fetch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather pixels where they live, uint8 [B, H, W, C]; also return `index`, on the host."""
+    def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor]:
+        """Gather pixels where they live, [B, H, W, C]; also return `index`, on the host."""
         pin = self._device.type == "cuda"
+        if self._clips is not None:
+            segments = torch.from_numpy(self._clips.drawn(index.numpy(), read))
+            return (segments.pin_memory() if pin else segments), index
         if self._mapped is not None:
             pixels = torch.from_numpy(np.asarray(self._mapped[index.numpy()]))
             return (pixels.pin_memory() if pin else pixels), index
@@ -188,7 +194,7 @@ class _Source:
             rows = index.to(self._pixels.device, non_blocking=True)
             return self._pixels.index_select(0, rows), index
         shape = (len(index), *self._pixels.shape[1:])
-        out = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        out = torch.empty(shape, dtype=self._pixels.dtype, pin_memory=True)
         return torch.index_select(self._pixels, 0, index, out=out), index
 
     def _finish(self, fetched: tuple[Tensor, Tensor], read: int) -> Batch:
@@ -204,7 +210,7 @@ class _Source:
         if self._masks is not None:
             covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)
             mask = covered.to(self._device)
-        return Batch(x=x.to(torch.float32).div_(255), index=index, labels=labels, mask=mask)
+        return Batch(x=to_floats(x), index=index, labels=labels, mask=mask)
 
 
 def _fits(size: int, device: torch.device) -> bool:
@@ -212,8 +218,9 @@ def _fits(size: int, device: torch.device) -> bool:
     return device.type == "cuda" and size <= _DEVICE_SHARE * free_device_memory(device)
 
 
-def _on_device(images: NDArray[np.uint8], device: torch.device) -> Tensor:
-    pixels = torch.empty(images.shape, dtype=torch.uint8, device=device)
+def _on_device(images: NDArray[Any], device: torch.device) -> Tensor:
+    first_image = torch.from_numpy(np.array(images[:1]))
+    pixels = torch.empty(images.shape, dtype=first_image.dtype, device=device)
     for first in range(0, len(images), _CHUNK):  # a memory map larger than memory passes through
         pixels[first : first + _CHUNK] = torch.from_numpy(np.array(images[first : first + _CHUNK]))
     return pixels

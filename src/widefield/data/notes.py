@@ -1,6 +1,6 @@
 """What a user is told of how images were read, in a few lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ _CHOICES = {
 """What may be chosen for an image beside size and depth."""
 
 _CHUNK = 512
+_MOST_SKIPPED = 0.05
 
 
 def size_note(resized: int, n: int, size: Size) -> list[str]:
@@ -69,3 +70,17 @@ def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
         f"{len(skipped)} unreadable files skipped, the first '{printable(first.path)}': "
         f"{first.reason}"
     ]
+
+
+def refuse_many(failed: Collection[Skipped], files: int) -> None:
+    """Refuse data of which more than 1 in 20 files cannot be read.
+
+    Raises:
+        ValueError: they are that many.
+    """
+    if len(failed) > _MOST_SKIPPED * files:
+        first = min(failed, key=lambda skipped: skipped.path)
+        raise ValueError(
+            f"{len(failed)} of {files} files cannot be read, more than {_MOST_SKIPPED:.0%}; "
+            f"remove or repair them (first: '{first.path}': {first.reason})"
+        )

@@ -1,8 +1,7 @@
 """Data sets as they are opened: read a source, select examples, decode them, plant features."""
 
-import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,27 +10,38 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.data.arrays import Array, read_memory, read_npz
+from widefield.data.arrays import Array, read_memory, read_npz, read_windows
 from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset, Skipped
 from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
 from widefield.data.images import common_size, read_folder, resize_array
-from widefield.data.notes import choice_notes, dark_note, depth_note, size_note, skipped_note
+from widefield.data.notes import (
+    choice_notes,
+    dark_note,
+    depth_note,
+    refuse_many,
+    size_note,
+    skipped_note,
+)
 from widefield.data.photos import read_photos
 from widefield.data.plants import (
     Canvas,
     DigitChannel,
     Drawn,
     Feature,
+    Heard,
     Overlay,
     StackedDigits,
 )
+from widefield.data.select import choose, split_rows
+from widefield.data.signals import open_windows
+from widefield.data.sounds import open_sounds
 from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
+from widefield.data.spoken import read_spoken
+from widefield.data.windows import read_parquet
 from widefield.types import Size, as_size
 
-_TEST_SHARE = 0.2
-_MOST_SKIPPED = 0.05
 _CHUNK = 512
 
 
@@ -43,10 +53,12 @@ def open_dataset(
     white: float | None = None,
     seed: int = 0,
     held_out: bool = False,
+    seconds: float | None = None,
+    sample_rate: int | None = None,
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Open images: a data spec, a path, or arrays in memory (images, or a dict with `x`).
+    """Open images, windows or sounds: a data spec, a path, or arrays in memory.
 
     Args:
         data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.arrays`.
@@ -56,6 +68,8 @@ def open_dataset(
         white: value that is white in images of more than 8 bits; default: see `data.depth`.
         seed: the seed of the planted features.
         held_out: draw planted features from held-out sources; `:test` always does.
+        seconds: length of an example of sounds; default: 1.
+        sample_rate: samples a second of sounds, Hz; default: their own, at most 16,000.
         memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
         progress: called with (done, total) images, every few dozen files while they are decoded;
             never when the cache has them, or when arrays are used as they are.
@@ -73,6 +87,21 @@ def open_dataset(
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
     spec, examples = _read(data, size)
+    if examples.pixels is not None and examples.pixels.dtype != np.uint8:
+        return open_windows(spec, examples, size=size, limit=limit)
+    if examples.recordings is not None:
+        return open_sounds(
+            spec,
+            examples,
+            size=size,
+            rate=sample_rate,
+            seconds=seconds,
+            limit=limit,
+            seed=seed,
+            held_out=held_out,
+            memory_budget=memory_budget,
+            progress=progress,
+        )
     features = _features(spec, examples)
     task = next(iter(examples.labels), None)
     opened = partial(
@@ -108,6 +137,9 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
                 f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
             )
     features = [plant.feature() for plant in spec.plants]
+    heard = [feature.name for feature in features if isinstance(feature, Heard)]
+    if heard:
+        raise ValueError(f"'+{heard[0]}' is planted in sounds, and '{spec.base}' holds images")
     stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
     if stacked and any(isinstance(f, Drawn) and f.fresh for f in features):
         raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
@@ -126,7 +158,7 @@ def _open(
     progress: Progress | None,
 ) -> Dataset:
     """Select and decode the images, draw over them, stack a channel behind theirs."""
-    rows = _split_rows(examples.names, spec)
+    rows = split_rows(examples.names, spec)
     overlays = [feature.draw(canvas) for feature in features if isinstance(feature, Drawn)]
     channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits)), None)
     *size, channels = canvas.shape
@@ -149,7 +181,7 @@ def _open(
         record = None if white is None else cached_record(own)
         return own if record and record.get("white") in (None, white) else key(white)
 
-    whole = (len(_choose(examples, rows, limit)), *shape)
+    whole = (len(choose(examples, rows, limit)), *shape)
     if examples.origin:
         images, record, place = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
@@ -205,6 +237,8 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     if spec.base == "photos":
         is_square = size is not None and size[0] == size[1]
         return spec, read_photos(spec.split or "train", size[0] if size and is_square else None)
+    if spec.base == "spoken":
+        return spec, read_spoken(spec.split or "train")
     if spec.base in BUILT_IN:
         return spec, _read_cifar(spec)
     path = Path(os.path.expanduser(spec.base))
@@ -212,7 +246,9 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
         return spec, read_folder(path)
     if path.suffix.lower() == ".npz":
         return spec, read_npz(path)
-    raise ValueError(f"'{path}' is neither a folder nor a .npz file")
+    if path.suffix.lower() == ".parquet":
+        return spec, replace(read_windows(read_parquet(path)), origin=(path,))
+    raise ValueError(f"'{path}' is neither a folder, nor a .npz or .parquet file")
 
 
 def _read_cifar(spec: Spec) -> Examples:
@@ -236,18 +272,6 @@ def _read_cifar(spec: Spec) -> Examples:
     )
 
 
-def _split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
-    """Return the rows of the split: all of a built-in source; a path's by a hash of each name."""
-    if spec.split is None or spec.base in BUILT_IN:
-        return np.arange(len(names))
-    hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
-    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
-    rows = np.flatnonzero((share < _TEST_SHARE) == (spec.split == "test"))
-    if not len(rows):
-        raise ValueError(f"'{spec}' is empty: the 80 / 20 hash split of {len(names)} left it none")
-    return rows
-
-
 def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
     """Return (H, W, C) of the images to be."""
     if examples.files is not None:
@@ -262,26 +286,6 @@ def _digit_files(spec: Spec) -> tuple[Path, ...]:
     return tuple(Path(value) for key, value in options if key == "source")
 
 
-def _choose(examples: Examples, rows: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
-    """Return `limit` of `rows`, balanced over the classes of the first task, in order.
-
-    The first of every class, then the second of every class, and so on: a class that runs out
-    leaves its share to the others, and a smaller limit takes a subset of a larger one.
-    """
-    if limit is None:
-        return rows
-    if limit > len(rows):
-        raise ValueError(
-            f"limit is {limit} and there are {len(rows)} examples; choose a smaller limit"
-        )
-    turn = np.arange(len(rows))
-    for labels in list(examples.labels.values())[:1]:
-        ids = labels[rows]
-        by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
-        turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(rows[np.argsort(turn, kind="stable")[:limit]])
-
-
 def _copy(
     examples: Examples,
     rows: NDArray[np.int64],
@@ -291,7 +295,7 @@ def _copy(
 ) -> Record:
     """Copy the chosen rows of decoded pixels into `out`, brought to its size."""
     assert examples.pixels is not None
-    chosen = _choose(examples, rows, limit)
+    chosen = choose(examples, rows, limit)
     size = out.shape[1:3]
     resized = examples.pixels.shape[1:3] != size
     for first in range(0, len(chosen), _CHUNK):
@@ -316,12 +320,12 @@ def _decode(
     failed: dict[int, Skipped] = {}
     while True:
         left = np.setdiff1d(rows, list(failed))
-        chosen = _choose(examples, left, None if limit is None else min(limit, len(left)))
+        chosen = choose(examples, left, None if limit is None else min(limit, len(left)))
         files, names = zip(*((examples.files[r], examples.names[r]) for r in chosen), strict=True)
         reading = decode_all(files, names, out[: len(chosen)], progress, white)
         bad = reading.failed
         failed |= {int(chosen[i]): skipped for i, skipped in bad.items()}
-        _refuse_many(list(failed.values()), len(rows))
+        refuse_many(list(failed.values()), len(rows))
         # With a limit, others take the place of the unreadable ones.
         if not bad or limit is None:
             break
@@ -337,15 +341,6 @@ def _decode(
         "white": reading.white,
         "largest": reading.largest,
     }
-
-
-def _refuse_many(failed: Collection[Skipped], files: int) -> None:
-    if len(failed) > _MOST_SKIPPED * files:
-        first = min(failed, key=lambda skipped: skipped.path)
-        raise ValueError(
-            f"{len(failed)} of {files} files cannot be read, more than {_MOST_SKIPPED:.0%}; "
-            f"remove or repair them (first: '{first.path}': {first.reason})"
-        )
 
 
 def _dataset(

@@ -1,6 +1,6 @@
 """The way a user names a data set: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
-BASE is `photos` (built in), `cifar10` or `cifar100` (through torchvision, never downloaded here),
+BASE is `photos` or `spoken` (built in), `cifar10` or `cifar100` (torchvision's, never downloaded),
 an image folder, or a `.npz` file. The built-in ones without a split mean `train`; a path without
 one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a hash of the relative path.
 A path may contain ":" and "+": what exists as a path is taken as one. A folder that is named like a
@@ -17,7 +17,7 @@ from typing import Literal
 
 from widefield.data.plants import Feature, read_plant
 
-BUILT_IN = ("photos", "cifar10", "cifar100")
+BUILT_IN = ("photos", "spoken", "cifar10", "cifar100")
 _NEIGHBOURS = 1_000
 
 Split = Literal["train", "test"]
@@ -108,7 +108,8 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
     plants = []
     for part in rest:
         name, *settings = re.split(r":(?=[\w-]+(?:[=:]|$))", part)
-        options = {}
+        name, _, source = name.partition(":")  # as in +background:./recordings
+        options = {"source": source} if source else {}
         for setting in settings:
             key, _, value = setting.partition("=")
             options[key] = value

@@ -5,11 +5,21 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from widefield.diagnose.agreement import view_agreement as view_agreement
 from widefield.diagnose.bimodality import Bimodality as Bimodality
 from widefield.diagnose.bimodality import bimodality as bimodality
 from widefield.diagnose.bimodality import bimodality_coefficient as bimodality_coefficient
 from widefield.diagnose.cka import linear_cka as linear_cka
 from widefield.diagnose.firing import firing_rates as firing_rates
+from widefield.diagnose.graph import Graph as Graph
+from widefield.diagnose.graph import neighbour_graph as neighbour_graph
+from widefield.diagnose.groups import Suspects as Suspects
+from widefield.diagnose.groups import density_clusters as density_clusters
+from widefield.diagnose.groups import near_duplicates as near_duplicates
+from widefield.diagnose.groups import neighbour_distance as neighbour_distance
+from widefield.diagnose.groups import outliers as outliers
+from widefield.diagnose.groups import suspected_labels as suspected_labels
+from widefield.diagnose.groups import typical as typical
 from widefield.diagnose.health import Health as Health
 from widefield.diagnose.health import health as health
 from widefield.diagnose.hypersphere import alignment as alignment
@@ -37,8 +47,10 @@ __all__ = [
     "DIAGNOSTICS",
     "Bimodality",
     "Diagnostic",
+    "Graph",
     "Health",
     "Spectrum",
+    "Suspects",
     "activation_maximisation",
     "alignment",
     "alpha_req",
@@ -46,6 +58,7 @@ __all__ = [
     "bimodality_coefficient",
     "colour_axes",
     "dead_dimensions",
+    "density_clusters",
     "describe",
     "dimension_std",
     "effective_rank",
@@ -55,14 +68,21 @@ __all__ = [
     "health",
     "large_singular_values",
     "linear_cka",
+    "near_duplicates",
     "nearest_neighbours",
+    "neighbour_distance",
+    "neighbour_graph",
+    "outliers",
     "participation_ratio",
     "possible_rank",
     "rankme",
     "singular_values",
     "stable_rank",
+    "suspected_labels",
     "tsne_map",
+    "typical",
     "uniformity",
+    "view_agreement",
 ]
 
 

@@ -1,5 +1,6 @@
 """Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; timm's, torchvision's, anybody's weights."""
 
+from widefield.encoders.adapt import adapted as adapted
 from widefield.encoders.encoder import Encoder as Encoder
 from widefield.encoders.encoder import EncoderConfig as EncoderConfig
 from widefield.encoders.encoder import build_encoder as build_encoder
@@ -15,11 +16,20 @@ from widefield.encoders.files import save_encoder as save_encoder
 from widefield.encoders.files import save_encoder_file as save_encoder_file
 from widefield.encoders.files import timm_snippet as timm_snippet
 from widefield.encoders.foreign import Match as Match
-from widefield.encoders.foreign import cached_weights as cached_weights
 from widefield.encoders.foreign import load_foreign as load_foreign
+from widefield.encoders.hub_folder import is_model_folder as is_model_folder
+from widefield.encoders.hub_folder import load_model_folder as load_model_folder
+from widefield.encoders.layers import layer_names as layer_names
+from widefield.encoders.model_folder import MODEL_FILES as MODEL_FILES
+from widefield.encoders.model_folder import refuse_other_than_timm as refuse_other_than_timm
+from widefield.encoders.model_folder import save_model_folder as save_model_folder
+from widefield.encoders.module import load_module as load_module
+from widefield.encoders.pretrained import cached_weights as cached_weights
+from widefield.encoders.pretrained import download_weights as download_weights
 from widefield.encoders.projected import Projected as Projected
+from widefield.encoders.rates import RATES_MEASURED_ON as RATES_MEASURED_ON
+from widefield.encoders.rates import rate_of as rate_of
 from widefield.encoders.settings import EncoderSettings as EncoderSettings
+from widefield.encoders.signal import SIGNAL_NETWORKS as SIGNAL_NETWORKS
 from widefield.encoders.untrained import untrained_like as untrained_like
 from widefield.encoders.untrained import untrained_starts as untrained_starts
-from widefield.encoders.vision import VisionEncoder as VisionEncoder
-from widefield.encoders.vision import check_vision as check_vision

@@ -1,4 +1,7 @@
-"""An encoder: images in [0, 1] are normalised, then encoded, x[B, C, H, W] -> h[B, D]."""
+"""An encoder: examples are normalised, then encoded, x[B, C, H, W] -> h[B, D].
+
+Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrograms of them first.
+"""
 
 import difflib
 from collections.abc import Sequence
@@ -9,10 +12,13 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.types import Size, as_size
+from widefield.encoders.signal import SIGNAL_NETWORKS
+from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
+from widefield.types import Kind, Size, as_size
 
 Stem = Literal["auto", "cifar", "small", "native"]
 """First layers: `small` for small images, `native` as timm builds them, the others by their size.
@@ -35,6 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Encoders that timm does not name: the arguments with which `timm.create_model` builds each."""
 
+SOLO_LEARN_PADDING = 2
+"""Padding of the small first layer in solo-learn's ResNets; ours is padded by 1."""
+
 TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
 """timm's modules whose models cut the image into one grid of patches and keep that grid."""
 
@@ -54,18 +63,37 @@ class EncoderConfig:
     stem: str
     """Stem that was built: `small` or `native`."""
     timm: dict[str, Any] | None
-    """Arguments of `timm.create_model`; None for a network of `encoders.cifar`."""
+    """Arguments of `timm.create_model`; None for a network of ours and of torchvision."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
     white: float | None = None
     """The value that was 1 in training images of more than 8 bits, where their files do not say."""
+    rate: int | None = None
+    """Samples a second of the sounds that it is trained on, Hz; None of other examples."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image_size", as_size(self.image_size))
 
+    @property
+    def kind(self) -> Kind:
+        """What it is trained on."""
+        if self.rate is not None:
+            return "sounds"
+        return "windows" if self.name in SIGNAL_NETWORKS else "images"
+
+    @property
+    def front_end(self) -> FrontEnd | None:
+        """Spectrogram that the network sees; None where it sees the examples themselves."""
+        if self.rate is None or self.name in SIGNAL_NETWORKS:
+            return None
+        return FrontEnd(rate=self.rate, samples=self.image_size[1])
+
 
 class Encoder(nn.Module):
-    """A network that normalises its images first: x[B, C, H, W] in [0, 1] -> h[B, D].
+    """A network that normalises its examples first: x[B, C, H, W] -> h[B, D].
+
+    Images lie in [0, 1], sounds [B, 1, 1, T] in [-1, 1). Most encoders of sounds turn them into
+    log-mel spectrograms [B, 1, 64, 64] in [0, 1] first; these can be given instead, as views are.
 
     Attributes:
         config: everything that rebuilds this encoder, except its weights.
@@ -81,17 +109,34 @@ class Encoder(nn.Module):
         self.config = config
         self.backbone = backbone
         self.dim = int(backbone.head_hidden_size)  # type: ignore[arg-type]
+        front_end = config.front_end
+        self.spectrogram = None if front_end is None else LogMel(front_end)
         mean = torch.tensor(config.mean).view(1, -1, 1, 1)
         std = torch.tensor(config.std).view(1, -1, 1, 1)
         self.register_buffer("scale", 1 / std, persistent=False)
         self.register_buffer("shift", -mean / std, persistent=False)
 
+    @property
+    def size_is_fixed(self) -> bool:
+        """Whether the weights are made for images of `config.image_size` alone."""
+        return "img_size" in (self.config.timm or {}) or hasattr(self.backbone, "image_size")
+
+    @property
+    def has_map(self) -> bool:
+        """Whether `feature_map` shows features before pooling; not of torchvision's models."""
+        return hasattr(self.backbone, "forward_features")
+
     def normalise(self, x: Tensor) -> Tensor:
-        """Return (x - mean) / std, computed in one pass; the memory format is kept."""
+        """Return (x - mean) / std, computed in one pass; the memory format is kept.
+
+        Sounds become spectrograms first, whose mean and deviation these are.
+        """
+        if self.spectrogram is not None and x.shape[2] == 1:
+            x = self.spectrogram(x)
         return torch.addcmul(self.shift, x, self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return pooled features h[B, D] of images x[B, C, H, W] in [0, 1]."""
+        """Return pooled features h[B, D] of examples x[B, C, H, W]."""
         return self.backbone(self.normalise(x))
 
     def feature_map(self, x: Tensor) -> Tensor:
@@ -113,18 +158,20 @@ def build_encoder(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     white: float | None = None,
+    rate: int | None = None,
     seed: int,
 ) -> Encoder:
-    """Build a randomly initialised encoder: any timm image model by name, or one of ours.
+    """Build a randomly initialised encoder: any timm or torchvision model by name, or one of ours.
 
-    Ours are `resnet-tiny`, `alexnet` and `wide-resnet-34-5`, the last two in their CIFAR forms.
+    torchvision's are called `torchvision:NAME`. Ours are `resnet-tiny`, `alexnet` and
+    `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
 
     Nothing is downloaded, and the global random state is left as it was.
 
     The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs
     and their kin has patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With
-    `stem="auto"` these families get it up to 64 pixels, with `stem="cifar"` up to 32. Other
-    families have timm's stem alone.
+    `stem="auto"` these families get it up to 64 pixels, with `stem="cifar"` up to 32; spectrograms
+    of sounds never do by themselves. Other families have timm's stem alone.
 
     Args:
         name: name of the model, such as `resnet18`, `vit_tiny_patch16_224` or `resnet-tiny`.
@@ -136,6 +183,7 @@ def build_encoder(
         mean: mean of each channel of images in [0, 1]; default 0.5.
         std: standard deviation of each channel; default 0.25.
         white: the value that is 1 in images of more than 8 bits, kept for whoever opens them.
+        rate: samples a second of sounds, whose `image_size` is (1, samples); None for others.
         seed: seed of the initial weights.
 
     Raises:
@@ -156,6 +204,7 @@ def build_encoder(
         mean=mean,
         std=std,
         white=white,
+        rate=rate,
     )
     with seeded(seed):
         return assemble(config)
@@ -171,17 +220,15 @@ def encoder_config(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     white: float | None = None,
+    rate: int | None = None,
 ) -> EncoderConfig:
     """Return the configuration that `build_encoder` would build; same arguments, same errors."""
+    name = name.removeprefix("timm:")  # as it is written where other sources may be named too
     check_name("stem", stem, get_args(Stem))
     mean = (0.5,) * channels if mean is None else tuple(map(float, mean))
     std = (0.25,) * channels if std is None else tuple(map(float, std))
     size = as_size(image_size)
-    if channels < 1 or min(size) < 8:
-        raise ValueError(
-            f"an encoder needs 1 channel and 8 pixels or more, "
-            f"got channels={channels}, image_size={image_size}"
-        )
+    seen = _seen_size(name, size, channels, rate)
     if len(mean) != channels or len(std) != channels or min(std) <= 0:
         raise ValueError(
             f"mean and std need one number for each of {channels} channels, std above 0; "
@@ -189,17 +236,21 @@ def encoder_config(
         )
     arguments: dict[str, Any] | None = None
     conv1: dict[str, Any] | None = None
-    if name in CIFAR_NETWORKS:
+    if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION):
+        if name.startswith(TORCHVISION):
+            check_vision(name.removeprefix(TORCHVISION))
         stem = _only_stem(name, stem)
         if not zero_init:
-            raise ValueError(f"{name} has no zero_init: its blocks do not end in a norm")
+            raise ValueError(f"{name} has no zero_init: leave it out")
     else:
         arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
         if not zero_init:
             refuse_without_residual_norm(name, arguments)
             arguments["zero_init_last"] = False
-        stem, conv1 = choose_stem(name, stem, arguments, size)
+        # The small stem takes seven times as long on spectrograms, which are coarse already.
+        stem = "native" if rate is not None and stem == "auto" else stem
+        stem, conv1 = choose_stem(name, stem, arguments, seen)
     return EncoderConfig(
         name=name,
         channels=channels,
@@ -210,7 +261,40 @@ def encoder_config(
         timm=arguments,
         conv1=conv1,
         white=white,
+        rate=rate,
     )
+
+
+def _seen_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
+    """Return the size of what the network sees: the examples', or that of their spectrograms.
+
+    Raises:
+        ValueError: examples that this network cannot take.
+    """
+    over_time = name in SIGNAL_NETWORKS
+    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _SHORTEST_SOUND:
+        front_end = FrontEnd(rate=rate, samples=size[1])
+        return size if over_time else (front_end.bands, front_end.frames)
+    if over_time and (size[0] != 1 or size[1] < 16):
+        raise ValueError(
+            f"encoder {name!r} takes windows and sounds of 16 steps or more, and these are images "
+            f"of {size[0]}x{size[1]}: name another encoder, such as 'resnet-tiny'"
+        )
+    if not over_time and rate is None and size[0] == 1:
+        raise ValueError(
+            f"encoder {name!r} takes images or sounds, and these are windows of {size[1]} steps: "
+            "choose encoder 'conv1d'"
+        )
+    if channels < 1 or (min(size) < 8 and not over_time):
+        raise ValueError(
+            f"an encoder needs 1 channel and 8 pixels or more, "
+            f"got channels={channels}, image_size={size}"
+        )
+    return size
+
+
+_SHORTEST_SOUND = 256
+"""Samples; fewer than that leave no spectrogram."""
 
 
 def timm_name(name: str) -> str:
@@ -221,7 +305,7 @@ def timm_name(name: str) -> str:
     """
     if timm.is_model(name):
         return name
-    known = [*VARIANTS, *CIFAR_NETWORKS, *timm.list_models()]
+    known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     raise ValueError(f"unknown encoder {name!r}: did you mean {nearest[0]!r}?")
 
@@ -287,8 +371,7 @@ def _only_stem(name: str, stem: Stem) -> Stem:
     """
     if stem == "small":
         raise ValueError(
-            f"encoder {name!r} has one stem, made for small images already: "
-            "choose stem native or auto"
+            f"encoder {name!r} has one stem, for all images: choose stem native or auto"
         )
     return "native"
 
@@ -308,6 +391,12 @@ def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def assemble(config: EncoderConfig) -> Encoder:
     """Build the encoder of `config`, with weights drawn from torch's global generator."""
+    if config.name.startswith(TORCHVISION):
+        name = config.name.removeprefix(TORCHVISION)
+        return Encoder(config, vision_network(name, config.channels, config.image_size))
+    if config.name in SIGNAL_NETWORKS:
+        network = SIGNAL_NETWORKS[config.name](config.channels, config.image_size[1])
+        return Encoder(config, network)
     if config.timm is None:
         return Encoder(config, CIFAR_NETWORKS[config.name](config.channels))
     backbone = timm.create_model(**config.timm)

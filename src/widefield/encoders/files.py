@@ -14,7 +14,13 @@ from torch import Tensor
 
 from widefield.core.files import refuse_strange, write_atomically
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
+from widefield.encoders.encoder import (
+    SOLO_LEARN_PADDING,
+    Encoder,
+    EncoderConfig,
+    assemble,
+    encoder_config,
+)
 
 WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
@@ -154,7 +160,7 @@ def read_config(text: str) -> EncoderConfig:
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise ValueError("its configuration has other fields")
-    fields = {"white": None, **fields}  # files written before had none
+    fields = {"white": None, "rate": None, **fields}  # files written before had none
     if fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     sides = fields["image_size"]
@@ -175,6 +181,9 @@ def read_config(text: str) -> EncoderConfig:
         # Written so that a NaN is refused too.
         if not all(type(x) in (int, float) and low <= x <= _LARGEST for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
+    rate = fields["rate"]
+    if not (rate is None or (type(rate) is int and 0 < rate < _LARGEST)):
+        raise ValueError(f"rate is {rate!r}")
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
     config = encoder_config(
         fields["name"],
@@ -184,8 +193,12 @@ def read_config(text: str) -> EncoderConfig:
         image_size=(sides[0], sides[1]),
         mean=fields["mean"],
         std=fields["std"],
+        rate=rate,
     )
     config = dataclasses.replace(config, white=fields["white"])
+    solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
+    if config.conv1 is not None and fields["conv1"] == solo_learn:
+        config = dataclasses.replace(config, conv1=solo_learn)
     if json.loads(_config_text(config)) != fields:
         raise ValueError(f"its arguments for timm are not those of {config.name}")
     return config

@@ -1,37 +1,39 @@
-"""Weights that another library wrote: timm, torchvision, lightly, solo-learn, Lightning.
+"""Weights that another library wrote: timm, torchvision, lightly, solo-learn, transformers, ...
 
 Such a file names its tensors but not its architecture. Tensors are found by shape and by the end
 of their names, below one common prefix such as `state_dict.backbone.`; a network that was made an
-`nn.Sequential` of its children gets their names back by order. The architecture is the one that
-fits best among a few common ones, or the one that the caller names.
+`nn.Sequential` of its children gets their names back by order, and those of transformers and
+open_clip are translated. The architecture is the one that fits best among a few common ones, or
+the one that the caller names.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import timm
 import torch
-from safetensors.torch import load_file
-from torch import Tensor, nn
-from torchvision import models
+from torch import Tensor
 
+from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.encoders.cifar import CIFAR_NETWORKS
+from widefield.encoders.dialects import spelled_as_timm
 from widefield.encoders.encoder import (
+    SOLO_LEARN_PADDING,
     VARIANTS,
     Encoder,
     EncoderConfig,
     assemble,
     encoder_config,
-    timm_name,
 )
 from widefield.encoders.files import no_numbers
-from widefield.encoders.vision import VisionEncoder, check_vision
+from widefield.encoders.layers import first_weight
+from widefield.encoders.tensors import read_tensors
+from widefield.encoders.vision import IMAGENET, TORCHVISION
 
 COMMON = (
     "resnet18",
@@ -55,17 +57,25 @@ COMMON = (
 ENOUGH = 0.9
 """Share of the architecture's tensors that a file must hold."""
 
-DEEPEST = 50
-"""Dots in a tensor's path at most."""
+NORMALISATIONS = {
+    "imagenet": IMAGENET,
+    "half": ((0.5,) * 3, (0.5,) * 3),
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "none": ((0.0,) * 3, (1.0,) * 3),
+}
+"""Mean and standard deviation of each channel with which weights may have been trained."""
+
+SOLO_LEARN = "solo-learn:"
+"""Before an architecture: its small first layer is padded by 2, as solo-learn builds it."""
 
 Tensors = Mapping[str, Tensor]
 
 
-class _Skeleton(NamedTuple):
+class Skeleton(NamedTuple):
     """An architecture, how to build it, and its tensors without values."""
 
     architecture: str
-    config: EncoderConfig | None
+    config: EncoderConfig
     wanted: Tensors
     first: str
     """Name of the input layer's weights."""
@@ -88,8 +98,8 @@ class Match:
     """Tensors of the file that belong to layers of the architecture, and do not fit it."""
     first: str
     """Name of the input layer's weights in the architecture."""
-    config: EncoderConfig | None
-    """Configuration to build it from; None for torchvision's."""
+    config: EncoderConfig
+    """Configuration to build it from."""
 
     @property
     def wanted(self) -> int:
@@ -106,6 +116,11 @@ class Match:
             rest.append(f"random: {_some(self.random)}")
         if self.unused:
             rest.append(f"not used: {_some(self.unused)}")
+        if self.config.conv1 is not None:
+            padding = self.config.conv1["padding"]
+            rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
+        mean, std = _numbers(self.config.mean), _numbers(self.config.std)
+        rest.append(f"images normalised by mean {mean} and deviation {std}")
         return f"{self.architecture}: {'; '.join(rest)}"
 
     @property
@@ -125,15 +140,22 @@ class Match:
 
 
 def load_foreign(
-    path: str | Path, architecture: str | None = None, *, prefix: str | None = None
-) -> tuple[Encoder | VisionEncoder, Match]:
+    path: str | Path,
+    architecture: str | None = None,
+    *,
+    prefix: str | None = None,
+    normalisation: str | None = None,
+) -> tuple[Encoder, Match]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
 
     Args:
         path: a `.safetensors` file, or one that `torch.load(weights_only=True)` reads.
-        architecture: a timm model, or `torchvision:NAME`; by default the best of `COMMON`.
+        architecture: a timm model, `solo-learn:NAME` for one with that library's small first
+            layer, or `torchvision:NAME`; by default the best of `COMMON`.
         prefix: text before the encoder's names in the file; by default the one with most of its
-            tensors, a teacher's before others. `NAME#PREFIX` as the architecture says both.
+            tensors, a teacher's before others.
+        normalisation: a name of `NORMALISATIONS`; by default that of the architecture's own
+            weights. `NAME#PREFIX~NORMALISATION` as the architecture says all three.
 
     Returns:
         The encoder, and which tensors were matched.
@@ -141,24 +163,90 @@ def load_foreign(
     Raises:
         ValueError: the file cannot be read, or holds too little of any architecture.
     """
-    tensors = read_tensors(Path(path))
+    if architecture is not None and "~" in architecture:
+        architecture, _, normalisation = architecture.rpartition("~")
     if architecture is not None and "#" in architecture:
         architecture, _, prefix = architecture.partition("#")
+    if normalisation is not None:
+        check_name("normalisation", normalisation, NORMALISATIONS)
+    tensors = spelled_as_timm(read_tensors(Path(path)))
+    is_solo_learn = architecture is None and _is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
-    names = (architecture,) if architecture else COMMON
-    matches = [match(tensors, skeleton) for name in names for skeleton in _skeletons(name)]
+    name = (architecture or "").removeprefix(SOLO_LEARN)
+    names = (name,) if name else COMMON
+    best = best_match(path, tensors, [fit for known in names for fit in skeletons(known)])
+    if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
+        best = _padded_as_solo_learn(best)
+    if normalisation is not None:
+        best = _normalised(best, normalisation)
+    return load_matched(tensors, best), best
+
+
+def load_fitting(
+    path: str | Path, tensors: Tensors, architectures: Sequence[Skeleton]
+) -> tuple[Encoder, Match]:
+    """Load the tensors of the file `path` into the architecture that they fit best.
+
+    Raises:
+        ValueError: they fit none, or are no numbers.
+    """
+    best = best_match(path, tensors, architectures)
+    return load_matched(tensors, best), best
+
+
+def best_match(path: str | Path, tensors: Tensors, architectures: Sequence[Skeleton]) -> Match:
+    """Return the match with the architecture that the tensors of the file `path` fit best.
+
+    Raises:
+        ValueError: they fit none, or are no numbers.
+    """
+    matches = [match(tensors, skeleton) for skeleton in architectures]
     best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
     if not best.fits:
         raise ValueError(f"{path} fits no encoder: {_misfit(best)}")
     broken = no_numbers({key: tensors[key] for key in best.keys.values()})
     if broken is not None:
         raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
+    return best
+
+
+def load_matched(tensors: Tensors, found: Match) -> Encoder:
+    """Build the encoder of a match, in evaluation mode, and give it its tensors."""
     with seeded(0):
-        encoder = build(best.architecture, best.config)
-    weights = {key: tensors[file_key] for key, file_key in best.keys.items()}
+        encoder = assemble(found.config)
+    weights = {key: tensors[file_key] for key, file_key in found.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)
-    return encoder.eval(), best
+    return encoder.eval()
+
+
+def _is_solo_learn(tensors: Tensors) -> bool:
+    """Return whether a file has the classifier that solo-learn trains beside its `backbone`."""
+    first = "backbone.conv1.weight"
+    fronts = [key.removesuffix(first) for key in tensors if key.endswith(first)]
+    return any(f"{front}classifier.weight" in tensors for front in fronts)
+
+
+def _padded_as_solo_learn(found: Match) -> Match:
+    """Return the match with 2 pixels of padding around a small first layer, if it has one."""
+    if found.config.conv1 is None:
+        return found
+    padded = {**found.config.conv1, "padding": SOLO_LEARN_PADDING}
+    return replace(found, config=replace(found.config, conv1=padded))
+
+
+def _normalised(found: Match, name: str) -> Match:
+    """Return the match with another mean and deviation of its images.
+
+    Raises:
+        ValueError: it has other channels.
+    """
+    mean, std = NORMALISATIONS[name]
+    if found.config.channels != len(mean):
+        raise ValueError(
+            f"the normalisation of {found.architecture} cannot be chosen: leave it out"
+        )
+    return replace(found, config=replace(found.config, mean=mean, std=std))
 
 
 def _misfit(best: Match) -> str:
@@ -174,71 +262,17 @@ def _misfit(best: Match) -> str:
     return f"{found} there{unused}; {told}"
 
 
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
 def _some(names: Sequence[str]) -> str:
     """Return the first of the names, and how many there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
-def cached_weights(name: str) -> Path | None:
-    """Return the file of pretrained weights that this machine has already, if any.
-
-    Nothing is downloaded: only the caches of the Hugging Face hub and of torch are searched.
-
-    Args:
-        name: `timm:NAME` or `torchvision:NAME`.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
-    source, _, model = name.partition(":")
-    if source == "torchvision":
-        check_vision(model)
-        return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    ours = model in VARIANTS or model in CIFAR_NETWORKS
-    facts = None if ours else timm.get_pretrained_cfg(timm_name(model))
-    if facts is None:
-        return None
-    if facts.hf_hub_id:
-        from huggingface_hub import try_to_load_from_cache
-
-        for file in ("model.safetensors", "pytorch_model.bin"):
-            cached = try_to_load_from_cache(facts.hf_hub_id, file)
-            if isinstance(cached, str):
-                return Path(cached)
-    return _in_torch_hub(facts.url) if isinstance(facts.url, str) and facts.url else None
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read every tensor of a file, by its dotted path; nothing in the file is executed.
-
-    Raises:
-        ValueError: there is no such file, it is damaged or of another kind, or has no tensors.
-    """
-    if not path.is_file():
-        raise ValueError(f"no weights at {path}: give a .safetensors or state-dict file")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        with warnings.catch_warnings():  # a pickle that holds code is refused below
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    # Whatever torch makes of a file that holds no weights: its errors have no common class.
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
-        raise ValueError(
-            f"{path} cannot be read as plain weights ({reason}): save its state_dict() again; "
-            "files that hold code are never run"
-        ) from None
-    tensors = dict(_leaves(content, ""))
-    if not tensors:
-        raise ValueError(f"{path} holds no tensors: give a state-dict file")
-    return tensors
-
-
-def match(tensors: Tensors, skeleton: _Skeleton) -> Match:
+def match(tensors: Tensors, skeleton: Skeleton) -> Match:
     """Find the tensors of an architecture among those of a file."""
     wanted = skeleton.wanted
     found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
@@ -258,30 +292,33 @@ def match(tensors: Tensors, skeleton: _Skeleton) -> Match:
     )
 
 
-def build(architecture: str, config: EncoderConfig | None) -> Encoder | VisionEncoder:
-    """Build an encoder with weights drawn from torch's global generator."""
-    if config is None:
-        return VisionEncoder(architecture.removeprefix("torchvision:"))
-    return assemble(config)
-
-
 @cache
-def _skeletons(architecture: str) -> tuple[_Skeleton, ...]:
+def skeletons(architecture: str) -> tuple[Skeleton, ...]:
     """Return the architecture with its tensors' shapes; ResNets with either stem."""
-    configs: list[EncoderConfig | None] = [None]
-    if not architecture.startswith("torchvision:"):
-        name = architecture.removeprefix("timm:")
-        configs = [_foreign_config(name, 224)]
+    name = architecture.removeprefix("timm:")
+    configs = [_foreign_config(name, size) for size in _usual_sizes(name)]
+    if not name.startswith(TORCHVISION):
         small = _foreign_config(name, 32)
         if small.conv1 is not None:
             configs.append(small)
-    skeletons = []
-    for config in configs:
-        with torch.device("meta"):
-            network = build(architecture, config).backbone
-        wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
-        skeletons.append(_Skeleton(architecture, config, wanted, _first_weight(network)))
-    return tuple(skeletons)
+    return tuple(skeleton(architecture, config) for config in configs)
+
+
+def skeleton(architecture: str, config: EncoderConfig) -> Skeleton:
+    """Return an architecture with its tensors' shapes, which take no memory."""
+    with torch.device("meta"):
+        network = assemble(config).backbone
+    wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
+    return Skeleton(architecture, config, wanted, first_weight(network))
+
+
+def _usual_sizes(name: str) -> list[int]:
+    """Return the sides of images that weights of this name may be made for."""
+    is_timms = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
+    facts = timm.get_pretrained_cfg(name) if is_timms else None
+    if facts is None or not facts.fixed_input_size:
+        return [224]
+    return list(dict.fromkeys((224, facts.input_size[-1])))
 
 
 def _is_counter(key: str) -> bool:
@@ -289,16 +326,10 @@ def _is_counter(key: str) -> bool:
     return key.endswith("num_batches_tracked")
 
 
-def _first_weight(network: nn.Module) -> str:
-    """Return the name of the weights that the pixels come to first: those that see channels."""
-    layers = (
-        name for name, part in network.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)
-    )
-    return f"{next(layers)}.weight"
-
-
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     """Return the configuration with the mean and deviation that such weights are trained with."""
+    if name.startswith(TORCHVISION):
+        return encoder_config(name, image_size=image_size, mean=IMAGENET[0], std=IMAGENET[1])
     config = encoder_config(name, image_size=image_size)
     if config.timm is None:
         return config
@@ -380,22 +411,3 @@ def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
             if key.startswith(prefix) and number.isdecimal() and int(number) in names:
                 renamed[f"{prefix}{names[int(number)]}.{rest}"] = key
         yield renamed
-
-
-def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield every dense tensor in nested mappings, with its dotted path.
-
-    Mappings that hold themselves end at a depth that no file of weights has.
-    """
-    if isinstance(node, Tensor):
-        if node.layout == torch.strided and node.device.type == "cpu" and not node.is_quantized:
-            yield path.removesuffix("."), node
-    elif isinstance(node, Mapping) and path.count(".") < DEEPEST:
-        for key, child in node.items():
-            yield from _leaves(child, f"{path}{key}.")
-
-
-def _in_torch_hub(url: str) -> Path | None:
-    """Return the file that torch's hub downloaded from `url`, if it is there."""
-    file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
-    return file if file.is_file() else None

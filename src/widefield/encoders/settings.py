@@ -7,8 +7,9 @@ from typing import Any, Self
 import torch
 
 from widefield.encoders.encoder import Encoder, Stem, build_encoder
+from widefield.encoders.fit import fitting_width
 from widefield.settings import Settings
-from widefield.types import Size
+from widefield.types import Kind, Size, as_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class EncoderSettings(Settings):
     """
 
     name: str = "auto"
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5; auto: resnet-tiny, on GPUs resnet18."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init: bool = True
@@ -48,20 +49,30 @@ class EncoderSettings(Settings):
             zero_init=values.get("zero_init", encoder.zero_init),
         )
 
-    def resolved(self, device: torch.device) -> Self:
-        """Return the settings with `auto` replaced: resnet18 on a GPU, resnet-tiny on a CPU."""
+    def resolved(self, device: torch.device, kind: Kind = "images") -> Self:
+        """Return the settings with `auto` replaced, for examples of this kind.
+
+        Windows get conv1d, others resnet18 on a GPU and resnet-tiny on a CPU.
+        """
         if self.name != "auto":
             return self
+        if kind == "windows":
+            return replace(self, name="conv1d")
         return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
 
-    def width(self, *, channels: int = 3, image_size: int | Size = 32) -> int:
+    def width(
+        self, *, channels: int = 3, image_size: int | Size = 32, rate: int | None = None
+    ) -> int:
         """Return D, the width of the features, without drawing any weights.
 
         Raises:
-            ValueError: as `build`.
+            ValueError: as `build`, or the encoder cannot take images of that size.
         """
-        with torch.device("meta"):
-            return self.build(channels=channels, image_size=image_size, seed=0).dim
+
+        def build(size: Size) -> Encoder:
+            return self.build(channels=channels, image_size=size, rate=rate, seed=0)
+
+        return fitting_width(build, as_size(image_size))
 
     def build(
         self,
@@ -71,6 +82,7 @@ class EncoderSettings(Settings):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         white: float | None = None,
+        rate: int | None = None,
         seed: int,
     ) -> Encoder:
         """Build the encoder on the CPU, randomly initialised; arguments as of `build_encoder`.
@@ -93,5 +105,6 @@ class EncoderSettings(Settings):
             mean=mean,
             std=std,
             white=white,
+            rate=rate,
             seed=seed,
         )

@@ -7,7 +7,6 @@ from torch import nn
 
 from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, family_of
-from widefield.encoders.vision import VisionEncoder
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
@@ -25,8 +24,6 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     with seeded(seed):
         if isinstance(encoder, Encoder):
             return assemble(encoder.config)
-        if isinstance(encoder, VisionEncoder):
-            return VisionEncoder(encoder.name)
         fresh = copy.deepcopy(encoder).cpu()
         for module in fresh.modules():
             reset = getattr(module, "reset_parameters", None)

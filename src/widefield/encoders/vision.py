@@ -1,56 +1,52 @@
-"""torchvision's classifiers without their last layer: x[B, 3, H, W] in [0, 1] -> h[B, D]."""
+"""torchvision's classifiers without their last layer, under the names `torchvision:NAME`.
+
+They offer what `Encoder` asks of timm's models first of all: `head_hidden_size`.
+"""
 
 import difflib
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torchvision import models
 
+from widefield.types import Size
+
+TORCHVISION = "torchvision:"
+"""What the names of torchvision's models begin with."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of each channel with which torchvision's weights were trained."""
 
+_WITH_SIDE_HEADS = ("googlenet", "inception_v3")
 
-class VisionEncoder(nn.Module):
-    """A torchvision classifier with random weights and without its last layer.
 
-    It normalises its images first: x[B, 3, H, W] in [0, 1] -> h[B, D].
+def vision_network(name: str, channels: int, size: Size) -> nn.Module:
+    """Build the torchvision model `name` with random weights, the identity as its last layer.
 
-    Attributes:
+    Args:
         name: torchvision's name of the model.
-        backbone: the torchvision model, with the identity as its last linear layer.
+        channels: C of the images; other than 3 get a first convolution of their own.
+        size: height and width of the images, which a vision transformer is built for.
 
     Raises:
-        ValueError: the name is unknown, or the model has no linear layer at its end.
+        ValueError: the name is unknown, the model has no linear layer at its end, or it cannot be
+            built for such images.
     """
-
-    scale: Tensor
-    shift: Tensor
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.backbone = _without_head(name)
-        mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in IMAGENET)
-        self.register_buffer("scale", 1 / std, persistent=False)
-        self.register_buffer("shift", -mean / std, persistent=False)
-
-    @property
-    def image_size(self) -> int | None:
-        """Side of the images that the model needs; None if any size will do."""
-        size = getattr(self.backbone, "image_size", None)
-        return size if isinstance(size, int) else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return features h[B, D] of images x[B, 3, H, W] in [0, 1].
-
-        Raises:
-            ValueError: the images do not have 3 channels.
-        """
-        if x.shape[1] != 3:
-            raise ValueError(
-                f"torchvision:{self.name} takes 3 channels, the images have {x.shape[1]}"
-            )
-        return self.backbone(torch.addcmul(self.shift, x, self.scale))
+    check_vision(name)
+    arguments: dict[str, Any] = {"aux_logits": False} if name in _WITH_SIDE_HEADS else {}
+    if name.startswith("vit_"):
+        arguments["image_size"] = _side(name, size)
+    model: nn.Module = models.get_model(name, weights=None, **arguments)
+    linear = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise ValueError(
+            f"torchvision:{name} has no linear layer at its end to take features before"
+        )
+    model.head_hidden_size = model.get_submodule(linear[-1]).in_features
+    _replace(model, linear[-1], nn.Identity())
+    if channels != 3:
+        first = next(k for k, part in model.named_modules() if isinstance(part, nn.Conv2d))
+        _replace(model, first, _for_channels(model.get_submodule(first), channels))
+    return model
 
 
 def check_vision(name: str) -> None:
@@ -67,15 +63,33 @@ def check_vision(name: str) -> None:
         )
 
 
-def _without_head(name: str) -> nn.Module:
-    """Build the torchvision model `name`, with the identity as its last linear layer."""
-    check_vision(name)
-    model: nn.Module = models.get_model(name, weights=None)
-    linear = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not linear:
+def _side(name: str, size: Size) -> int:
+    """Return the side of the squares that a vision transformer is built for.
+
+    Raises:
+        ValueError: they are no squares, or not so many whole patches.
+    """
+    patch = int(name.rsplit("_", 1)[1])
+    if size[0] != size[1] or size[0] % patch:
         raise ValueError(
-            f"torchvision:{name} has no linear layer at its end to take features before"
+            f"torchvision:{name} takes squares of whole {patch}x{patch} patches, not "
+            f"{size[0]}x{size[1]} pixels: choose an image_size that {patch} divides"
         )
-    parent, _, last = linear[-1].rpartition(".")
-    setattr(model.get_submodule(parent), last, nn.Identity())
-    return model
+    return size[0]
+
+
+def _for_channels(conv: nn.Module, channels: int) -> nn.Conv2d:
+    assert isinstance(conv, nn.Conv2d)
+    return nn.Conv2d(
+        channels,
+        conv.out_channels,
+        conv.kernel_size,  # type: ignore[arg-type]
+        stride=conv.stride,  # type: ignore[arg-type]
+        padding=conv.padding,  # type: ignore[arg-type]
+        bias=conv.bias is not None,
+    )
+
+
+def _replace(model: nn.Module, name: str, layer: nn.Module) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, layer)

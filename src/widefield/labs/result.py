@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
+from widefield.core.files import write_atomically
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -135,7 +137,10 @@ class Result:
             raise ValueError(f"path={path} has no known format: name a .svg or a .png file")
         metadata = {"Date": None} if path.suffix == ".svg" else {}
         with rc_context({"svg.hashsalt": self.name, "svg.fonttype": "none"}):
-            self.plot().savefig(path, metadata=metadata, dpi=120)
+            figure, kind = self.plot(), path.suffix[1:]
+            write_atomically(
+                path, lambda draft: figure.savefig(draft, format=kind, metadata=metadata, dpi=120)
+            )
 
 
 def _finite(value: float | tuple[float, float]) -> Any:

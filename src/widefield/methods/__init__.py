@@ -33,8 +33,10 @@ from widefield.methods.spectral import SpectralSettings as SpectralSettings
 from widefield.methods.supervised import Supervised as Supervised
 from widefield.methods.supervised import SupervisedSettings as SupervisedSettings
 from widefield.methods.vicreg import VICRegSettings as VICRegSettings
+from widefield.methods.view_contrast import ViewContrastSettings as ViewContrastSettings
 
 METHODS: dict[str, type[MethodSettings]] = {
+    "view-contrast": ViewContrastSettings,
     "row-contrast": RowContrastSettings,
     "s-diet": SDietSettings,
     "diet": DietSettings,
@@ -54,7 +56,7 @@ METHODS: dict[str, type[MethodSettings]] = {
 }
 """Settings of every method; `METHODS[name]()` has the measured defaults."""
 
-DEFAULT_METHOD = "s-diet"
+DEFAULT_METHOD = "view-contrast"
 """The method of a run that names none."""
 
 CEILING = "supervised"

@@ -17,21 +17,29 @@ from widefield.types import Loss, Part, Place
 class RowMethod(Method):
     """A loss of the projections of one view against the b rows of the batch alone.
 
+    With two views the second one is encoded without gradient, and compared with the first too.
+
     Args:
         projector: maps h [B, D] to [B, m].
         head: the n rows of width m; whoever trains the method steps it too.
         layout: how the head keeps the moments of a row.
         place: where the rows live.
+        view_count: 1, or 2 for a loss that takes a second view.
 
     Source: S-DIET (2025), section 5.
     """
 
-    view_count = 1
-
     def __init__(
-        self, *, projector: nn.Module, head: RowHead, layout: Layout, place: Place
+        self,
+        *,
+        projector: nn.Module,
+        head: RowHead,
+        layout: Layout,
+        place: Place,
+        view_count: int = 1,
     ) -> None:
         super().__init__()
+        self.view_count = view_count
         self.projector = projector
         self.head = head
         self.layout = layout
@@ -42,9 +50,12 @@ class RowMethod(Method):
         return self.projector
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss of the one view against the rows of the batch."""
-        (view,) = views
-        total = self.head(self.projector(encoder(view)), index)
+        """Return the loss of the first view against the rows of the batch, and the second view."""
+        view, *others = views
+        z = self.projector(encoder(view))
+        with torch.no_grad():
+            second = [self.projector(encoder(other)) for other in others]
+        total = self.head(z, index, *second)
         return Loss(total, {"row_norm": self.head.row_norm})
 
     def memory(self, examples: int) -> dict[str, Part]:
@@ -99,10 +110,11 @@ class RowSettings(Settings):
         context: BuildContext,
         projector: ProjectorSettings,
         *,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Callable[..., Tensor],
         normalise: bool,
         lr_scale: float,
         gather: bool,
+        view_count: int = 1,
     ) -> RowMethod:
         """Build the method with a row for each example of the run."""
         built = projector.build(context.feature_dim)  # first: it refuses what is too large
@@ -133,4 +145,10 @@ class RowSettings(Settings):
             gather=gather,
             store=store,
         )
-        return RowMethod(projector=built, head=head, layout=self.layout, place=place)
+        return RowMethod(
+            projector=built,
+            head=head,
+            layout=self.layout,
+            place=place,
+            view_count=view_count,
+        )

@@ -11,6 +11,8 @@ MACHINERY = (
     "seed",
     "limit",
     "image_size",
+    "sample_rate",
+    "seconds",
     "checkpoint_every",
     "health_every",
     "gather",

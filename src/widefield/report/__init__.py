@@ -9,8 +9,12 @@ from widefield.report.parts import Figure as Figure
 from widefield.report.parts import Gallery as Gallery
 from widefield.report.parts import Lines as Lines
 from widefield.report.parts import Places as Places
+from widefield.report.parts import Sound as Sound
 from widefield.report.parts import Table as Table
 from widefield.report.parts import TaskVerdict as TaskVerdict
+from widefield.report.signals import spectrogram_picture as spectrogram_picture
+from widefield.report.signals import wav_file as wav_file
+from widefield.report.signals import window_picture as window_picture
 
 __all__ = [
     "AuditReport",
@@ -20,8 +24,12 @@ __all__ = [
     "Lines",
     "Places",
     "RunReport",
+    "Sound",
     "Table",
     "TaskVerdict",
     "png",
+    "spectrogram_picture",
+    "wav_file",
+    "window_picture",
     "write_page",
 ]

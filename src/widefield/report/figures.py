@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from widefield.report.parts import Sound
+
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
 _INK = "#010203"
@@ -68,6 +70,32 @@ def chart(
                 high = low + 1.1 * (max(axes.get_ylim()[1], low) - low)
             axes.set_ylim(low, high)
         return _svg(figure, prefix)
+
+
+def spectrogram(sound: "Sound", *, prefix: str) -> str:
+    """Draw the spectrogram of a sound over seconds and hertz, as an `<svg>`."""
+    with _canvas(prefix) as (figure, axes):
+        bands = len(sound.hertz)
+        axes.imshow(
+            sound.spectrogram,
+            origin="lower",
+            aspect="auto",
+            cmap="magma",
+            vmin=0,
+            vmax=1,
+            extent=(0, sound.seconds, -0.5, bands - 0.5),
+        )
+        axes.grid(visible=False)
+        marks = [mark for mark in _HERTZ if sound.hertz[0] <= mark <= sound.hertz[-1]]
+        axes.set_yticks(np.interp(marks, sound.hertz, np.arange(bands)), [f"{m:,}" for m in marks])
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("Hz")
+        axes.margins(0)
+        return _svg(figure, prefix)
+
+
+_HERTZ = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
+"""Frequencies that an axis names."""
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from widefield.core.files import write_atomically
-from widefield.report.figures import SERIES, chart, png
-from widefield.report.parts import Figure, Gallery, Lines, Places, Table, TaskVerdict
+from widefield.report.figures import SERIES, chart, png, spectrogram
+from widefield.report.parts import Figure, Gallery, Lines, Places, Sound, Table, TaskVerdict
 
 _EXAMPLES, _IMAGES = 6, 6
 """Rows of the picture of views, and images in a row: what a phone can show."""
@@ -38,6 +38,10 @@ class RunReport:
     """Quantities over training."""
     view_grid: np.ndarray | None = None
     """uint8 [examples, 1 + views, H, W, C], the original first; the first 6 x 6 are shown."""
+    example: str = "image"
+    """What an example is called."""
+    sounds: Sequence[Sound] = ()
+    """Examples to listen to."""
     health: Sequence[tuple[int, str]] = ()
     """Epoch and line, "verdict: numbers", as `diagnose.Health.line` writes it."""
     next_steps: Sequence[str] = ()
@@ -46,11 +50,15 @@ class RunReport:
 
     def html(self) -> str:
         """Return the page; the same report gives the same text."""
-        return _render(
+        return render(
             "run.html",
             report=self,
             curves=[_drawn(curve, f"curve{i}-") for i, curve in enumerate(self.curves)],
             views=_view_pictures(self.view_grid),
+            sounds=[
+                (sound, Markup(spectrogram(sound, prefix=f"sound{i}-")))
+                for i, sound in enumerate(self.sounds)
+            ],
         )
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -81,7 +89,7 @@ class AuditReport:
 
     def html(self) -> str:
         """Return the page; the same report gives the same text."""
-        return _render(
+        return render(
             "audit.html",
             report=self,
             verdicts=_by_task(self.verdicts),
@@ -106,7 +114,8 @@ def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
     return path
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """Return a page: `template` of this folder, filled in with every string escaped."""
     environment = Environment(
         loader=FunctionLoader(
             lambda name: resources.files("widefield.report").joinpath(name).read_text("utf-8")

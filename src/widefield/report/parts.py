@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from widefield.report.figures import SERIES
 
 
@@ -125,6 +127,20 @@ class Places:
         lengths = {len(self.places), len(self.pictures), len(self.names), len(self.groups)}
         if len(lengths) != 1 or len(self.places) == 0:
             raise ValueError(f"points have {sorted(lengths)} places, pictures, names and groups")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sound:
+    """One sound to listen to, with its spectrogram."""
+
+    name: str
+    wav: str
+    """A WAV file in base64."""
+    spectrogram: np.ndarray
+    """Float [bands, frames] in [0, 1], the lowest band first."""
+    hertz: np.ndarray
+    """Centre of each band, [bands]."""
+    seconds: float
 
 
 Figure = Lines | Bars | Gallery | Places

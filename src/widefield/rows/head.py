@@ -42,7 +42,8 @@ class RowHead(nn.Module):
     Args:
         examples: n.
         dim: m, the width of z and of a row.
-        loss: compares z [b, m] with the rows [b, m]; by default `decoupled_contrast`.
+        loss: compares z [b, m] with the rows [b, m], and with a second view's features [b, m] where
+            there are any; by default `decoupled_contrast`.
         normalise: put z on the unit sphere first, as published.
         start: first value of a row: its example's own first z, or random as in the paper.
         rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
@@ -70,7 +71,7 @@ class RowHead(nn.Module):
         examples: int,
         dim: int,
         *,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        loss: Callable[..., Tensor] | None = None,
         normalise: bool = True,
         start: Start = "embedding",
         rule: Rule = "exact",
@@ -106,8 +107,11 @@ class RowHead(nn.Module):
         self._rows: Tensor | None = None
         self._step_is_due = False
 
-    def forward(self, z: Tensor, index: Tensor) -> Tensor:
+    def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         """Return the loss of z [b, m] of the examples `index`, int64 [b].
+
+        `second` [b, m] are features of a second view, for losses that take them; a row then starts
+        between both. No gradient goes through them.
 
         Raises:
             ValueError: `index` is out of range or names an example twice, or the rows of the last
@@ -120,19 +124,27 @@ class RowHead(nn.Module):
                 "gradients add up as one, or look at a loss under torch.no_grad()"
             )
         index = self._checked(index, len(z))
-        z = at_least_float32(z)
+        seen = [z] if second is None else [z, second.detach()]
+        seen = [at_least_float32(x) for x in seen]
         if self.normalise:
-            z = F.normalize(z, dim=1)
-        start = z.detach() if self.start == "embedding" else None
+            seen = [F.normalize(x, dim=1) for x in seen]
+        z = seen[0]
+        start = self._start(seen) if self.start == "embedding" else None
         _, world = rank_and_world()
         self.table.gap = self.gap or max(1, round(self.examples / (world * len(z))))
         rows = self.table.gather(index, start=start).to(z.device).detach()
         self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
         self._rows = rows.requires_grad_() if not self.frozen else None
         self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
+        rows = rows.to(z.dtype)
         if self.gather:
-            z, rows = gather(z), gather(rows)
-        return self.compare(z, rows.to(z.dtype))
+            rows, *seen = map(gather, (rows, *seen))
+        return self.compare(seen[0], rows, *seen[1:])
+
+    def _start(self, seen: list[Tensor]) -> Tensor:
+        """Return where new rows start: at the view, or in the middle of two."""
+        middle = torch.stack(seen).detach().mean(0)
+        return F.normalize(middle, dim=1) if self.normalise else middle
 
     def step(self, *, lr: float) -> None:
         """Move the rows of the last batch by their gradient, at `lr_scale * lr`.

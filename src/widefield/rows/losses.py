@@ -41,6 +41,8 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
     out of the sum, so that an easy example does not cease to teach. Rows lie on the sphere too,
     so that `scale` alone sets how much the nearest others count.
 
+    In the place of rows may stand features of a second view.
+
     Example:
         >>> z = torch.eye(4)
         >>> right, wrong = (decoupled_contrast(z, rows, scale=10.0) for rows in (z, z.roll(1, 0)))
@@ -56,3 +58,33 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
     others = torch.cat([near_rows, near_features], dim=1)
     others = others.masked_fill(itself.repeat(1, 2), float("-inf"))
     return (others.logsumexp(1) - near_rows.diagonal()).mean()
+
+
+@full_precision
+def view_contrast(
+    z: Tensor, rows: Tensor, second: Tensor, *, scale: float, cross_entropy: float, smoothing: float
+) -> Tensor:
+    """Return a view's contrast with a second one, plus S-DIET's cross-entropy with the rows.
+
+    With features z [b, m] of a view and v [b, m] of the second one on the unit sphere, and rows
+    w [b, m],
+
+        loss = decoupled_contrast(z, v; scale)
+               + cross_entropy batch_cross_entropy(z, w; 1, smoothing).
+
+    The first term teaches from an example's first visit, when its row knows no more than the view
+    itself, and keeps features that the second term suppresses; the second term reads the others
+    better.
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> both = view_contrast(z, z, z, scale=10.0, cross_entropy=2.0, smoothing=0.0)
+        >>> first = decoupled_contrast(z, z, scale=10.0)
+        >>> bool(both == first + 2 * batch_cross_entropy(z, z, scale=1.0, smoothing=0.0))
+        True
+
+    Source: ours; its second term is S-DIET (2025), section 5.
+    """
+    contrast = decoupled_contrast(z, second, scale=scale)
+    told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
+    return contrast + cross_entropy * told_apart

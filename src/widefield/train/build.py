@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
-from widefield.data import Dataset, steps_per_epoch
-from widefield.encoders import Encoder
+from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
+from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods import BuildContext
 from widefield.recipe import Recipe
 from widefield.train.adversary import build_adversary
-from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
-from widefield.types import WHOLE, Shard, Size, as_size
+from widefield.types import WHOLE, Kind, Shard, Size, as_size
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
@@ -39,6 +39,12 @@ class DataFacts:
     """Deviation of each channel."""
     white: float | None = None
     """The value that is 1 in images of more than 8 bits."""
+    kind: Kind = "images"
+    """What the examples are."""
+    rate: int | None = None
+    """Samples a second of sounds, Hz."""
+    spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Mean and deviation of the spectrograms of sounds."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> "DataFacts":
@@ -52,6 +58,9 @@ class DataFacts:
             mean=tuple(mean),
             std=tuple(std),
             white=dataset.white,
+            kind=dataset.kind,
+            rate=dataset.rate,
+            spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(dataset),
         )
 
 
@@ -88,9 +97,14 @@ def build(
         4
     """
     _refuse_lone_examples(recipe, shard)
-    views = recipe.views.build(channels=data.channels, seed=recipe.seed).to(device)
-    views.to(memory_format=torch.channels_last)
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
+    views = recipe.views.build(
+        channels=data.channels,
+        seed=recipe.seed,
+        kind=data.kind,
+        front_end=encoder.config.front_end if isinstance(encoder, Encoder) else None,
+    ).to(device)
+    views.to(memory_format=torch.channels_last)
     encoder.to(device).to(memory_format=torch.channels_last)
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples)
@@ -110,7 +124,7 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
-    model = PretrainModel(encoder, method)
+    model = PretrainModel(encoder, method, freeze_start(encoder, recipe))
     return TrainState(
         model=model,
         optimizer=build_optimizer(model, recipe),
@@ -138,12 +152,18 @@ def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
 
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
     """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
-    return recipe.encoder.resolved(device).build(
+    settings = recipe.encoder.resolved(device, data.kind)
+    sees_spectrograms = data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS
+    mean, std = (
+        data.spectrogram if sees_spectrograms and data.spectrogram else (data.mean, data.std)
+    )
+    return settings.build(
         channels=data.channels,
         image_size=data.image_size,
-        mean=data.mean,
-        std=data.std,
+        mean=mean,
+        std=std,
         white=data.white,
+        rate=data.rate,
         seed=recipe.seed,
     )
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.data import Dataset
+from widefield.encoders import Encoder, save_encoder
 from widefield.recipe import Recipe
 
 FORMAT = 2
@@ -27,9 +28,11 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """`run.yaml`, `metrics.csv`, `manifest.parquet`, `checkpoints/`, `encoder.*`, `report.html`.
+    """Files of a run: settings, manifest, metrics, checkpoints, encoder and page.
 
-    Methods with a projection head leave `projector.safetensors` beside each encoder.
+    `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
+    `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
+    A run with a start has it in `start/`, and in `adaptation.json` what became of it.
     """
 
     path: Path
@@ -53,6 +56,16 @@ class RunFolder:
     def rows_folder(self) -> Path:
         """The per-example head, where its rows live on disk."""
         return self.path / "rows"
+
+    @property
+    def start_folder(self) -> Path:
+        """The encoder that the run began from, where it had a start."""
+        return self.path / "start"
+
+    @property
+    def adaptation_file(self) -> Path:
+        """What became of the start, and the verdict."""
+        return self.path / "adaptation.json"
 
     def encoder_at(self, epoch: int) -> Path:
         """Folder of the encoder alone, as of a finished epoch."""
@@ -105,9 +118,10 @@ class RunFolder:
 
     def withdraw(self) -> None:
         """Remove what a run began here that ended before its first step."""
-        for folder in (self.rows_folder, self.path / "tensorboard"):
+        for folder in (self.rows_folder, self.start_folder, self.path / "tensorboard"):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.settings_file, self.manifest_file, self.path / "metrics.csv"):
+        tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
+        for file in (self.settings_file, self.manifest_file, *tables):
             file.unlink(missing_ok=True)
 
     def remove_drafts(self) -> None:
@@ -117,9 +131,13 @@ class RunFolder:
                 if file.is_file():
                     file.unlink()
 
-    def begin(self, settings: dict[str, Any], dataset: Dataset) -> None:
+    def begin(
+        self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
+    ) -> None:
         """Write what a run needs to go on, and drop rows that one left which died at once."""
         shutil.rmtree(self.rows_folder, ignore_errors=True)
+        if start is not None:
+            save_encoder(start, self.start_folder)
         self.write_settings(settings)
         self.write_manifest(dataset)
 
@@ -141,24 +159,7 @@ class RunFolder:
         Raises:
             ValueError: this is no run's folder, or not one of this version.
         """
-        if not self.settings_file.exists():
-            raise ValueError(f"{self.path} is not a run: it has no run.yaml")
-        settings = read_yaml(self.settings_file)
-        if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
-            raise ValueError(f"{self.settings_file} describes no run: data or recipe is missing")
-        if settings.get("format") != FORMAT:
-            raise ValueError(
-                f"{self.settings_file} has format {settings.get('format', 1)!r} and this version "
-                f"of widefield reads format {FORMAT}: use the version that wrote it, "
-                f"{settings.get('widefield')}, or start a new run"
-            )
-        for name, kind in _KINDS.items():
-            if not isinstance(settings.get(name, kind()), kind):
-                raise ValueError(
-                    f"{self.settings_file}: {name} has another type than a run writes there, "
-                    f"{settings[name]!r}: restore the file, or start a new run"
-                )
-        return settings
+        return read_settings(self._file_of_a_run())
 
     def recipe(self) -> Recipe:
         """Return the run's recipe, as it was resolved when the run began.
@@ -166,11 +167,12 @@ class RunFolder:
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
-        values = self.settings()["recipe"]
-        try:
-            return Recipe.from_dict(values)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{self.settings_file} holds no whole recipe: {error}") from error
+        return recipe_of(self._file_of_a_run())
+
+    def _file_of_a_run(self) -> Path:
+        if not self.settings_file.exists():
+            raise ValueError(f"{self.path} is not a run: it has no run.yaml")
+        return self.settings_file
 
     def identity(self, recipe: Recipe) -> dict[str, Any]:
         """Return what has to stay the same from one resume to the next, for the checkpoint.
@@ -281,6 +283,43 @@ class RunFolder:
                     f"{self.manifest_file}: column {name!r} is not as a run writes it: restore it"
                 )
         return used
+
+
+def recipe_of(file: Path) -> Recipe:
+    """Return the recipe in a `run.yaml`, every setting of which stands there.
+
+    Raises:
+        ValueError: it cannot be read, or holds no recipe of this version.
+    """
+    values = read_settings(file)["recipe"]
+    try:
+        return Recipe.from_dict(values)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{file} holds no whole recipe: {error}") from error
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """Read a `run.yaml`.
+
+    Raises:
+        ValueError: it describes no run, or not one of this version.
+    """
+    settings = read_yaml(file)
+    if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
+        raise ValueError(f"{file} describes no run: data or recipe is missing")
+    if settings.get("format") != FORMAT:
+        raise ValueError(
+            f"{file} has format {settings.get('format', 1)!r} and this version "
+            f"of widefield reads format {FORMAT}: use the version that wrote it, "
+            f"{settings.get('widefield')}, or start a new run"
+        )
+    for name, kind in _KINDS.items():
+        if not isinstance(settings.get(name, kind()), kind):
+            raise ValueError(
+                f"{file}: {name} has another type than a run writes there, "
+                f"{settings[name]!r}: restore the file, or start a new run"
+            )
+    return settings
 
 
 _KINDS = {"data": str, "widefield": str, "began": str, "machine": dict, "tasks": dict}

@@ -3,13 +3,15 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from widefield.encoders import layer_names
 from widefield.recipe import Recipe, Schedule
 from widefield.train.lars import LARS
 from widefield.train.state import PretrainModel
 
 MOMENTUM = 0.9
+NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def learning_rates(
@@ -44,21 +46,63 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     """
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
-    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in head_ids]
-    decayed = [p for p in rest if p.ndim > 1 or recipe.decay_all]
-    not_decayed = [p for p in rest if p.ndim <= 1 and not recipe.decay_all]
-    decay, head_scale = recipe.weight_decay, model.method.head_lr_scale
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": decay, "lr_scale": 1.0},
-        {"params": not_decayed, "weight_decay": 0.0, "lr_scale": 1.0},
-        {"params": head, "weight_decay": decay, "lr_scale": head_scale},
+    scales = start_scales(model.encoder, recipe)
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for p in model.parameters():
+        if p.requires_grad and id(p) not in head_ids:
+            decayed = p.ndim > 1 or recipe.decay_all
+            groups.setdefault((not decayed, scales.get(p, 1.0)), []).append(p)
+    listed: list[dict[str, Any]] = [
+        {
+            "params": groups[plain, scale],
+            "weight_decay": 0.0 if plain else recipe.weight_decay,
+            "lr_scale": scale,
+        }
+        for plain, scale in sorted(groups)
     ]
-    groups = [group for group in groups if group["params"]]
+    if head:
+        scale = model.method.head_lr_scale
+        listed.append({"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale})
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
+        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
-        return LARS(groups, lr=recipe.method.lr, momentum=MOMENTUM)
-    return torch.optim.AdamW(groups, lr=recipe.method.lr, fused=True)
+        return LARS(listed, lr=recipe.method.lr, momentum=MOMENTUM)
+    return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
+
+
+def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
+    """Return the learning rate of each parameter of a started encoder, as a multiple of the run's.
+
+    scale = start_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
+    """
+    if recipe.start is None:
+        return {}
+    layers, parameters = layer_names(encoder), dict(encoder.named_parameters())
+    return {
+        parameters[name]: recipe.start_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
+        for depth, names in enumerate(layers)
+        for name in names
+    }
+
+
+def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
+    """Stop training what the recipe freezes of a start; return norms that have to stay in eval.
+
+    Running statistics move without a gradient, so frozen norms are never in training mode.
+    """
+    if recipe.start is None:
+        return []
+    frozen = {n for names in layer_names(encoder)[: recipe.freeze_blocks] for n in names}
+    still = []
+    for name, module in encoder.named_modules():
+        own = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
+        is_norm = isinstance(module, NORMS)
+        stands = own.keys() if is_norm and recipe.freeze_norms else own.keys() & frozen
+        for parameter in stands:
+            own[parameter].requires_grad_(False)
+        if is_norm and stands:
+            still.append(module)
+    return still
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -1,7 +1,8 @@
 """A run in progress: encoder, method, views, and all else that a step changes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,10 +18,18 @@ from widefield.views import Augmentation
 class PretrainModel(nn.Module):
     """Encoder and method as one module, so that one wrapper sees every trained parameter."""
 
-    def __init__(self, encoder: nn.Module, method: Method) -> None:
+    def __init__(self, encoder: nn.Module, method: Method, still: Sequence[nn.Module] = ()) -> None:
         super().__init__()
         self.encoder = encoder
         self.method = method
+        self.still = tuple(still)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of all modules but those of the encoder that are frozen."""
+        super().train(mode)
+        for module in self.still:
+            module.eval()
+        return self
 
     def forward(
         self, views: list[Tensor], index: Tensor | NDArray[np.int64]

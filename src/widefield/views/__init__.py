@@ -1,4 +1,4 @@
-"""Augmentations: x[B, C, H, W] in [0, 1] -> V views of the same images, drawn jointly.
+"""Augmentations: x[B, C, H, W] -> V views of the same images, windows or sounds, drawn jointly.
 
 Example:
     >>> import torch
@@ -8,24 +8,39 @@ Example:
     torch.Size([8, 3, 32, 32])
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from torch import nn
 
+from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.settings import Settings
+from widefield.types import Kind
 from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
 from widefield.views.chain import Chain
 from widefield.views.cutout import Cutout, CutoutSettings
 from widefield.views.image import ImageAugmentation
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
+from widefield.views.policy import Policy, fixed, image_views, stacked_views, with_settings
+from widefield.views.signal import (
+    ChannelDrop,
+    ChannelDropSettings,
+    Jitter,
+    JitterSettings,
+    Scale,
+    ScaleSettings,
+    TimeMask,
+    TimeMaskSettings,
+)
 from widefield.views.simple import Identity, RandomMask
+from widefield.views.spectrogram import SpecAugment, Spectrogram
 from widefield.views.stacked import StackedAugmentation
 from widefield.views.viewmaker import PublishedViewmakerSettings, Viewmaker, ViewmakerSettings
+from widefield.views.waveform import PublishedWaveAugment, WaveAugment
 
 __all__ = [
     "NO_CONTEXT",
@@ -36,67 +51,51 @@ __all__ = [
     "Augmentation",
     "AugmentationSettings",
     "Chain",
+    "ChannelDrop",
+    "ChannelDropSettings",
     "Cutout",
     "CutoutSettings",
     "Identity",
     "ImageAugmentation",
+    "Jitter",
+    "JitterSettings",
     "Noise",
     "NoiseSettings",
     "ObjectNoise",
     "Policy",
     "PublishedViewmakerSettings",
+    "PublishedWaveAugment",
     "RandomMask",
+    "Scale",
+    "ScaleSettings",
+    "SpecAugment",
+    "Spectrogram",
     "StackedAugmentation",
+    "TimeMask",
+    "TimeMaskSettings",
     "ViewSettings",
     "Viewmaker",
     "ViewmakerSettings",
+    "WaveAugment",
     "build_views",
     "learning_parts",
 ]
 
 
-class Policy(NamedTuple):
-    """A named augmentation: what it does, its settings, and how they build it."""
-
-    summary: str
-    """One sentence that says what it does to images, and its source."""
-    settings: type[Settings]
-    build: Callable[[Any, int], Augmentation]
-    """Function from the settings and the number of channels to the augmentation."""
-
-
-def _with_settings(summary: str, settings: type[AugmentationSettings]) -> Policy:
-    """Return a policy that its settings build."""
-    return Policy(summary, settings, settings.build)
-
-
-def _fixed(summary: str, build: Callable[[], Augmentation]) -> Policy:
-    """Return a policy without settings."""
-    return Policy(summary, Settings, lambda settings, channels: build())
-
-
-def _image(summary: str, **arguments: Any) -> Policy:
-    """Return a policy that is an `ImageAugmentation` with these arguments."""
-    return _fixed(summary, lambda: ImageAugmentation(**arguments))
-
-
-def _stacked() -> Augmentation:
-    weaker = ImageAugmentation(
-        crop_scale=(0.75, 1.0),
-        flip_prob=0.0,
-        grayscale_prob=0.0,
-        blur_sigma=(0.1, 2.0),
-        blur_prob=0.5,
-    )
-    return StackedAugmentation(image=ImageAugmentation(crop_scale=(0.08, 1.0)), rest=weaker)
+USUAL: dict[str, dict[Kind, tuple[str, ...]]] = {
+    "expert": {"windows": ("jitter", "scale", "time-mask"), "sounds": ("waveaug", "specaug")},
+    "gentle": {"windows": ("jitter", "time-mask"), "sounds": ("time-mask", "specaug")},
+}
+"""What these policies are where the examples are no images."""
 
 
 VIEWS: dict[str, Policy] = {
-    "expert": _image(
-        "Crop 8 to 100 % of the area, mirror, jitter and remove colour (S-DIET 2025, appendix C).",
+    "expert": image_views(
+        "Crop 8 to 100 % of the area, mirror, jitter and remove colour (S-DIET 2025, appendix C); "
+        "of windows it is jitter+scale+time-mask, of sounds waveaug+specaug.",
         crop_scale=(0.08, 1.0),
     ),
-    "expert:feature-dropout": _image(
+    "expert:feature-dropout": image_views(
         "Crop 20 to 100 % of the area, mirror, jitter and remove colour, blur as Pillow does "
         "(Feature Dropout, Tamkin et al. 2022).",
         crop_scale=(0.2, 1.0),
@@ -104,50 +103,54 @@ VIEWS: dict[str, Policy] = {
         blur_prob=0.5,
         blur="pillow",
     ),
-    "expert:stacked": _fixed(
+    "expert:stacked": fixed(
         "Apply expert to the image; crop 75 to 100 %, jitter and blur a fourth channel that is "
         "stacked on it (S-DIET 2025, appendix C).",
-        _stacked,
+        stacked_views,
     ),
     # Our own, for features that a hard crop or a mirror destroys.
-    "gentle": _image(
-        "Crop 70 to 100 % of the area, jitter and remove colour; nothing is mirrored.",
+    "gentle": image_views(
+        "Crop 70 to 100 % of the area, jitter and remove colour, without mirroring; of windows it "
+        "is jitter+time-mask, of sounds time-mask+specaug.",
         crop_scale=(0.7, 1.0),
         flip_prob=0.0,
     ),
-    "none": _fixed("Return the image itself.", Identity),
-    "crop": _image(
+    "none": fixed("Return the example itself.", Identity, "any"),
+    "crop": image_views(
         "Crop 8 to 100 % of the area, and nothing else.",
         crop_scale=(0.08, 1.0),
         flip_prob=0.0,
         jitter_prob=0.0,
         grayscale_prob=0.0,
     ),
-    "flip": _image(
+    "flip": image_views(
         "Mirror each image left to right with probability 1/2, and nothing else.",
         crop_scale=None,
         jitter_prob=0.0,
         grayscale_prob=0.0,
     ),
-    "colour": _image("Jitter and remove colour, and nothing else.", crop_scale=None, flip_prob=0.0),
-    "random-mask": _fixed(
+    "colour": image_views(
+        "Jitter and remove colour, and nothing else.", crop_scale=None, flip_prob=0.0
+    ),
+    "random-mask": fixed(
         "Double a random half of an image's numbers and drop the others; the second view is the "
         "complement, for objectives of two views (Wen & Li 2021, definition 2.3).",
         RandomMask,
+        "picture",
     ),
-    "cutout": _with_settings("Cover a square with grey (DeVries & Taylor 2017).", CutoutSettings),
-    "noise": _with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
+    "cutout": with_settings("Cover a square with grey (DeVries & Taylor 2017).", CutoutSettings),
+    "noise": with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
         NoiseSettings,
         lambda settings, channels: ObjectNoise(std=settings.noise_std),
     ),
-    "viewmaker": _with_settings(
+    "viewmaker": with_settings(
         "Let a network change the image so as to raise the loss, on a budget "
         "(Feature Dropout 2022).",
         ViewmakerSettings,
     ),
-    "viewmaker:published": _with_settings(
+    "viewmaker:published": with_settings(
         "Change the image by the viewmaker as its authors released it: views leave [0, 1] and "
         "fall a little short of the budget.",
         PublishedViewmakerSettings,
@@ -157,10 +160,48 @@ VIEWS: dict[str, Policy] = {
         ViewmakerSettings,
         lambda settings, channels: settings.build(channels, spare_object=True),
     ),
-    "adversarial": _with_settings(
+    "adversarial": with_settings(
         "Attack each image by projected gradient ascent on the loss "
         "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
         AdversarialSettings,
+    ),
+    "jitter": with_settings(
+        "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
+        JitterSettings,
+        "samples",
+    ),
+    "scale": with_settings(
+        "Multiply each channel of a window or waveform by a random gain.", ScaleSettings, "samples"
+    ),
+    "time-mask": with_settings(
+        "Cover a random run of time with each channel's mean.", TimeMaskSettings, "samples"
+    ),
+    "channel-drop": with_settings(
+        "Replace random channels of a window by their mean.", ChannelDropSettings, "samples"
+    ),
+    "specaug": fixed(
+        "Cover up to 30 % of a spectrogram's rows and of its columns with its mean "
+        "(SpecAugment, Park et al. 2019).",
+        lambda: SpecAugment(share=0.3),
+        "spectrogram",
+    ),
+    "specaug:published": fixed(
+        "Cover up to 40 of 64 rows and columns, then add noise of a quarter of the data's "
+        "deviation (Feature Dropout 2022).",
+        lambda: SpecAugment(share=40 / 64, noise=0.25),
+        "spectrogram",
+    ),
+    "waveaug": fixed(
+        "Change a waveform's pitch and speed, add an echo or noise, take out a band and a run of "
+        "time.",
+        WaveAugment,
+        "samples",
+    ),
+    "waveaug:published": fixed(
+        "Keep a run of 8 to 100 % of a waveform, with noise on its spectrum (Feature Dropout "
+        "2022).",
+        PublishedWaveAugment,
+        "samples",
     ),
 }
 """Every policy by name; `A+B` is A, then B."""
@@ -229,19 +270,69 @@ class ViewSettings:
             policies.append((name, VIEWS[name].settings.from_dict(rest)))
         return cls(policies=tuple(policies))
 
-    def build(self, *, channels: int = 3, seed: int = 0) -> Augmentation:
+    def build(
+        self,
+        *,
+        channels: int = 3,
+        seed: int = 0,
+        kind: Kind = "images",
+        front_end: FrontEnd | None = None,
+    ) -> Augmentation:
         """Build the augmentation; several policies become a chain, from left to right.
+
+        Views of sounds come in two groups, whatever their order: those of the waveform, then those
+        of the spectrogram, which is made between them.
 
         Args:
             channels: C of the images.
             seed: seed of the weights of views that learn; the global random state is left alone.
+            kind: what the examples are.
+            front_end: the spectrogram that the encoder sees; None if it sees the examples.
 
         Raises:
-            ValueError: policies that cannot follow one another.
+            ValueError: policies that cannot follow one another, or that do not change such
+                examples.
         """
+        policies = self.policies if kind == "images" else _for_signals(self, kind, front_end)
         with seeded(seed):
-            built = [(name, VIEWS[name].build(s, channels)) for name, s in self.policies]
-        return built[0][1] if len(built) == 1 else Chain(built)
+            built = [(name, VIEWS[name].build(s, channels)) for name, s in policies]
+        if front_end is None:
+            return _chain(built)
+        samples = [(n, part) for n, part in built if VIEWS[n].stage == "samples"]
+        pictures = [(n, part) for n, part in built if VIEWS[n].stage != "samples"]
+        sounds = _chain([*samples, ("spectrogram", Spectrogram(front_end))])
+        return _chain([("sounds", sounds), *pictures])
+
+
+def _chain(parts: list[tuple[str, Augmentation]]) -> Augmentation:
+    return parts[0][1] if len(parts) == 1 else Chain(parts)
+
+
+def _for_signals(
+    views: ViewSettings, kind: Kind, front_end: FrontEnd | None
+) -> list[tuple[str, Settings]]:
+    """Return the policies for windows or sounds, `expert` and `gentle` in their parts.
+
+    Raises:
+        ValueError: one that changes something else.
+    """
+    stages = (
+        {"samples", "any"} if front_end is None else {"samples", "picture", "spectrogram", "any"}
+    )
+    policies: list[tuple[str, Settings]] = []
+    for name, settings in views.policies:
+        if name in USUAL:
+            usual = [part for part in USUAL[name][kind] if VIEWS[part].stage in stages]
+            policies += [(part, VIEWS[part].settings()) for part in usual]
+        elif VIEWS[name].stage in stages:
+            policies.append((name, settings))
+        else:
+            known = [other for other, policy in VIEWS.items() if policy.stage in stages]
+            raise ValueError(
+                f"views {name!r} do not change {kind} as this encoder sees them; "
+                f"choose from {', '.join(known)}"
+            )
+    return policies
 
 
 def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any) -> Augmentation:

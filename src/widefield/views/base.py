@@ -44,6 +44,8 @@ class Augmentation(nn.Module, ABC):
     """Whether a gradient flows through it, back to an augmentation before it."""
     value_range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value in a view; infinite if it has no bound."""
+    takes_any_range: bool = False
+    """Whether the values that it changes may lie outside [0, 1]."""
 
     def forward(
         self,

@@ -37,6 +37,7 @@ class Chain(Augmentation):
         self.complementary_pairs = any(part.complementary_pairs for part in augmentations)
         self.passes_gradient = all(part.passes_gradient for part in augmentations)
         self.value_range = augmentations[-1].value_range
+        self.takes_any_range = augmentations[0].takes_any_range
 
     def augment(
         self,
@@ -57,7 +58,7 @@ def _why_misplaced(part: Augmentation, later: Augmentation) -> str | None:
         return "it moves pixels, and the planted object would no longer be where its mask is"
     if part.gradient_calls:
         return "the attack raises the loss of the views it returns: put it last"
-    if part.value_range != (0.0, 1.0):
+    if part.value_range != (0.0, 1.0) and not later.takes_any_range:
         return "its views leave [0, 1]: put it last"
     if not later.passes_gradient and any(p.requires_grad for p in part.parameters()):
         return "no gradient would come back to the views that learn: put them last"

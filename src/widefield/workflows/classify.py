@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
@@ -104,6 +105,7 @@ class Classification:
         write_atomically(path, lambda draft: write(table, draft))
 
 
+@boundary
 def classify(
     encoder: EncoderSpec,
     data: Data,
@@ -146,9 +148,10 @@ def classify(
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
     given = dict(labels) if isinstance(labels, Mapping) else read_labels(labels)
     extractor = open_encoder(encoder, features)
+    extractor.tell(quiet=quiet)
     dataset = extractor.open(data, quiet=quiet)
     rows, y, classes = _matched(given, dataset.paths)
-    h = extractor.features(dataset.images).cpu().numpy()
+    h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
         raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
     fitted = fit_few_labels(h, rows, y, classes=len(classes), seed=seed)

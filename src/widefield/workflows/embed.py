@@ -2,16 +2,21 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widefield.core.files import write_atomically
+from widefield.core.boundary import boundary
+from widefield.core.files import checked_output, write_atomically
+from widefield.diagnose.graph import load_faiss
 from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".npz", ".parquet")
+INDEX_FILES = ("index.faiss", "rows.parquet")
+"""What a folder of embeddings holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +35,35 @@ class Embedding:
     notes: tuple[str, ...] = ()
     """Which weights were used, and what was skipped or chosen in reading the images."""
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Return the features as DLPack, for `torch.from_dlpack` and its like; nothing is copied.
+
+        Example:
+            >>> import torch
+            >>> torch.from_dlpack(embed("random", "photos:test", limit=4)).shape
+            torch.Size([4, 128])
+        """
+        return self.features.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """Return where the features lie: on the CPU."""
+        return self.features.__dlpack_device__()
+
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
 
+        A name without suffix is a folder: `index.faiss` has the features of unit length, searched
+        by inner product, and `rows.parquet` what belongs to each of its rows.
+
         Raises:
-            ValueError: another suffix.
+            ValueError: another suffix, a place that cannot be written, or a folder without faiss.
         """
         path = Path(path)
         check_format(path)
+        if not path.suffix:
+            self._write_index(path)
+            return
+        path = checked_output(path, FORMATS, overwrite=True)
         write = self._write_npz if path.suffix == ".npz" else self._write_parquet
         write_atomically(path, write)
 
@@ -52,14 +78,29 @@ class Embedding:
         features = pa.FixedSizeListArray.from_arrays(
             pa.array(self.features.ravel()), self.features.shape[1]
         )
+        pq.write_table(pa.table({**self._columns(), "features": features}), path)
+
+    def _columns(self) -> dict[str, Any]:
+        """Return what belongs to each row beside its features."""
         labels = {
             f"label_{task}": pa.array([self.classes[task][k] for k in y])
             for task, y in self.labels.items()
         }
-        table = {"index": self.index, "path": self.paths, **labels, "features": features}
-        pq.write_table(pa.table(table), path)
+        return {"index": self.index, "path": self.paths, **labels}
+
+    def _write_index(self, folder: Path) -> None:
+        faiss = load_faiss()
+        unit = self.features.copy()
+        faiss.normalize_L2(unit)
+        index = faiss.IndexFlatIP(unit.shape[1])
+        index.add(unit)
+        rows = pa.table(self._columns())
+        file, beside = (folder / name for name in INDEX_FILES)
+        write_atomically(beside, lambda draft: pq.write_table(rows, draft))
+        write_atomically(file, lambda draft: faiss.write_index(index, str(draft)))
 
 
+@boundary
 def embed(
     encoder: EncoderSpec,
     data: Data,
@@ -78,7 +119,7 @@ def embed(
         features: pooled, feature-map for those before pooling, or projected for those after the
             projector that the run was trained with.
         limit: take a class-balanced first N examples.
-        out: a `.npz` or `.parquet` file.
+        out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss.
         overwrite: replace `out` if it is there.
         quiet: show no progress.
 
@@ -90,13 +131,12 @@ def embed(
         (4, 128)
     """
     if out is not None:
-        check_format(Path(out))
-        if Path(out).exists() and not overwrite:
-            raise ValueError(f"{out} is already there: choose another name, or pass --overwrite")
+        _check_output(Path(out), overwrite=overwrite)
     extractor = open_encoder(encoder, features)
+    extractor.tell(quiet=quiet)
     dataset = extractor.open(data, limit=limit, quiet=quiet)
     embedding = Embedding(
-        features=extractor.features(dataset.images).cpu().numpy(),
+        features=extractor.features(dataset.images, quiet=quiet).cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,
@@ -109,6 +149,20 @@ def embed(
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose suffix names no format of `FORMATS`."""
-    if path.suffix not in FORMATS:
-        raise ValueError(f"cannot write {path.name}: its suffix must be .npz or .parquet")
+    """Refuse a file whose suffix names no format of `FORMATS`; a folder has none."""
+    if path.suffix not in ("", *FORMATS):
+        raise ValueError(
+            f"cannot write {path.name}: its suffix must be .npz or .parquet, or none for a folder "
+            "with an index of faiss"
+        )
+
+
+def _check_output(path: Path, *, overwrite: bool) -> None:
+    """Refuse, before the work, a place where nothing can be written after it."""
+    check_format(path)
+    if path.suffix:
+        checked_output(path, FORMATS, overwrite=overwrite)
+        return
+    load_faiss()
+    for name in INDEX_FILES:
+        checked_output(path / name, (Path(name).suffix,), overwrite=overwrite)

@@ -1,30 +1,54 @@
 """Write an encoder for other tools."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
-from widefield.encoders import Encoder, export_onnx, is_config, save_encoder_file
-from widefield.workflows.extractor import load
+from widefield.encoders import (
+    MODEL_FILES,
+    Encoder,
+    export_onnx,
+    is_config,
+    refuse_other_than_timm,
+    save_encoder_file,
+    save_model_folder,
+)
+from widefield.workflows.extractor import open_encoder
+from widefield.workflows.model_card import model_card
 
 FORMATS = (".safetensors", ".onnx")
 
 
-def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Encoder:
-    """Write a run's encoder as `.safetensors`, which plain timm loads, or as `.onnx`.
+@boundary
+def export(
+    run: str | Path, out: str | Path, *, findings: Sequence[str] = (), overwrite: bool = False
+) -> Encoder:
+    """Write an encoder as `.safetensors`, which plain timm loads, `.onnx`, or a folder.
 
     The weights in `.safetensors` have timm's own keys; a `.json` of the same name beside it holds
     what `timm.create_model` needs, and mean and deviation of the images. Networks that timm lacks,
     such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalises them itself.
 
+    A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
+    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded.
+
     Args:
-        run: a run's folder, or a file that this call wrote.
-        out: the file to write; its suffix chooses the format.
+        run: a run's folder, a file that this call wrote, or any other encoder with weights that
+            `open_encoder` opens, such as `timm:NAME`.
+        out: the file to write, whose suffix chooses the format, or a folder, without suffix.
+        findings: what the model card of a folder is to say, a line each, such as the verdicts of
+            an audit, `[task.line() for task in audit.tasks.values()]`.
         overwrite: replace `out` if it is there, and the `.json` beside it if an export wrote it.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
     """
+    if not Path(out).suffix:
+        return _export_folder(run, Path(out), findings, overwrite=overwrite)
+    if findings:
+        raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")
     out = checked_output(out, FORMATS, overwrite=overwrite)
     beside = out.with_suffix(".json")
     if out.suffix == ".safetensors" and os.path.lexists(beside):
@@ -37,9 +61,36 @@ def export(run: str | Path, out: str | Path, *, overwrite: bool = False) -> Enco
             raise ValueError(
                 f"{beside} is no encoder's, and {out.name} needs its name: choose another one"
             )
-    encoder = load(run)
+    encoder = _encoder_of(run)
     if out.suffix == ".onnx":
         write_atomically(out, lambda draft: export_onnx(encoder, draft))
         return encoder
     save_encoder_file(encoder, out)
     return encoder
+
+
+def _export_folder(
+    run: str | Path, folder: Path, findings: Sequence[str], *, overwrite: bool
+) -> Encoder:
+    """Write the model folder of a run's encoder."""
+    for name in MODEL_FILES:
+        checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
+    encoder = _encoder_of(run)
+    refuse_other_than_timm(encoder.config)
+    save_model_folder(encoder, folder, card=model_card(encoder, run, findings))
+    return encoder
+
+
+def _encoder_of(name: str | Path) -> Encoder:
+    """Return the encoder of that name, with its weights.
+
+    Raises:
+        ValueError: there is none, or it has random weights.
+    """
+    opened = open_encoder(name)
+    if opened.encoder is None:
+        raise ValueError(
+            f"{name} has no trained weights to export: give a run or a file of weights"
+        )
+    assert isinstance(opened.encoder, Encoder)
+    return opened.encoder.eval()

@@ -9,20 +9,24 @@ import numpy as np
 from rich.console import Console
 from torch import Tensor, nn
 
+from widefield.core.boundary import boundary
+from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name, printable
-from widefield.core.rng import seeded
-from widefield.data import Dataset, open_dataset
+from widefield.data import Dataset, held_out_split, open_dataset
 from widefield.data.decode import Progress
 from widefield.encoders import (
     Encoder,
+    EncoderSettings,
     FeatureMap,
+    Match,
     Projected,
-    VisionEncoder,
     build_encoder,
     cached_weights,
     has_settings,
+    is_model_folder,
     load_encoder,
     load_foreign,
+    load_model_folder,
     untrained_like,
     untrained_starts,
 )
@@ -30,8 +34,8 @@ from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
-from widefield.train.progress import reading_bar
-from widefield.types import Size, as_size
+from widefield.train.progress import images_bar
+from widefield.types import Kind, Size
 
 Features = Literal["pooled", "feature-map", "projected"]
 """What to take: the encoder's output, what it is pooled from, or what its projector makes of it."""
@@ -62,12 +66,22 @@ class FeatureExtractor:
     """Channels of the images that the encoder expects; None if it takes any."""
     white: float | None = None
     """The value that was white in training images of more than 8 bits."""
+    kind_of_data: Kind | None = None
+    """What the encoder was trained on; None if that is not known."""
+    rate: int | None = None
+    """Samples a second of the sounds that the encoder was trained on, Hz."""
     notes: tuple[str, ...] = ()
     """One-line facts to tell the user once: which weights these are."""
     kind: Features = "pooled"
     """Which of the encoder's features to take."""
     projector: nn.Module | None = None
     """The projection head that the encoder was trained with, where it was kept."""
+
+    def tell(self, *, quiet: bool) -> None:
+        """Say on stderr, unless `quiet`, which weights these are, before work begins on them."""
+        console = Console(stderr=True, quiet=quiet)
+        for note in self.notes:
+            console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
 
     def open(
         self, data: Any, *, like: Dataset | None = None, quiet: bool = False, **options: Any
@@ -84,9 +98,30 @@ class FeatureExtractor:
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             white = like.white if white is None else white
-        with _bar(quiet) as progress:
-            dataset = open_dataset(data, image_size=size, white=white, progress=progress, **options)
+        rate = self.rate if like is None else like.rate
+        with _bar(quiet, "reading images") as progress:
+            dataset = open_dataset(
+                data, image_size=size, sample_rate=rate, white=white, progress=progress, **options
+            )
+        self._refuse_other_kind(dataset)
         return _with_channels(dataset, channels, self.name if like is None else like.spec)
+
+    @property
+    def front_end(self) -> FrontEnd | None:
+        """Spectrogram that the encoder makes of sounds; None where it sees the examples."""
+        return self.encoder.config.front_end if isinstance(self.encoder, Encoder) else None
+
+    def _refuse_other_kind(self, dataset: Dataset) -> None:
+        """Refuse windows for an encoder of images, and the like.
+
+        Raises:
+            ValueError: the data are of another kind.
+        """
+        if self.kind_of_data not in (None, dataset.kind):
+            raise ValueError(
+                f"{printable(dataset.spec)} holds {dataset.kind}, and {printable(self.name)} was "
+                f"trained on {self.kind_of_data}: give it such data, or train another encoder"
+            )
 
     def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
         """Return the module that turns `images` [n, H, W, C] into features, x[B, C, H, W] -> h.
@@ -99,7 +134,7 @@ class FeatureExtractor:
         elif self.encoder is not None:
             encoder = self.encoder
         else:
-            return Pixels()
+            return Pixels.of(images)
         return self._showing(encoder, self.projector)
 
     def _showing(self, encoder: nn.Module, projector: nn.Module | None) -> nn.Module:
@@ -109,7 +144,7 @@ class FeatureExtractor:
         if self.kind == "projected":
             assert projector is not None, "open_encoder has refused it"
             return Projected(encoder, projector)
-        if not isinstance(encoder, Encoder):
+        if not isinstance(encoder, Encoder) or not encoder.has_map:
             raise ValueError(f"{self.name} shows no features before pooling: take the pooled ones")
         return FeatureMap(encoder)
 
@@ -133,16 +168,15 @@ class FeatureExtractor:
         earlier = replace(self, encoder=load(folder), projector=load_projector(folder))
         return _with_projector(earlier)
 
-    def features(self, images: np.ndarray) -> Tensor:
+    def features(self, images: np.ndarray, *, quiet: bool = True) -> Tensor:
         """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
-        return encode(self.build(images), images)
+        with _bar(quiet, "encoding images") as progress:
+            return encode(self.build(images), images, progress)
 
 
-def _bar(quiet: bool) -> AbstractContextManager[Progress]:
-    """Return a bar for what is read, seen by people at a terminal alone."""
-    console = Console(stderr=True)
-    console.quiet = quiet or not console.is_terminal
-    return reading_bar(console)
+def _bar(quiet: bool, doing: str) -> AbstractContextManager[Progress]:
+    """Return a bar for what is done with images; in a log file, a line a minute."""
+    return images_bar(Console(stderr=True, quiet=quiet), doing)
 
 
 def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Dataset:
@@ -150,10 +184,10 @@ def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Datase
     *shape, have = dataset.images.shape
     if channels in (None, have):
         return dataset
-    if (have, channels) != (1, 3):
+    if (have, channels) != (1, 3) or dataset.kind != "images":
         raise ValueError(
-            f"{printable(dataset.spec)} has images of {have} channels, and {printable(whose)} of "
-            f"{channels}: give images with {channels}"
+            f"{printable(dataset.spec)} has {dataset.kind} of {have} channels, and "
+            f"{printable(whose)} of {channels}: give {dataset.kind} with {channels}"
         )
     plain = dataset.plain
     return replace(
@@ -164,23 +198,26 @@ def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Datase
     )
 
 
-def encode(encoder: nn.Module, images: np.ndarray) -> Tensor:
-    """Return the features float32 [n, D] of images uint8 [n, H, W, C], on this machine's device."""
+def encode(encoder: nn.Module, images: np.ndarray, progress: Progress | None = None) -> Tensor:
+    """Return the features float32 [n, D] of images uint8 [n, H, W, C], on this machine's device.
+
+    `progress` gets (images done, images in all) after every batch.
+    """
     device = choose_device("auto")
     precision = choose_precision("auto", device)
-    return extract(encoder.to(device), images, device=device, precision=precision)
+    encoder = encoder.to(device)
+    return extract(encoder, images, device=device, precision=precision, progress=progress)
 
 
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:
     """Build a random encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
     _, height, width, channels = images.shape
-    if not architecture.startswith("torchvision:"):
-        size = (height, width)
-        return build_encoder(architecture, channels=channels, image_size=size, seed=seed)
-    with seeded(seed):
-        return VisionEncoder(architecture.removeprefix("torchvision:"))
+    size = (height, width)
+    EncoderSettings(name=architecture).width(channels=channels, image_size=size)  # it fits
+    return build_encoder(architecture, channels=channels, image_size=size, seed=seed)
 
 
+@boundary
 def load(path: str | Path) -> Encoder:
     """Load the encoder of a run, or of a file or folder that `export` wrote, ready for use.
 
@@ -202,13 +239,15 @@ def load(path: str | Path) -> Encoder:
     return load_encoder(path).eval()
 
 
+@boundary
 def open_encoder(spec: EncoderSpec, features: Features = "pooled") -> FeatureExtractor:
     """Open the encoder that `spec` names, and say which features to take; a module is as it is.
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
-    `timm:NAME` or `torchvision:NAME`, with pretrained weights if this machine has them already and
-    random ones otherwise; `random`; `pixels`.
+    a Hugging Face model folder as timm writes it; `timm:NAME` or `torchvision:NAME`, with
+    pretrained weights if this machine has them already and random ones otherwise; `random`;
+    `pixels`.
 
     Features `projected` are read through `projector.safetensors`, which a run keeps beside its
     encoder, in its folder and in those of its checkpoints.
@@ -253,6 +292,8 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         )
     if Path(name).is_file() and not has_settings(name):
         return _open_foreign(name, name, None)
+    if is_model_folder(Path(name)):
+        return _of_foreign(name, name, *load_model_folder(Path(name)))
     run = RunFolder(path=Path(name))
     trained_here = run.settings_file.exists()
     return replace(
@@ -271,51 +312,62 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
         image_size=config.image_size,
         channels=config.channels,
         white=config.white,
+        kind_of_data=config.kind,
+        rate=config.rate,
     )
 
 
 def _open_named(name: str) -> FeatureExtractor:
-    source, _, rest = name.partition(":")
     weights = cached_weights(name)
     if weights is not None:
         return _open_foreign(name, str(weights), name.removeprefix("timm:"))
     note = f"{name}: random weights; no pretrained ones are on this machine, none are downloaded"
     architecture = name.removeprefix("timm:")
-    bare = FeatureExtractor(name=name, architecture=architecture, notes=(note,))
-    if source == "timm":
-        return bare
-    return replace(bare, image_size=_needed_size(VisionEncoder(rest)), channels=3)
+    if architecture == name:  # of torchvision, whose models may have no last layer to leave out
+        EncoderSettings(name=name).width(image_size=224)
+    return FeatureExtractor(name=name, architecture=architecture, notes=(note,))
 
 
 def _open_foreign(name: str, path: str, architecture: str | None) -> FeatureExtractor:
-    encoder, match = load_foreign(path, architecture)
+    return _of_foreign(name, path, *load_foreign(path, architecture))
+
+
+def _of_foreign(name: str, path: str, encoder: Encoder, match: Match) -> FeatureExtractor:
     note = f"{path}: {match.line()}"
     return FeatureExtractor(
         name=name,
         encoder=encoder,
-        image_size=_needed_size(encoder),
-        channels=3 if isinstance(encoder, VisionEncoder) else encoder.config.channels,
+        image_size=encoder.config.image_size if encoder.size_is_fixed else None,
+        channels=encoder.config.channels,
         notes=(note,),
     )
-
-
-def _needed_size(encoder: Encoder | VisionEncoder) -> Size | None:
-    """Return the size of the images that a foreign encoder needs; None for convolutions."""
-    if isinstance(encoder, VisionEncoder):
-        return None if encoder.image_size is None else as_size(encoder.image_size)
-    return encoder.config.image_size if "img_size" in (encoder.config.timm or {}) else None
 
 
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
     recipe = run.recipe()
-    with _bar(quiet) as progress:
+    with _bar(quiet, "reading images") as progress:
         dataset = open_dataset(
             run.settings()["data"],
             limit=recipe.limit,
             image_size=recipe.image_size,
+            seconds=recipe.seconds,
+            sample_rate=recipe.sample_rate,
             seed=recipe.seed,
             progress=progress,
         )
     run.refuse_other_data(dataset)
     return dataset
+
+
+def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
+    """Return what to score on: `data`, by default the test split of the data of a run.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    if data is not None:
+        return data
+    if extractor.run is None:
+        raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
+    return held_out_split(str(extractor.run.settings()["data"]))

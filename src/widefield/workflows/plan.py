@@ -16,14 +16,17 @@ from rich.console import Console
 from torch import Tensor
 
 from widefield.arguments import RecipeArguments
+from widefield.core.boundary import boundary
 from widefield.data import Dataset, steps_per_epoch
+from widefield.encoders import Encoder
 from widefield.recipe import Recipe
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.ranks import Ranks
 from widefield.train.step import TrainStep
 from widefield.types import Batch, Part
-from widefield.workflows.pretrain import Data, open_data, resolve, resolve_method
+from widefield.workflows.pretrain import Data, open_data, resolve_parts, resolve_with_start
+from widefield.workflows.remarks import goes_by_family, remarks
 from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
@@ -49,6 +52,8 @@ class Plan:
     """Expected peak on the device; without a GPU, the share of `host_bytes` that would be there."""
     epoch_seconds: float
     """Expected, without health checks and checkpoints."""
+    remarks: tuple[str, ...] = ()
+    """What the user may want to change, a line each."""
 
     @property
     def device_words(self) -> str:
@@ -66,12 +71,14 @@ class Plan:
             "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
             "examples": self.examples,
             "steps_per_epoch": self.steps_per_epoch,
+            "remarks": list(self.remarks),
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
             "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
         }
 
 
+@boundary
 def plan(
     data: Data, *, recipe: str | Recipe = "default", **settings: Unpack[RecipeArguments]
 ) -> Plan:
@@ -90,22 +97,26 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
-    chosen = resolve(recipe, settings, data)
+    chosen, start = resolve_with_start(recipe, settings, data)
     dataset = open_data(data, chosen)
-    chosen = resolve_method(chosen, dataset)
+    by_family = goes_by_family(recipe, settings)
+    chosen = resolve_parts(chosen, dataset, by_family=by_family)
+    begun = None if start is None else start.fitted(dataset).encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)))) as trial,
+        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
     ):
-        return trial.plan()
+        return replace(trial.plan(), remarks=remarks(chosen, len(dataset), by_family=by_family))
 
 
 class _Trial:
     """A run that takes a few of its steps."""
 
-    def __init__(self, recipe: Recipe, dataset: Dataset, folder: RunFolder) -> None:
-        self.recipe, self.dataset, self.folder = recipe, dataset, folder
+    def __init__(
+        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, start: Encoder | None
+    ) -> None:
+        self.recipe, self.dataset, self.folder, self.start = recipe, dataset, folder, start
         self.steps_per_epoch = steps_per_epoch(
             len(dataset), recipe.batch_size, drop_last=recipe.drop_last
         )
@@ -126,7 +137,8 @@ class _Trial:
         device = choose_device(recipe.device)
         ranks = Ranks(device, choose_precision(recipe.precision, device))
         silent = Console(stderr=True, quiet=True)
-        return PretrainRun(replace(recipe, epochs=epochs), dataset, self.folder, silent, ranks)
+        longer = replace(recipe, epochs=epochs)
+        return PretrainRun(longer, dataset, self.folder, silent, ranks, self.start)
 
     def plan(self) -> Plan:
         """Take the steps, and add up."""

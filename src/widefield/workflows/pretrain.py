@@ -13,30 +13,38 @@ from rich.console import Console
 from torch import Tensor
 
 from widefield.arguments import RecipeArguments
+from widefield.core.boundary import boundary
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset
+from widefield.encoders import rate_of
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
 from widefield.rows import FolderLock
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.folder import FORMAT, RunFolder
 from widefield.train.hardware import choose_device, choose_precision, machine
-from widefield.train.progress import reading_bar
+from widefield.train.loggers import LoggerName, check_logger
+from widefield.train.progress import images_bar
 from widefield.train.ranks import Ranks
 from widefield.train.trainer import OnStep
 from widefield.version import __version__
+from widefield.workflows.remarks import goes_by_family, remarks
 from widefield.workflows.run import Pretrained, PretrainRun
+from widefield.workflows.start import Start, kept_start, open_start, start_name
 
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
 
 
+@boundary
 def pretrain(
     data: Data,
     *,
     out: str | Path,
     recipe: str | Recipe = "default",
     resume: bool = False,
+    download: bool = False,
     quiet: bool = False,
+    logger: LoggerName | None = None,
     on_step: OnStep | None = None,
     on_epoch: OnStep | None = None,
     **settings: Unpack[RecipeArguments],
@@ -53,7 +61,9 @@ def pretrain(
         recipe: name of a recipe, or a whole one.
         resume: go on with the run in `out`, with its own settings; any number of processes may.
             Another number of `epochs` may be given.
+        download: fetch the published weights of a `start` that this machine lacks.
         quiet: show no progress.
+        logger: log to wandb or mlflow too; their package is to be installed.
         on_step: called after every step; what it raises ends the run, without a checkpoint.
         on_epoch: called after every epoch, once its checkpoint is saved.
         **settings: settings of the run, its method and its views to change.
@@ -69,19 +79,31 @@ def pretrain(
         >>> done.steps
         2
     """
+    if logger is not None:
+        check_logger(logger)
     folder = RunFolder(path=Path(out))
-    chosen = _recipe_to_resume(folder, settings) if resume else resolve(recipe, settings, data)
+    if resume:
+        chosen, start = _recipe_to_resume(folder, settings), None
+    else:
+        chosen, start = resolve_with_start(recipe, settings, data, download=download)
     device = choose_device(chosen.device)
     ranks = Ranks(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
         folder.refuse_if_taken()
-    with reading_bar(console) as progress:
+    with images_bar(console, "reading images") as progress:
         dataset = open_data(data, chosen, progress)
-    for note in (*dataset.notes, dataset.place, *_apart(chosen, ranks)):
-        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+    if start is not None:
+        start = start.fitted(dataset)
+    told = () if start is None else start.notes
+    said: tuple[str, ...] = ()
     if not resume:
-        chosen = resolve_method(chosen, dataset)
+        by_family = goes_by_family(recipe, settings)
+        chosen = resolve_parts(chosen, dataset, by_family=by_family)
+        said = remarks(chosen, len(dataset), by_family=by_family)
+    for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
+        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+    begun = kept_start(folder, chosen) if start is None else start.encoder
     with (
         full_disk_as_one_line(folder.path),
         ranks.lost_as_one_line(),
@@ -94,11 +116,12 @@ def pretrain(
         chosen = ranks.broadcast(chosen)
         with (
             _withdrawn_if_untrained(folder, ranks, resume) as runs,
-            closing(PretrainRun(chosen, dataset, folder, console, ranks)) as run,
+            closing(PretrainRun(chosen, dataset, folder, console, ranks, begun, logger)) as run,
         ):
             runs.append(run)
             if not (resume and run.resume()):
-                ranks.on_rank_zero(lambda: folder.begin(_describe(chosen, data, dataset), dataset))
+                described = _describe(chosen, data, dataset)
+                ranks.on_rank_zero(lambda: folder.begin(described, dataset, begun))
             done = run.train(on_step=on_step, on_epoch=on_epoch)
     run.request.deliver(run.stopped_by or run.request.signal)
     return done
@@ -153,18 +176,45 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
     else:
         spec = str(data) if isinstance(data, str | Path) else ""
         recipe = make_recipe(recipe, data=spec, **settings)
-    device = choose_device(recipe.device)
-    encoder = recipe.encoder.resolved(device)
-    bf16 = choose_precision(recipe.precision, device) == "bf16-mixed"
-    return replace(recipe, encoder=encoder, precision="bf16" if bf16 else "32")
+    bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
+    return replace(recipe, precision="bf16" if bf16 else "32")
 
 
-def resolve_method(recipe: Recipe, dataset: Dataset) -> Recipe:
-    """Return a resolved recipe with the settings that its method leaves to data and machine."""
+def resolve_with_start(
+    recipe: str | Recipe, settings: Mapping[str, Any], data: Data, *, download: bool = False
+) -> tuple[Recipe, Start | None]:
+    """Return the recipe as `resolve` does, and the encoder that it starts from, if any.
+
+    Raises:
+        ValueError: as `resolve`, there is no such start, or a setting contradicts it.
+    """
+    spec = settings.get("start")
+    chosen, start = resolve(recipe, _named(settings), data), None
+    if chosen.start is not None:
+        start = open_start(chosen.start if spec is None else spec, download=download)
+        given = recipe.encoder.flat() if isinstance(recipe, Recipe) else settings
+        chosen = start.recipe(chosen, given)
+    return chosen, start
+
+
+def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings as `run.yaml` has them: of a start, its name."""
+    spec = settings.get("start")
+    return settings if spec is None else {**settings, "start": start_name(spec)}
+
+
+def resolve_parts(recipe: Recipe, dataset: Dataset, *, by_family: bool = False) -> Recipe:
+    """Return a resolved recipe with what encoder and method leave to data and machine.
+
+    `by_family` takes the learning rate of the encoder's family.
+    """
     _, height, width, channels = dataset.images.shape
-    feature_dim = recipe.encoder.width(channels=channels, image_size=(height, width))
     device = choose_device(recipe.device)
-    return replace(recipe, method=recipe.method.resolved(len(dataset), feature_dim, device))
+    encoder = recipe.encoder.resolved(device, dataset.kind)
+    feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
+    method = recipe.method.resolved(len(dataset), feature_dim, device)
+    chosen = replace(recipe, encoder=encoder, method=method)
+    return chosen.changed({"lr": rate_of(encoder)[0] * method.lr}) if by_family else chosen
 
 
 def open_data(
@@ -175,6 +225,8 @@ def open_data(
         data,
         limit=recipe.limit,
         image_size=recipe.image_size,
+        seconds=recipe.seconds,
+        sample_rate=recipe.sample_rate,
         seed=recipe.seed,
         progress=progress,
     )
@@ -186,7 +238,7 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     Raises:
         ValueError: another setting was given and disagrees.
     """
-    recipe = folder.recipe()
+    recipe, settings = folder.recipe(), _named(settings)
     changed = recipe.changed(settings)
     before, after = recipe.flat(), changed.flat()
     for name in settings:

@@ -10,22 +10,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from widefield.core.boundary import boundary
 from widefield.core.names import check_name
-from widefield.data import Dataset, held_out_split, same_images
+from widefield.data import Dataset, same_images
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.types import Score
-from widefield.views import Augmentation, AugmentContext, build_views, learning_parts
+from widefield.views import (
+    Augmentation,
+    AugmentContext,
+    ViewSettings,
+    build_views,
+    learning_parts,
+)
 from widefield.workflows.extractor import (
     EncoderSpec,
     FeatureExtractor,
     Features,
     open_encoder,
+    scoring_data,
     training_data,
 )
 from widefield.workflows.pretrain import Data
-from widefield.workflows.run_views import run_views
+from widefield.workflows.run_views import first_views, run_views
 
 Protocol = Literal["linear", "feature-dropout"]
 
@@ -83,6 +91,7 @@ class ProbeReport:
         }
 
 
+@boundary
 def probe(
     encoder: EncoderSpec,
     data: Data | None = None,
@@ -129,9 +138,10 @@ def probe(
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features)
+    extractor.tell(quiet=quiet)
     train = _training_set(extractor, fit_on, quiet=quiet)
     test = extractor.open(
-        _test_data(extractor, data),
+        scoring_data(extractor, data),
         like=train,
         quiet=quiet,
         limit=limit,
@@ -249,11 +259,16 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> _NamedViews:
     """
     if extractor.run is not None:
         recipe = extractor.run.recipe()
-        views = recipe.views.build(channels=train.images.shape[-1], seed=recipe.seed)
+        views = first_views(extractor.run.path)
         if learning_parts(views):
             _refuse_views(views, recipe.views.names, train)
             return _NamedViews(recipe.views.names, run_views(extractor.run.path))
-    return _NamedViews(EXPERT_VIEWS, build_views(EXPERT_VIEWS))
+    if train.kind == "images":
+        return _NamedViews(EXPERT_VIEWS, build_views(EXPERT_VIEWS))
+    views = ViewSettings.named("expert").build(
+        channels=train.images.shape[3], kind=train.kind, front_end=extractor.front_end
+    )
+    return _NamedViews("expert", views)
 
 
 def _refuse_views(views: Augmentation, names: str, train: Dataset) -> None:
@@ -277,14 +292,6 @@ def _training_set(extractor: FeatureExtractor, fit_on: Data | None, *, quiet: bo
             f"{extractor.name} is no run of ours: say what to fit on with --fit-on DATA"
         )
     return training_data(extractor.run, quiet=quiet)
-
-
-def _test_data(extractor: FeatureExtractor, data: Data | None) -> Data:
-    if data is not None:
-        return data
-    if extractor.run is None:
-        raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
-    return held_out_split(str(extractor.run.settings()["data"]))
 
 
 def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:

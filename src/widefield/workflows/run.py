@@ -1,5 +1,9 @@
 """A run of pretraining in its folder: trains, resumes, and writes what there is to write."""
 
+import copy
+import shlex
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from widefield.data import Dataset, Loader
+from widefield.data.spec import parse
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, no_numbers, save_encoder
 from widefield.methods import Projector, save_projector
@@ -17,13 +22,27 @@ from widefield.train.build import DataFacts, build, rank_seed
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
 from widefield.train.folder import RunFolder
 from widefield.train.interrupt import Stop, StopRequest
-from widefield.train.progress import MetricsLog, ProgressBar
+from widefield.train.loggers import LoggerName
+from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.ranks import Ranks
 from widefield.train.step import StepMetrics
 from widefield.train.trainer import OnStep, Trainer
+from widefield.workflows.adaptation import Adaptation, compare_with_start
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
+SAVING_SHARE = 0.05
+"""Share of the time that checkpoints within an epoch may take."""
+
+
+def seconds_between_saves(minutes: float, saving_seconds: float) -> float:
+    """Return how long to wait from one checkpoint to the next, if one took `saving_seconds`.
+
+    Example:
+        >>> seconds_between_saves(1.0, saving_seconds=0.1), seconds_between_saves(1.0, 9.0)
+        (60.0, 180.0)
+    """
+    return max(60 * minutes, saving_seconds / SAVING_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +59,40 @@ class Pretrained:
     data_wait: float
     """Share of this call's training time spent waiting for data."""
     health: Health
+    adaptation: Adaptation | None = None
+    """What became of the encoder that it started from; None without a start."""
     finished: bool
     """False when it was asked to stop; `resume=True` goes on."""
+    next_command: str
+    """What to do with the encoder: a command that works on this run."""
 
 
 class PretrainRun:
     """One call of `pretrain`: trains, and writes what there is to write."""
 
     def __init__(
-        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, console: Console, ranks: Ranks
+        self,
+        recipe: Recipe,
+        dataset: Dataset,
+        folder: RunFolder,
+        console: Console,
+        ranks: Ranks,
+        start: Encoder | None = None,
+        logger: LoggerName | None = None,
     ) -> None:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
-        self.console, self.ranks = console, ranks
+        self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
         facts, rows = DataFacts.of(dataset), folder.rows_folder
-        self.state = build(recipe, facts, device=device, shard=shard, folder=rows)
+        self.start = start
+        self.state = build(
+            recipe,
+            facts,
+            device=device,
+            encoder=copy.deepcopy(start),
+            shard=shard,
+            folder=rows,
+        )
         refuse_misfit(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
             dataset,
@@ -70,6 +108,8 @@ class PretrainRun:
         """Number of the signal that ended the training early; 0 for none."""
         self.images, self.seconds = 0, 0.0
         self.health: Health | None = None
+        self.adaptation: Adaptation | None = None
+        self._saved_at, self._saving_seconds = time.monotonic(), 0.0
 
     @property
     def encoder(self) -> Encoder:
@@ -141,7 +181,9 @@ class PretrainRun:
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
         """Train to the end, or until asked to stop."""
         if self.ranks.is_rank_zero:
-            self.log = MetricsLog(self.folder.path, epoch=self.state.epoch)
+            path, every = self.folder.path, self.recipe.metrics_every
+            self.log = MetricsLog(path, epoch=self.state.epoch, logger=self.logger)
+            self.step_log = StepLog(path, step=self.state.step, every=every)
         self.bar = ProgressBar(
             self.console,
             epochs=self.recipe.epochs,
@@ -149,7 +191,7 @@ class PretrainRun:
             done=self.state.step,
         )
         callbacks = {
-            "on_step": _in_turn(self.bar.step, on_step, self._stop_if_asked),
+            "on_step": _in_turn(self._log_step, on_step, self._stop_if_asked, self._save_in_time),
             "on_epoch": _in_turn(self._after_epoch, on_epoch, self._stop_if_asked),
         }
         with self.request, self.bar:
@@ -165,6 +207,7 @@ class PretrainRun:
         if self.ranks.is_rank_zero:
             self._save_encoder(self.folder.path)
             if not self.stopped_by:
+                self._compare()
                 self._report()
         return Pretrained(
             run=self.folder.path,
@@ -173,8 +216,26 @@ class PretrainRun:
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
             health=self._last_health(),
+            adaptation=self.adaptation,
             finished=not self.stopped_by,
+            next_command=next_command(self.folder.path, self.dataset),
         )
+
+    def _log_step(self, metrics: StepMetrics) -> None:
+        self.bar.step(metrics)
+        if self.ranks.is_rank_zero:
+            self.step_log.add(metrics)
+
+    def _save_in_time(self, metrics: StepMetrics) -> None:
+        """Save a checkpoint within an epoch where the last one is long ago, on all ranks at once.
+
+        After the last step of an epoch, the epoch is finished first.
+        """
+        if self.state.epoch_step == self.loader.steps_per_epoch:
+            return
+        wait = seconds_between_saves(self.recipe.checkpoint_minutes, self._saving_seconds)
+        if self.ranks.max(time.monotonic() - self._saved_at >= wait):
+            self._checkpoint()
 
     def _stop_if_asked(self, metrics: StepMetrics) -> None:
         """Stop all ranks after the same step, by the signal that any of them got.
@@ -228,14 +289,35 @@ class PretrainRun:
             "verdict": health.verdict,
         }
 
+    def _compare(self) -> None:
+        """Compare the encoder with its start, and write what changed into the folder."""
+        if self.start is None:
+            return
+        self.adaptation = compare_with_start(
+            self.start,
+            self.encoder,
+            self.dataset,
+            seed=self.recipe.seed,
+            device=self.ranks.fabric.device,
+            labels_unseen=not self.state.method.needs_labels,
+        )
+        if self.adaptation is not None:
+            self.adaptation.write(self.folder.adaptation_file)
+
+    def _against_start(self) -> str:
+        """Return the verdict on what became of the start, as a sentence of the report."""
+        found = self.adaptation
+        return "" if found is None else f" Against its start: {found.verdict}: {found.why}."
+
     def _report(self) -> None:
         page = run_report(
             self.folder,
             self.dataset,
             title=f"{self.recipe.method.name} on {self.dataset.spec}",
-            summary=f"The encoder is trained. Its features are {self._last_health().line()}.",
+            summary=f"The encoder is trained. Its features are {self._last_health().line()}."
+            f"{self._against_start()}",
             next_steps=(
-                f"`widefield probe {self.folder.path}` scores what can be read off the features",
+                f"`{next_command(self.folder.path, self.dataset)}` shows what the features hold",
                 f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
             ),
         )
@@ -261,14 +343,32 @@ class PretrainRun:
                 f"the weights are no numbers after step {self.state.step} ({broken}): lower lr or "
                 "use --precision 32, and start again with another --out"
             )
+        began = time.monotonic()
         state = self.state.state_dict() | {"run": self.folder.identity(self.recipe)}
         save_together(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
             head.discard_old()
+        self._saved_at = time.monotonic()
+        self._saving_seconds = self._saved_at - began
 
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
+
+
+def next_command(run: Path, dataset: Dataset) -> str:
+    """Return a command that works on a run: a probe where there is something to score on.
+
+    That takes the training split of data that have another, and tasks of two classes or more. Data
+    without a name, which were given as arrays, are left for the user to name.
+    """
+    words = ["widefield", "embed", str(run), "DATA", "--out", f"{run}.parquet"]
+    with suppress(ValueError):
+        spec = parse(dataset.spec)
+        words[3] = str(spec)
+        if spec.split == "train" and all(len(names) > 1 for names in dataset.classes.values()):
+            words = words if not dataset.classes else ["widefield", "probe", str(run)]
+    return shlex.join(words)
 
 
 def _in_turn(*callbacks: OnStep | None) -> OnStep:

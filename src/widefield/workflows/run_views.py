@@ -16,9 +16,19 @@ def run_views(run: str | Path) -> Augmentation:
     Raises:
         ValueError: `run` is not a run, or its checkpoint cannot be read.
     """
-    folder = RunFolder(path=Path(run))
-    recipe = folder.recipe()
-    views = recipe.views.build(channels=load(run).config.channels, seed=recipe.seed)
+    views, folder = first_views(run), RunFolder(path=Path(run))
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
     views.load_state_dict(state)
     return views
+
+
+def first_views(run: str | Path) -> Augmentation:
+    """Return the views of a run as they were before training.
+
+    Raises:
+        ValueError: `run` is not a run.
+    """
+    recipe, config = RunFolder(path=Path(run)).recipe(), load(run).config
+    return recipe.views.build(
+        channels=config.channels, seed=recipe.seed, kind=config.kind, front_end=config.front_end
+    )

@@ -1,7 +1,10 @@
 """The page of a run: its curves, its health, and what the encoder was shown."""
 
+from functools import partial
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
@@ -10,8 +13,11 @@ from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
 from widefield.views import AugmentContext
 from widefield.workflows.run_views import run_views
+from widefield.workflows.shown import heard, view_pictures
 
 EXAMPLES, VIEWS_SHOWN = 6, 5
+FEW_EPOCHS = 8
+"""Where there are fewer, the curve of the loss goes by steps."""
 
 CAPTIONS = {
     "loss": "What training minimises; it should fall, and flatten towards the end. It may begin "
@@ -33,17 +39,23 @@ def run_report(
 ) -> RunReport:
     """Return the page of the run in `folder`, which was trained on `dataset`."""
     metrics, settings = read_metrics(folder.path / "metrics.csv"), folder.settings()
+    tables = dict.fromkeys(CAPTIONS, (metrics, "epoch"))
+    if len(metrics) < FEW_EPOCHS:
+        steps = read_metrics(folder.path / "steps.csv")
+        tables["loss"] = (steps, "step") if len(steps) > len(metrics) else (metrics, "epoch")
     recipe = folder.recipe()
     return RunReport(
         title=title,
         summary=summary,
         table=table,
         curves=[
-            _curve(metrics, name, caption)
-            for name, caption in CAPTIONS.items()
-            if any(row.get(name) for row in metrics)
+            _curve(rows, name, by)
+            for name, (rows, by) in tables.items()
+            if any(row.get(name) for row in rows)
         ],
         view_grid=view_grid(folder, dataset),
+        example=dataset.kind.removesuffix("s"),
+        sounds=heard(dataset, _spread(dataset)),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
         facts={
@@ -65,25 +77,30 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     views = run_views(folder.path)
     if views.gradient_calls:
         return None
-    rows = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=int)
+    rows = _spread(dataset)
     x = image_batch(dataset.images[rows], torch.device("cpu"))
+    pictures = partial(view_pictures, kind=dataset.kind, rate=dataset.rate)
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
     generator = torch.Generator().manual_seed(folder.recipe().seed)
     with torch.no_grad():
         drawn = views(x, VIEWS_SHOWN, generator, AugmentContext(mask=mask))
-    grid = torch.stack([x, *drawn], dim=1).permute(0, 1, 3, 4, 2).clamp(0, 1)
-    shown = grid if grid.shape[-1] == 1 else grid[..., :3]
-    return np.asarray((255 * shown).round().to(torch.uint8).numpy())
+    return np.stack([pictures(part) for part in (x, *drawn)], axis=1)
 
 
-def _curve(metrics: list[dict[str, str]], name: str, caption: str) -> Lines:
+def _spread(dataset: Dataset) -> NDArray[np.int64]:
+    """Return a few evenly spaced rows."""
+    return np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=np.int64)
+
+
+def _curve(metrics: list[dict[str, str]], name: str, by: str) -> Lines:
+    """Return the curve of a column over the epochs or steps of its rows."""
     rows = [row for row in metrics if row.get(name)]
     title = name.replace("_", " ")
     return Lines(
         title=title,
-        how=caption,
-        series={title: ([float(row["epoch"]) for row in rows], [float(row[name]) for row in rows])},
-        x_label="epoch",
+        how=CAPTIONS[name],
+        series={title: ([float(row[by]) for row in rows], [float(row[name]) for row in rows])},
+        x_label=by,
         # Only large changes of a diagnostic matter; a loss may be small throughout.
         y_range=None if name.endswith("loss") else (0, None),
     )

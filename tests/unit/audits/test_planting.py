@@ -15,6 +15,8 @@ from widefield.data import Dataset
 from widefield.data.plants import Digits, Shapes, read_plant
 from widefield.workflows.extractor import FeatureExtractor
 
+DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
+
 
 def noise(n: int, seed: int) -> Dataset:
     """Images uint8 [n, 32, 32, 3] of faint noise."""
@@ -81,12 +83,24 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
 
 
 def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
-    assert GRADES.keys() == {"digits", "shapes", "letters"}
+    assert GRADES.keys() == DRAWN | HEARD
     for name, grades in GRADES.items():
         for plant in grades:
             texts = {key: str(value) for key, value in vars(plant).items()}
             texts = {key: text for key, text in texts.items() if text not in ("False", "None")}
             assert read_plant(name, texts) == plant
+
+
+@pytest.mark.parametrize("name", sorted(HEARD))
+def test_sounds_grow_louder_beside_the_example(name: str) -> None:
+    levels = [getattr(plant, "level", getattr(plant, "low", None)) for plant in GRADES[name]]
+    assert levels == sorted(levels, reverse=True)
+    assert len(set(levels)) == len(levels)
+
+
+def test_drawn_plants_grow_larger_and_keep_still() -> None:
+    for name in DRAWN:
+        grades = GRADES[name]
         sizes = [plant.size for plant in grades]
         assert sizes == sorted(sizes)
         opacity = [plant.alpha for plant in grades]

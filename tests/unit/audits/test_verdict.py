@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from widefield.audits.verdict import LEARNED, WEAKENED, ProbeResult, word_for
+from widefield.audits.verdict import LEARNED, WEAKENED, ProbeResult, moved, word_for
 from widefield.audits.verdict import verdict as judged
 
 
@@ -86,3 +86,14 @@ def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:
         (WEAKENED, "weakened", "suppressed"),
     ):
         assert (word_for(edge), word_for(edge - 1e-9)) == (above, below)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [(0.5, 0.6, "gained"), (0.6, 0.5, "lost"), (0.5, 0.53, ""), (0.53, 0.5, ""), (0.5, 0.5, "")],
+)
+def test_what_moved_is_what_two_independent_samples_show(
+    before: float, after: float, word: str
+) -> None:
+    """Of 1,000 examples each: 1.96 sqrt(2 x 0.25 / 1000) is 4.4 points."""
+    assert moved(*(verdict(x, 0.2, 0.2, 0.9) for x in (before, after))) == word

@@ -1,9 +1,13 @@
 """Processors that a scheduler or an affinity leaves."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import widefield
 from widefield.core.cpus import usable_cpus
 
 
@@ -18,3 +22,33 @@ def test_slurm_counts(monkeypatch: pytest.MonkeyPatch, given: str, count: int) -
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
     assert usable_cpus() == count
+
+
+THREADS = """
+import os
+os.sched_getaffinity = lambda pid: set(range(8))
+from widefield.cli.process import take_granted_cpus
+take_granted_cpus()
+print(os.environ.get("OMP_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("slurm", "own", "count"), [("3", None, "3"), (None, None, "None"), ("3", "5", "5")]
+)
+def test_a_command_starts_as_many_threads_as_slurm_granted(
+    slurm: str | None, own: str | None, count: str
+) -> None:
+    """Without a grant libraries go by the affinity; what the user says stays."""
+    given = {"SLURM_CPUS_PER_TASK": slurm, "OMP_NUM_THREADS": own}
+    env = {name: value for name, value in os.environ.items() if name not in given}
+    env |= {name: value for name, value in given.items() if value is not None}
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, env=env)
+    assert done.stdout == f"{count}\n", done.stderr
+
+
+def test_nothing_else_counts_processors() -> None:
+    """Every file of the package goes by this count."""
+    sources = Path(widefield.__file__).parent.rglob("*.py")
+    counting = [path.name for path in sources if "cpu_count" in path.read_text()]
+    assert counting == ["cpus.py"]

@@ -138,7 +138,7 @@ def test_image_size_resizes_arrays():
 BAD = {
     "object labels": ({"x": X, "t": np.array([None] * 12)}, "key 't' .* Python objects"),
     "float labels": ({"x": X, "t": np.zeros(12)}, "key 't' is float64.*integers or strings"),
-    "short labels": ({"x": X, "t": np.zeros(11, int)}, r"key 't' is int64 \[11\].*12 images"),
+    "short labels": ({"x": X, "t": np.zeros(11, int)}, r"key 't' is int64 \[11\].*12 examples"),
     "2-d labels": ({"x": X, "t": np.zeros((12, 2), int)}, r"key 't' is int64 \[12, 2\]"),
     "negative": ({"x": X, "t": np.full(12, -1)}, "key 't' holds class ids from -1 to -1"),
     "huge id": ({"x": X, "t": np.full(12, 10**6)}, "expected 0 to 65535, or strings"),
@@ -163,11 +163,11 @@ BAD = {
     "inf": ({"x": np.full((2, 4, 4), np.inf, np.float32)}, "not finite"),
     "range": ({"x": np.full((2, 4, 4), 255.0)}, r"float from 255 to 255; expected \[0, 1\]"),
     "below": ({"x": np.full((2, 4, 4), -0.5)}, "float from -0.5"),
-    "no x": ({"y": np.arange(3)}, "no images: expected key 'x'.*found 'y'"),
+    "no x": ({"y": np.arange(3)}, r"no examples: expected key 'x'.*found 'y'"),
     "pack without labels": ({"images": X}, "pack without key 'classes', 'labels'"),
     "audio": (
         {"audio": np.zeros(9, np.int16), "labels": np.zeros(1, int)},
-        "audio; only images are supported",
+        "holds audio without key 'offsets', 'sample_rate'",
     ),
 }
 
@@ -188,7 +188,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, case):
         ({"offsets": np.array([0, 10**9])}, "'offsets' must rise"),
         ({"offsets": np.array([0.0, 1.0])}, "'offsets' is float64"),
         ({"bytes": np.zeros(4, np.int16)}, "'bytes' is int16"),
-        ({"labels": np.zeros(3, int)}, "key 'labels' .* 12 images"),
+        ({"labels": np.zeros(3, int)}, "key 'labels' .* 12 examples"),
     ],
 )
 def test_bad_packs(tmp_path, changes, message):

@@ -222,3 +222,40 @@ def test_npz_and_packs_can_be_kept_on_disk_too(tmp_path, cache):
     assert isinstance(dataset.images, np.memmap)
     assert (dataset.images == x[:6]).all()
     assert dataset.labels["t"].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_cache_is_bounded_and_what_is_longest_unused_goes_first(folder, cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "LARGEST", 2 * 40 * 20 * 20 * 3 + 10_000)
+    (cache / "audits").mkdir(parents=True)
+    (cache / "audits" / "mine.npz").write_bytes(bytes(10**6))
+    entries = []
+    for limit in (40, 39):
+        open_dataset(folder, memory_budget=0, limit=limit)
+        (new,) = {path for path in cache.iterdir() if path.name != "audits"} - set(entries)
+        os.utime(new, (0, len(entries)))
+        entries.append(new)
+    open_dataset(folder, memory_budget=0, limit=40)  # used again
+    open_dataset(folder, memory_budget=0, limit=38)
+    assert len(list(cache.iterdir())) == 3
+    assert [path.exists() for path in entries] == [True, False]
+    assert (cache / "audits" / "mine.npz").exists()
+
+
+def test_an_entry_that_is_removed_stays_whole_for_whoever_reads_it(folder, cache, monkeypatch):
+    before = open_dataset(folder, memory_budget=0)
+    expected = open_dataset(folder).images
+    monkeypatch.setattr(cache_module, "LARGEST", 0)
+    open_dataset(folder, memory_budget=0, limit=20)
+    assert len(list(cache.iterdir())) == 1  # an entry larger than the bound stays alone
+    assert (before.images == expected).all()
+
+
+def test_what_a_killed_process_left_goes_after_a_week(folder, cache):
+    cache.mkdir(parents=True)
+    old, new, other = (cache / name for name in ("a" * 32 + ".x1", "b" * 32 + ".x2", "mine.old"))
+    for path in (old, new, other):
+        path.mkdir()
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    open_dataset(folder, memory_budget=0)
+    assert [path.exists() for path in (old, new, other)] == [False, True, True]

@@ -1,5 +1,8 @@
+import io
 import os
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -324,3 +327,31 @@ def test_listing_reads_no_image(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.png").write_text("never opened")
     assert read_folder(tmp_path).names == ["0.png", "1.png", "2.png"]
+
+
+LOUD = """
+import contextlib, sys
+from pathlib import Path
+from widefield.data import decode, open_dataset
+
+if sys.argv[2] == "control":
+    decode.quiet_libtiff = contextlib.nullcontext
+print(len(open_dataset(Path(sys.argv[1])).skipped))
+"""
+
+
+def test_libtiff_prints_nothing_about_a_damaged_file(tmp_path):
+    """It writes to the process's stderr by itself: the control."""
+    rng, encoded = np.random.default_rng(0), io.BytesIO()
+    pixels = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(encoded, "TIFF", compression="tiff_deflate")
+    damaged = bytearray(encoded.getvalue())
+    damaged[200:400] = bytes(200)
+    for i in range(20):
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+    (tmp_path / "b.tif").write_bytes(damaged)
+    for arm, loud in (("quiet", False), ("control", True)):
+        command = [sys.executable, "-c", LOUD, tmp_path, arm]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+        assert done.stdout == "1\n"
+        assert ("Decode" in done.stderr) == loud, done.stderr

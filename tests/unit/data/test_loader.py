@@ -185,9 +185,9 @@ def test_wait_seconds_count_the_time_inside_the_loader_only(monkeypatch):
     batches = Loader(make(), batch_size=10, device=CPU)
     fetch = batches._source._fetch
 
-    def slow(index):
+    def slow(*where):
         time.sleep(0.01)
-        return fetch(index)
+        return fetch(*where)
 
     monkeypatch.setattr(batches._source, "_fetch", slow)
     for _ in batches.epoch(0):

@@ -11,7 +11,7 @@ from PIL import Image
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
 from widefield.data.plants import Digits, Letters, Shapes, plant
-from widefield.data.sources import _choose
+from widefield.data.select import choose
 
 
 def npz(tmp_path, n=200, **labels):
@@ -116,7 +116,7 @@ def test_limit_is_balanced(labels, data):
     examples = Examples(
         names=[""] * len(labels), labels={"a": np.array(labels), "b": np.zeros(len(labels), int)}
     )
-    chosen = _choose(examples, np.arange(len(labels)), limit)
+    chosen = choose(examples, np.arange(len(labels)), limit)
     assert chosen.tolist() == balanced_by_hand(labels, limit)
 
 
@@ -152,7 +152,7 @@ def test_task_of_the_data_with_the_name_of_a_plant(tmp_path):
 
 def test_paths_that_are_no_data(tmp_path):
     (tmp_path / "cat.jpg").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"cat\.jpg' is neither a folder nor a \.npz file"):
+    with pytest.raises(ValueError, match=r"cat\.jpg' is neither a folder, nor a \.npz"):
         open_dataset(tmp_path / "cat.jpg")
     with pytest.raises(ValueError, match=r"no path .*cat\.png'; did you mean .*cat\.jpg'"):
         open_dataset(tmp_path / "cat.png")

@@ -1,5 +1,6 @@
 """Weights as other libraries write them, rebuilt here key by key."""
 
+import argparse
 import pickle
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from widefield.encoders import Encoder, VisionEncoder, cached_weights, load_foreign
+from widefield.encoders import (
+    Encoder,
+    cached_weights,
+    load_encoder,
+    load_foreign,
+    save_encoder,
+)
 from widefield.workflows.extractor import open_encoder
 
 
@@ -157,7 +164,7 @@ def test_torchvision_by_name_takes_cached_weights_and_says_so(
     extractor = open_encoder("torchvision:resnet18")
     assert "random weights" in extractor.notes[0]
     assert extractor.features(x).shape == (4, 512)
-    assert isinstance(extractor.build(x), VisionEncoder)
+    assert isinstance(extractor.build(x), Encoder)
     url = models.ResNet18_Weights.DEFAULT.url
     file = tmp_path / "hub" / "checkpoints" / url.rsplit("/", 1)[1]
     file.parent.mkdir(parents=True)
@@ -199,6 +206,183 @@ def test_unknown_names_are_answered(name: str, message: str) -> None:
         open_encoder(name)
 
 
-def test_torchvision_wants_three_channels() -> None:
-    with pytest.raises(ValueError, match="takes 3 channels, the images have 1"):
-        VisionEncoder("resnet18")(torch.rand(1, 1, 32, 32))
+def test_solo_learns_small_first_layer_is_padded_by_two(tmp_path: Path) -> None:
+    """Another padding, the old behaviour, gives other features: the control."""
+    torch.manual_seed(0)
+    model = models.resnet18(weights=None)
+    model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=2, bias=False)
+    model.maxpool = nn.Identity()
+    model = settled(model)
+    state = {f"backbone.{k}": v for k, v in model.state_dict().items() if not k.startswith("fc")}
+    named, plain = tmp_path / "solo.ckpt", tmp_path / "plain.ckpt"
+    torch.save({"state_dict": {**state, "classifier.weight": torch.zeros(10, 512)}}, named)
+    torch.save({"state_dict": state}, plain)
+    expected = features(model, images())
+    for file, choice in ((named, None), (plain, "solo-learn:resnet18")):
+        encoder, match = load_foreign(file, choice)
+        assert "first layer 3x3, padded by 2, no max-pool" in match.line()
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(images()), expected)
+    for file, choice in ((named, "resnet18"), (plain, None)):
+        encoder, match = load_foreign(file, choice)
+        assert "padded by 1" in match.line()
+        with torch.no_grad():
+            assert not torch.allclose(encoder(images()), expected, rtol=1e-3)
+
+
+def test_an_encoder_padded_by_two_can_be_written_and_read_again(tmp_path: Path) -> None:
+    torch.save(torchvision_resnet(small=True).state_dict(), tmp_path / "w.pth")
+    encoder, _ = load_foreign(tmp_path / "w.pth", "solo-learn:resnet18")
+    assert isinstance(encoder, Encoder)
+    save_encoder(encoder, tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(load_encoder(tmp_path).eval()(images()), encoder(images()))
+
+
+def test_the_normalisation_can_be_chosen_and_is_said(tmp_path: Path) -> None:
+    torch.save(torchvision_resnet().state_dict(), tmp_path / "w.pth")
+    usual, match = load_foreign(tmp_path / "w.pth", "resnet18")
+    assert (
+        "normalised by mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225" in match.line()
+    )
+    other, match = load_foreign(tmp_path / "w.pth", "resnet18~half")
+    assert "normalised by mean 0.5, 0.5, 0.5 and deviation 0.5, 0.5, 0.5" in match.line()
+    mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
+    with torch.no_grad():
+        shown = ((images() - 0.5) / 0.5) * std + mean  # what `usual` normalises in the same way
+        torch.testing.assert_close(other(images()), usual(shown))
+        assert not torch.allclose(other(images()), usual(images()), rtol=1e-3)
+    with pytest.raises(ValueError, match="unknown normalisation 'imagenot': did you mean"):
+        load_foreign(tmp_path / "w.pth", "resnet18~imagenot")
+
+
+def hugging_face_vit(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Spell timm's names of a ViT as transformers' ViTForImageClassification does."""
+    theirs = {}
+    for name, value in state.items():
+        name = name.replace("blocks.", "encoder.layer.").replace(
+            "attn.proj", "attention.output.dense"
+        )
+        name = name.replace("cls_token", "embeddings.cls_token")
+        name = name.replace("pos_embed", "embeddings.position_embeddings")
+        name = name.replace("patch_embed.proj", "embeddings.patch_embeddings.projection")
+        name = name.replace("mlp.fc1", "intermediate.dense").replace("mlp.fc2", "output.dense")
+        name = name.replace("norm1", "layernorm_before").replace("norm2", "layernorm_after")
+        name = f"layernorm.{name[5:]}" if name.startswith("norm.") else name
+        if "attn.qkv" in name:
+            for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                theirs[f"vit.{name.replace('attn.qkv', f'attention.attention.{part}')}"] = third
+        else:
+            theirs[f"vit.{name}"] = value
+    return {**theirs, "classifier.weight": torch.zeros(1000, 192)}
+
+
+def test_names_of_hugging_faces_vit(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=0).eval()
+    path = tmp_path / "model.safetensors"
+    theirs = {k: v.clone() for k, v in hugging_face_vit(dict(model.state_dict())).items()}
+    assert len(theirs) == 150 + 12 * 4 + 1  # four more a layer, and the classifier
+    safetensors.torch.save_file(theirs, path)
+    encoder, match = load_foreign(path, "vit_tiny_patch16_224~half")
+    assert match.random == ()
+    assert "150 of 150 tensors found below 'vit.'" in match.line()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images(224)), model((images(224) - 0.5) / 0.5))
+
+
+def hugging_face_resnet(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Spell torchvision's names of a ResNet as transformers' ResNetModel does."""
+    theirs = {}
+    for name, value in state.items():
+        parts = name.split(".")
+        if parts[0] in ("conv1", "bn1"):
+            kind = "convolution" if parts[0] == "conv1" else "normalization"
+            theirs[f"resnet.embedder.embedder.{kind}.{parts[-1]}"] = value
+        elif parts[0].startswith("layer"):
+            front = f"resnet.encoder.stages.{int(parts[0][5:]) - 1}.layers.{parts[1]}"
+            if parts[2] == "downsample":
+                kind = ("convolution", "normalization")[int(parts[3])]
+                theirs[f"{front}.shortcut.{kind}.{parts[-1]}"] = value
+            else:
+                kind = "convolution" if parts[2].startswith("conv") else "normalization"
+                theirs[f"{front}.layer.{int(parts[2][-1]) - 1}.{kind}.{parts[-1]}"] = value
+    return theirs
+
+
+def test_names_of_hugging_faces_resnet(tmp_path: Path) -> None:
+    model = torchvision_resnet()
+    torch.save(hugging_face_resnet(model.state_dict()), tmp_path / "pytorch_model.bin")
+    encoder, match = load_foreign(tmp_path / "pytorch_model.bin")
+    assert (match.architecture, match.random) == ("resnet18", ())
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images()), features(model, images()))
+
+
+CLIP = "vit_xsmall_patch16_clip_224"
+
+
+def open_clip(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Spell timm's names of a CLIP's images' half as open_clip does, beside a half for words."""
+    spelled = (
+        *(("blocks.", "transformer.resblocks."), ("norm_pre", "ln_pre"), ("norm1", "ln_1")),
+        *(("norm2", "ln_2"), ("attn.qkv.", "attn.in_proj_"), ("attn.proj", "attn.out_proj")),
+        *(("mlp.fc1", "mlp.c_fc"), ("mlp.fc2", "mlp.c_proj"), ("patch_embed.proj", "conv1")),
+        *(("cls_token", "class_embedding"), ("pos_embed", "positional_embedding")),
+    )
+    theirs = {}
+    for name, value in state.items():
+        for ours, other in spelled:
+            name = name.replace(ours, other)
+        name = f"ln_post.{name[5:]}" if name.startswith("norm.") else name
+        theirs[f"visual.{name}"] = value.squeeze() if name.endswith("_embedding") else value
+    words = {f"transformer.resblocks.{i}.ln_1.weight": torch.zeros(64) for i in range(12)}
+    words |= {"positional_embedding": torch.zeros(77, 64), "logit_scale": torch.zeros(())}
+    return theirs | words | {"visual.proj": torch.zeros(256, 512)}
+
+
+def test_names_of_open_clip(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = timm.create_model(CLIP, num_classes=0).eval()
+    torch.save(open_clip(dict(model.state_dict())), tmp_path / "open_clip_pytorch_model.bin")
+    encoder, match = load_foreign(tmp_path / "open_clip_pytorch_model.bin", CLIP)
+    assert match.random == ()
+    assert "below 'visual.'" in match.line()
+    assert "mean 0.4815" in match.line()
+    with torch.no_grad():
+        assert isinstance(encoder, Encoder)
+        x = encoder.normalise(images(224))
+        torch.testing.assert_close(encoder(images(224)), model(x))
+
+
+def test_hyper_parameters_of_other_classes_are_left_out_and_nothing_runs(in_tmp: Path) -> None:
+    model = torchvision_resnet()
+    content = {
+        "hyper_parameters": {"config": argparse.Namespace(lr=0.1), "path": Path("x"), "e": Evil()},
+        "state_dict": {f"backbone.{k}": v for k, v in model.state_dict().items()},
+    }
+    torch.save(content, "w.ckpt")
+    with pytest.raises(pickle.UnpicklingError):  # the old behaviour, the control
+        torch.load("w.ckpt", weights_only=True)
+    encoder, match = load_foreign("w.ckpt")
+    assert match.random == ()
+    assert not (in_tmp / "owned").exists()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images()), features(model, images()))
+    torch.save({"model": argparse.Namespace(weights=torch.zeros(3))}, "other.ckpt")
+    with pytest.raises(
+        ValueError, match=r"beside objects of argparse\.Namespace it has no tensors"
+    ):
+        load_foreign("other.ckpt")
+
+
+def test_a_size_that_only_timms_own_weights_have(tmp_path: Path) -> None:
+    """DINOv2 has places for images of 518 pixels; those of 224 would leave a layer at random."""
+    with torch.device("meta"):
+        model = timm.create_model("vit_small_patch14_dinov2", num_classes=0)
+    state = {key: torch.ones(value.shape) for key, value in model.state_dict().items()}
+    torch.save(state, tmp_path / "w.pth")
+    encoder, match = load_foreign(tmp_path / "w.pth", "vit_small_patch14_dinov2")
+    assert match.random == ()
+    assert isinstance(encoder, Encoder)
+    assert encoder.config.image_size == (518, 518)

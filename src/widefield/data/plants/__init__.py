@@ -18,22 +18,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widefield.data.plants.digits import Digits as Digits
+from widefield.data.plants.heard import Background as Background
+from widefield.data.plants.heard import Clicks as Clicks
+from widefield.data.plants.heard import Tone as Tone
 from widefield.data.plants.letters import Letters as Letters
 from widefield.data.plants.options import read_options
 from widefield.data.plants.overlay import Canvas as Canvas
 from widefield.data.plants.overlay import Overlay as Overlay
 from widefield.data.plants.shapes import Shapes as Shapes
+from widefield.data.plants.sounds import SoundOverlay as SoundOverlay
 from widefield.data.plants.stacked import DigitChannel as DigitChannel
 from widefield.data.plants.stacked import StackedDigits as StackedDigits
 
 Drawn = Digits | Shapes | Letters
 """What is drawn over an image."""
-Feature = Drawn | StackedDigits
+Heard = Background | Tone | Clicks
+"""What is mixed into a sound."""
+Feature = Drawn | StackedDigits | Heard
 
 PLANTS: dict[str, type[Feature]] = {
     plant.name: plant for plant in (Digits, Shapes, Letters, StackedDigits)
 }
-"""Every planted feature by name; its fields are the options that it takes."""
+"""Every feature of images by name; its fields are the options that it takes."""
+
+SOUND_PLANTS: dict[str, type[Heard]] = {plant.name: plant for plant in (Background, Tone, Clicks)}
+"""Every feature of sounds by name."""
 
 
 def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
@@ -46,13 +55,14 @@ def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
         >>> read_plant("digits", {"jitter": "2"}).jitter
         2
     """
-    if name not in PLANTS:
-        nearest = get_close_matches(name, PLANTS, n=1, cutoff=0.0)[0]
+    known: dict[str, type[Feature]] = {**PLANTS, **SOUND_PLANTS}
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ValueError(
             f"no planted feature named '{name}'; did you mean '{nearest}'? "
-            f"Known: {', '.join(PLANTS)}"
+            f"Known: {', '.join(known)}"
         )
-    return read_options(PLANTS[name], name, texts)
+    return read_options(known[name], name, texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,11 +35,23 @@ class Canvas:
     """Class of each image in the first task, int64 [n]; None where there is no task."""
     class_count: int = 0
     """How many classes that task has."""
+    rate: int | None = None
+    """Samples a second, where they are sounds: of height 1, their width the time."""
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width."""
         return self.shape[:2]
+
+    def sound_rate(self, name: str) -> int:
+        """Return the sampling rate, Hz.
+
+        Raises:
+            ValueError: these are no sounds.
+        """
+        if self.rate is None:
+            raise ValueError(f"'+{name}' is planted in sounds; these are images or windows")
+        return self.rate
 
     def check(self) -> None:
         """Refuse images that nothing can be drawn over.

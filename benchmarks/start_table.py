@@ -1,0 +1,225 @@
+"""What does going on from an encoder gain over the encoder as it is, and over starting anew?
+
+    python benchmarks/start_table.py DATA_FOLDER --json benchmarks/results/start_table.json
+
+Three starts of resnet-tiny: labels on CIFAR-100, S-DIET on CIFAR-100 (both trained by this command
+and kept in --starts), and random weights. Three targets without labels: CIFAR-10, MNIST (grey, 28
+pixels) and the built-in photographs. Frozen is the start as it is, adapted what the default of
+`--start` makes of it, scratch the same objective from random weights for as many images, which
+takes the same time; the adapted random start is the scratch. A linear probe is fitted on the n
+images and scored on test images. The verdicts are those of the run: with labels, and what it would
+be without them.
+
+The settings were chosen before that, on images of the training files that no run trains on
+(--part choices): one seed, 12 epochs of 2,000 images from the start with labels; the last of them
+is a control, with a rate that ruins the features.
+
+DATA_FOLDER holds cifar100_train.npz, and train and test files of CIFAR-10 and MNIST. The file is
+rewritten after every run, and runs that it already holds are not repeated; --seed, --images and
+--target choose a part of the table.
+"""
+
+import argparse
+import itertools
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from study import Results, Run, accuracies, validation_sets
+from widefield.data import Dataset, open_dataset
+from widefield.encoders import Encoder, load_encoder, untrained_like
+from widefield.probes import extract
+from widefield.workflows.adaptation import Adaptation, compare_with_start
+from widefield.workflows.pretrain import pretrain
+
+STARTS = {"labels": "supervised", "s-diet": "s-diet"}
+"""Start -> the method that trained it on CIFAR-100."""
+START_EPOCHS = 8
+RANDOM = "random"
+TARGETS = ("cifar10", "mnist", "photos")
+COUNTS = (2000, 500, 5000)
+"""Images of a target."""
+PHOTOS = {"train": 4000, "test": 1000}
+"""How many there are, which is fewer."""
+SEEDS = (0, 1, 2)
+SHOWN = 24_000
+"""Images that every run is shown, counted with repetition: its time."""
+BATCH = 250
+CHOICES: dict[str, dict[str, Any]] = {
+    "lr x 1": {"start_lr_scale": 1.0},
+    "lr x 0.3": {"start_lr_scale": 0.3},
+    "lr x 0.1": {"start_lr_scale": 0.1},
+    "lr x 0.3, layer decay 0.5": {"start_lr_scale": 0.3, "layer_decay": 0.5},
+    "lr x 0.3, first 2 blocks frozen": {"start_lr_scale": 0.3, "freeze_blocks": 2},
+    "lr x 0.3, norms frozen": {"start_lr_scale": 0.3, "freeze_norms": True},
+    "lr x 100": {"start_lr_scale": 100.0},
+}
+"""Settings tried, by name."""
+OBJECTIVE = "s-diet"
+CHOICE_EPOCHS, CHOICE_IMAGES = 12, 2000
+TEST = 5000
+SETTINGS: dict[str, Any] = {
+    "encoder": "resnet-tiny",
+    "checkpoint_every": 10_000,
+    "health_every": 10_000,
+    "quiet": True,
+}
+
+
+class Study:
+    """Runs what is not in the results file yet, and keeps the file up to date."""
+
+    def __init__(self, folder: Path, starts: Path, results: Path) -> None:
+        self.folder, self.starts = folder, starts
+        self.results = Results(results, _summary)
+
+    def start(self, name: str) -> Path:
+        """Return the run that trained a start, trained now if it is not there."""
+        run = self.starts / STARTS[name]
+        if not (run / "encoder.safetensors").exists():
+            data = f"{self.folder}/cifar100_train.npz"
+            method = STARTS[name]
+            pretrain(data, out=run, method=method, epochs=START_EPOCHS, seed=0, **SETTINGS)
+        return run
+
+    def run(self, start: str, target: str, n: int, seed: int) -> None:
+        """Adapt once and score before and after, unless that is done."""
+        n = min(n, PHOTOS["train"]) if target == "photos" else n
+        key = f"{start} | {target} | {n} | seed {seed}"
+        if key in self.results:
+            return
+        sets = self._sets(target, n, seed)
+        given = {} if start == RANDOM else {"start": str(self.start(start))}
+        epochs = max(1, SHOWN // len(sets[0]))
+        with tempfile.TemporaryDirectory() as folder:
+            began, wall = time.process_time(), time.monotonic()
+            done = pretrain(
+                self._spec(target, "train"),
+                out=Path(folder) / "run",
+                method=OBJECTIVE,
+                limit=n,
+                seed=seed,
+                epochs=epochs,
+                batch_size=BATCH,
+                **SETTINGS,
+                **given,
+            )
+            seconds, wall_seconds = time.process_time() - began, time.monotonic() - wall
+            frozen, adaptation = _before(done.run, done.encoder, done.adaptation, sets[0], seed)
+        run = {
+            "part": "table",
+            "start": start,
+            "target": target,
+            "images": len(sets[0]),
+            "seed": seed,
+            "epochs": epochs,
+            "frozen": _accuracy(frozen, *sets),
+            "adapted": _accuracy(done.encoder, *sets),
+            "adaptation": adaptation.to_json(),
+            "processor_seconds": round(seconds, 1),
+            "wall_seconds": round(wall_seconds, 1),
+        }
+        self.results.add(key, run)
+
+    def choose(self, target: str, name: str) -> None:
+        """Adapt once with settings that are tried, scored on further training images."""
+        key = f"choices | {target} | {name}"
+        if key in self.results:
+            return
+        file = self.folder / f"{target}_train.npz"
+        sets = validation_sets(file, "", CHOICE_IMAGES, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.process_time()
+            done = pretrain(
+                file,
+                out=Path(folder) / "run",
+                method=OBJECTIVE,
+                limit=CHOICE_IMAGES,
+                start=str(self.start("labels")),
+                epochs=CHOICE_EPOCHS,
+                **SETTINGS,
+                **CHOICES[name],
+            )
+            seconds = time.process_time() - began
+            frozen = load_encoder(Path(folder) / "run" / "start")
+        assert done.adaptation is not None
+        run = {
+            "part": "choices",
+            "target": target,
+            "name": name,
+            "frozen": _accuracy(frozen, *sets),
+            "adapted": _accuracy(done.encoder, *sets),
+            "verdict": done.adaptation.verdict,
+            "without_labels": done.adaptation.without_labels,
+            "processor_seconds": round(seconds),
+        }
+        self.results.add(key, run)
+
+    def _sets(self, target: str, n: int, seed: int) -> tuple[Dataset, Dataset]:
+        """Images to fit a probe on, and images to score it on."""
+        test = min(TEST, PHOTOS["test"]) if target == "photos" else TEST
+        return (
+            open_dataset(self._spec(target, "train"), limit=n, seed=seed),
+            open_dataset(self._spec(target, "test"), limit=test, seed=seed, held_out=True),
+        )
+
+    def _spec(self, target: str, split: str) -> str:
+        return f"photos:{split}" if target == "photos" else f"{self.folder}/{target}_{split}.npz"
+
+
+def _before(
+    run: Path, encoder: Encoder, adaptation: Adaptation | None, images: Dataset, seed: int
+) -> tuple[Encoder, Adaptation]:
+    """Return what the run started from, and the comparison; random weights are drawn again."""
+    if adaptation is not None:
+        return load_encoder(run / "start"), adaptation
+    untrained = untrained_like(encoder, seed=seed)
+    assert isinstance(untrained, Encoder)
+    device = torch.device("cpu")
+    adaptation = compare_with_start(untrained, encoder, images, seed=seed, device=device)
+    assert adaptation is not None
+    return untrained, adaptation
+
+
+def _accuracy(encoder: Encoder, train_set: Dataset, test_set: Dataset) -> float:
+    scores = accuracies(lambda images: extract(encoder, images), train_set, test_set)
+    return scores["class"]
+
+
+def _summary(runs: dict[str, Run]) -> dict[str, Any]:
+    return {
+        "command": "python benchmarks/start_table.py DATA_FOLDER",
+        "start_epochs": START_EPOCHS,
+        "images_shown": SHOWN,
+        "seeds": sorted({run["seed"] for run in runs.values() if run["part"] == "table"}),
+    }
+
+
+def main() -> None:
+    """Run what the results file lacks."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--starts", type=Path, default=Path("starts"))
+    parser.add_argument("--part", choices=("choices", "table"), action="append")
+    parser.add_argument("--seed", type=int, choices=SEEDS, action="append")
+    parser.add_argument("--images", type=int, choices=COUNTS, action="append")
+    parser.add_argument("--target", choices=TARGETS, action="append")
+    args = parser.parse_args()
+    study = Study(args.folder, args.starts, args.json)
+    seeds, counts = args.seed or SEEDS, args.images or COUNTS
+    parts = args.part or ["choices", "table"]
+    tried = itertools.product(("cifar10", "mnist"), CHOICES)
+    for target, name in tried if "choices" in parts else ():
+        study.choose(target, name)
+    cells = itertools.product(seeds, counts, args.target or TARGETS)
+    for seed, n, target in cells if "table" in parts else ():
+        for start in (*STARTS, RANDOM):
+            study.run(start, target, n, seed)
+
+
+if __name__ == "__main__":
+    main()

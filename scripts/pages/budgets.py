@@ -1,0 +1,69 @@
+"""Short runs, and learning rates of encoders: docs/recipe.md."""
+
+import statistics
+from typing import Any
+
+from pages.format import percent, read, spread, table, whole
+
+Run = dict[str, Any]
+
+
+def budgets() -> str:
+    """Return every method at each number of images and of epochs, and the floors."""
+    runs: list[Run] = list(read("budgets")["runs"].values())
+    keys = dict.fromkeys((r["images"], r["method"], r.get("epochs")) for r in runs)
+    trained = sorted(key for key in keys if key[0] is not None)
+    rows = [_row(runs, *key) for key in [*trained, *(k for k in keys if k[0] is None)]]
+    return table(["images", "method", "epochs", "seconds", "class, %", "seeds"], rows)
+
+
+def _row(runs: list[Run], images: int | None, method: str, epochs: int | None) -> list[str]:
+    found = [
+        r for r in runs if (r["images"], r["method"], r.get("epochs")) == (images, method, epochs)
+    ]
+    scores = [100 * r["accuracy"]["class"] for r in found]
+    if images is None:
+        return ["", f"floor: {method}", "", "", spread(scores), str(len(found))]
+    seconds = statistics.mean(r["processor_seconds"] for r in found)
+    return [
+        *(whole(images), method, str(epochs), whole(seconds)),
+        *(spread(scores), str(len(found))),
+    ]
+
+
+def largest() -> str:
+    """Return in a sentence what each method's longest run on the most images reads."""
+    runs: list[Run] = list(read("budgets")["runs"].values())
+    most = max(run["images"] or 0 for run in runs)
+    longest: dict[str, Run] = {}
+    for run in runs:
+        if run["images"] == most and run["seed"] == 0:
+            longest[run["method"]] = max(longest.get(run["method"], run), run, key=_epochs)
+    pixels = next(run for run in runs if run["method"] == "pixels")
+    said = [
+        f"{m} {percent(r['accuracy']['class'])} % ({_epochs(r)} "
+        f"{'epoch' if _epochs(r) == 1 else 'epochs'}, {whole(r['processor_seconds'])} s)"
+        for m, r in longest.items()
+    ]
+    floor = percent(pixels["accuracy"]["class"])
+    return (
+        f"On all {whole(most)} images, one seed, the class reads: {'; '.join(said)}; "
+        f"raw pixels {floor} %."
+    )
+
+
+def _epochs(run: Run) -> int:
+    epochs: int = run["epochs"]
+    return epochs
+
+
+def learning_rates() -> str:
+    """Return each encoder's class score at every multiple of the method's rate."""
+    runs: list[Run] = list(read("learning_rates")["runs"].values())
+    factors = sorted({run["factor"] for run in runs})
+    rows = []
+    for encoder in dict.fromkeys(run["encoder"] for run in runs):
+        own = {run["factor"]: run for run in runs if run["encoder"] == encoder}
+        scores = [percent(own[factor]["accuracy"]["class"]) for factor in factors]
+        rows.append([encoder, *scores, percent(own[factors[0]]["untrained"]["class"])])
+    return table(["encoder", *(f"x {factor:g}" for factor in factors), "untrained"], rows)

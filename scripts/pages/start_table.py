@@ -1,0 +1,113 @@
+"""Going on from an encoder: docs/start.md."""
+
+import math
+import statistics
+from collections import Counter
+from typing import Any
+
+from pages.format import percent, points, read, spread, table, whole
+
+Run = dict[str, Any]
+Cell = tuple[str, str, int]
+"""Start, target and how many images of it."""
+
+STARTS = {
+    "labels": "labels, CIFAR-100",
+    "s-diet": "S-DIET, CIFAR-100",
+    "random": "random weights",
+}
+TARGETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "photos": "photos"}
+T = {2: 12.706, 3: 4.303}
+"""97.5 % quantile of Student's t, by the number of seeds."""
+
+
+def start_table() -> str:
+    """Return the start, what became of it, and training anew, with the verdicts."""
+    runs = _runs()
+    cells = sorted(runs, key=lambda c: (list(STARTS).index(c[0]), list(TARGETS).index(c[1]), c[2]))
+    head = ["start", "target", "images", "frozen, %", "adapted, %", "adapted − frozen"]
+    head += ["from scratch, %", "verdict", "without labels"]
+    return table(head, [_row(runs, cell) for cell in cells])
+
+
+def choices() -> str:
+    """Return the settings that were tried."""
+    runs = [run for run in read("start_table")["runs"].values() if run["part"] == "choices"]
+    rows = [
+        [
+            TARGETS[run["target"]],
+            run["name"],
+            percent(run["frozen"]),
+            percent(run["adapted"]),
+            whole(run["processor_seconds"]),
+            run["verdict"],
+        ]
+        for run in runs
+    ]
+    return table(["target", "settings", "frozen, %", "adapted, %", "CPU seconds", "verdict"], rows)
+
+
+def moved() -> str:
+    """Return in a sentence which planted features were surely gained and lost, in how many runs."""
+    counts: Counter[tuple[str, str]] = Counter()
+    runs = [run for cell in _runs().values() for run in cell.values() if run["start"] != "random"]
+    for run in runs:
+        for name, change in run["adaptation"]["planted"].items():
+            word = "gained" if change["low"] > 0 else "lost" if change["high"] < 0 else ""
+            counts[name, word] += 1
+    said = [f"{name} {word} in {n}" for (name, word), n in sorted(counts.items()) if word]
+    return f"Planted features that were surely gained or lost: {', '.join(said) or 'none'}."
+
+
+def balance() -> str:
+    """Return in a sentence how often adapting gained and lost, and what the verdict said of it."""
+    runs = [r for c, cell in _runs().items() for r in cell.values() if c[0] != "random"]
+    gaps = [(100 * (run["adapted"] - run["frozen"]), run["adaptation"]["verdict"]) for run in runs]
+    lost = [verdict for gap, verdict in gaps if gap < -1]
+    gained = sum(gap >= 2 for gap, _ in gaps)
+    return (
+        f"Of {len(runs)} runs that went on from a start, {gained} ended 2 points or more above it "
+        f"and {len(lost)} more than a point below; of these the verdict refused "
+        f"{lost.count('keep the old one')}. Cells without an interval have one seed."
+    )
+
+
+def _runs() -> dict[Cell, dict[int, Run]]:
+    """Return the runs of each cell by their seed."""
+    runs: dict[Cell, dict[int, Run]] = {}
+    for run in read("start_table")["runs"].values():
+        if run["part"] != "table":
+            continue
+        runs.setdefault((run["start"], run["target"], run["images"]), {})[run["seed"]] = run
+    return runs
+
+
+def _row(runs: dict[Cell, dict[int, Run]], cell: Cell) -> list[str]:
+    start, target, n = cell
+    own, anew = runs[cell], runs.get(("random", target, n), {})
+    frozen, adapted = ([100 * run[name] for run in own.values()] for name in ("frozen", "adapted"))
+    gaps = [after - before for before, after in zip(frozen, adapted, strict=True)]
+    return [
+        STARTS[start],
+        TARGETS[target],
+        whole(n),
+        _mean(frozen),
+        _mean(adapted),
+        _mean(gaps, signed=True),
+        _mean([100 * run["adapted"] for run in anew.values()]),
+        _verdicts(own, "verdict"),
+        _verdicts(own, "without_labels"),
+    ]
+
+
+def _mean(values: list[float], *, signed: bool = False) -> str:
+    """Return the mean with the half width of its 95 % t-interval, where there are seeds for one."""
+    if len(values) < 2:
+        return spread(values, signed=signed) if values else ""
+    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+    return points({"mean": statistics.mean(values), "half_width": half}, signed=signed)
+
+
+def _verdicts(runs: dict[int, Run], name: str) -> str:
+    counts = Counter(run["adaptation"][name] for run in runs.values())
+    return ", ".join(f"{word} ({n})" for word, n in counts.most_common())

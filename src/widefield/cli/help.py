@@ -1,0 +1,109 @@
+"""How help is laid out: options in groups, and examples below them."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, cast
+
+from cyclopts import Group, Parameter
+
+ORDER = ("Data", "Start", "Method", "Views", "Training", "Output", "Options")
+"""Groups in the order in which help shows them."""
+
+MEMBERS: Mapping[str, Iterable[str]] = {
+    "Data": (
+        *("data", "fit_on", "labels", "limit", "image_size", "plant", "task"),
+        *("seconds", "sample_rate"),
+    ),
+    "Start": (
+        *("start", "start_lr_scale", "layer_decay", "freeze_blocks", "freeze_norms", "download"),
+    ),
+    "Method": ("recipe", "config", "method", "methods"),
+    "Views": ("views",),
+    "Output": (
+        *("out", "overwrite", "resume", "json", "checkpoint_every", "health_every", "cache"),
+        *("suggest", "parameters", "from_file", "tables", "logger"),
+        *("checkpoint_minutes", "metrics_every"),
+    ),
+}
+"""Options of each group; others of a run are of Training, and others of a command plain Options."""
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "demo": ("widefield demo --out demo",),
+    "plan": ("widefield plan ./my-images", "widefield plan ./my-images --method simclr"),
+    "pretrain": (
+        "widefield pretrain ./my-images --out run",
+        "widefield pretrain ./my-images --out run --resume",
+        "widefield pretrain ./my-images --out other --config run/run.yaml --seed 1",
+        "widefield pretrain ./my-images --out adapted --start timm:resnet18",
+    ),
+    "probe": (
+        "widefield probe run ./labelled:test --fit-on ./labelled:train",
+        "widefield probe timm:resnet18 photos:test --fit-on photos:train",
+    ),
+    "audit": (
+        "widefield audit run ./labelled --out report.html",
+        "widefield audit weights.pth@resnet50 ./my-images --plant shapes,digits",
+    ),
+    "explore": (
+        "widefield explore run ./my-images --out explore.html",
+        "widefield explore timm:resnet18 ./my-images --out explore.html --tables tables",
+    ),
+    "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
+    "embed": ("widefield embed run ./my-images --out features.parquet",),
+    "export": ("widefield export run --out encoder.safetensors",),
+    "recipe": ("widefield recipe s-diet-paper", "widefield recipe --method simclr"),
+    "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
+    "bench": ("widefield bench step --methods simclr",),
+    "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
+}
+"""Command lines that work, for each command."""
+
+
+def group(name: str, detail: str = "") -> Group:
+    """Return the group of options `name`, in its place; `detail` follows its name.
+
+    Example:
+        >>> group("Method", "simclr").name
+        'Method simclr'
+    """
+    return Group(f"{name} {detail}".strip(), sort_key=ORDER.index(name))
+
+
+def group_of(option: str, otherwise: str) -> str:
+    """Return the name of the group of an option.
+
+    Example:
+        >>> group_of("limit", "Training"), group_of("epochs", "Training")
+        ('Data', 'Training')
+    """
+    return next((name for name, members in MEMBERS.items() if option in members), otherwise)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` with each option of its own in its group."""
+    signature = inspect.signature(command)
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not _has_group(parameter.annotation):
+            place = Parameter(group=group(group_of(parameter.name, "Options")))
+            annotation = cast(Any, Annotated)[parameter.annotation, place]
+            parameter = parameter.replace(annotation=annotation)
+        parameters.append(parameter)
+
+    def shown(*args: Any, **kwargs: Any) -> None:
+        command(*args, **kwargs)
+
+    shown.__name__, shown.__doc__ = command.__name__, command.__doc__
+    shown.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    shown.__annotations__ = {p.name: p.annotation for p in parameters}
+    return shown
+
+
+def _has_group(annotation: Any) -> bool:
+    parts = getattr(annotation, "__metadata__", ())
+    return any(isinstance(part, Parameter) and part.group for part in parts)
+
+
+def examples(command: str) -> str:
+    """Return the end of a command's help: lines to try."""
+    return "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[command])])

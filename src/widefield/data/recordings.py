@@ -1,0 +1,124 @@
+"""Recordings as a source: folders of sound files, packs of clips, arrays in memory."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core.names import printable
+
+SUFFIXES = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
+"""What a sound file's name may end in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recordings:
+    """Sounds before they are decoded, resampled and cut."""
+
+    files: list[Path] | None = None
+    """Files, [n]; None where `clips` holds samples."""
+    clips: list[NDArray[np.int16]] | None = None
+    """Samples of each, mono."""
+    rate: int | None = None
+    """Samples a second of `clips`, Hz."""
+
+    def __len__(self) -> int:
+        """Return the number of recordings."""
+        held = self.clips if self.files is None else self.files
+        assert held is not None
+        return len(held)
+
+
+def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
+    """Read a pack's clips: `audio`, all end to end, with `offsets` [n + 1] and `sample_rate`.
+
+    Raises:
+        ValueError: a key is missing, or does not hold what it should.
+    """
+    missing = {"offsets", "sample_rate"} - arrays.keys()
+    if missing:
+        raise ValueError(
+            f"{source} holds audio without key {', '.join(map(repr, sorted(missing)))}"
+        )
+    audio, ends = as_samples(arrays["audio"], "audio"), arrays["offsets"]
+    good = ends.ndim == 1 and len(ends) >= 2 and ends.dtype.kind in "iu"
+    if not good or audio.ndim != 1 or not _rising(ends.astype(np.int64), len(audio)):
+        raise ValueError(
+            f"key 'offsets' must be integers that rise from 0 to at most {audio.size}, "
+            "the samples held"
+        )
+    clips = [audio[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+    return Recordings(clips=clips, rate=_rate(arrays["sample_rate"]))
+
+
+def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
+    """Read sounds of one length: `sounds` [n, time] with `sample_rate`.
+
+    Raises:
+        ValueError: a key is missing, or does not hold what it should.
+    """
+    if "sample_rate" not in arrays:
+        raise ValueError(f"{source} holds sounds without key 'sample_rate', in Hz")
+    sounds = as_samples(arrays["sounds"], "sounds")
+    if sounds.ndim != 2 or 0 in sounds.shape:
+        raise ValueError(f"key 'sounds' has shape {list(sounds.shape)}; expected [n, time]")
+    return Recordings(clips=list(sounds), rate=_rate(arrays["sample_rate"]))
+
+
+def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:
+    """Return samples as int16; floats are in [-1, 1].
+
+    Raises:
+        ValueError: another type, numbers outside [-1, 1], or none at all.
+    """
+    if x.dtype == np.int16:
+        return x.astype(np.int16, copy=False)
+    if x.dtype.kind != "f":
+        raise ValueError(f"key '{key}' is {x.dtype}; expected int16, or float in [-1, 1]")
+    if not np.isfinite(x).all():
+        raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
+    if np.abs(x).max(initial=0) > 1:
+        raise ValueError(f"key '{key}' is float beyond [-1, 1]; divide it by its greatest value")
+    return to_int16(x.astype(np.float32))
+
+
+def to_int16(x: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Return samples of [-1, 1] as int16; what lies outside is clipped."""
+    return np.rint(np.clip(x * 32_768, -32_768, 32_767)).astype(np.int16)
+
+
+def from_int16(x: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Return samples as floats in [-1, 1)."""
+    return x.astype(np.float32) * np.float32(1 / 32_768)
+
+
+def _rising(ends: NDArray[np.int64], most: int) -> bool:
+    return bool(ends[0] >= 0 and ends[-1] <= most and (np.diff(ends) >= 0).all())
+
+
+def _rate(value: NDArray[np.generic]) -> int:
+    if value.size != 1 or value.dtype.kind not in "iuf" or not 1_000 <= value.item() <= 384_000:
+        raise ValueError(
+            f"key 'sample_rate' is {value.tolist()!r}; expected one number of 1,000 to 384,000 Hz"
+        )
+    return round(float(value.item()))
+
+
+def refuse_mixture(folder: Path, *, images: int, sounds: int) -> None:
+    """Refuse a folder of images and sounds.
+
+    Raises:
+        ValueError: it has both.
+    """
+    if sounds and images:
+        raise ValueError(
+            f"'{printable(str(folder))}' holds {images} images and {sounds} sounds; "
+            "put them into folders of their own"
+        )
+
+
+def commonest(rates: Counter[int]) -> int:
+    """Return the commonest of these sampling rates, the higher of two as common."""
+    return max(rates, key=lambda rate: (rates[rate], rate))

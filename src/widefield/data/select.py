@@ -1,0 +1,43 @@
+"""Which examples of a source are taken: those of a split, and a balanced first part of them."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.data.examples import Examples
+from widefield.data.spec import BUILT_IN, Spec
+
+TEST_SHARE = 0.2
+
+
+def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
+    """Return the rows of the split: all of a built-in source; a path's by a hash of each name."""
+    if spec.split is None or spec.base in BUILT_IN:
+        return np.arange(len(names))
+    hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
+    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))
+    if not len(rows):
+        raise ValueError(f"'{spec}' is empty: the 80 / 20 hash split of {len(names)} left it none")
+    return rows
+
+
+def choose(examples: Examples, rows: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
+    """Return `limit` of `rows`, balanced over the classes of the first task, in order.
+
+    The first of every class, then the second of every class, and so on: a class that runs out
+    leaves its share to the others, and a smaller limit takes a subset of a larger one.
+    """
+    if limit is None:
+        return rows
+    if limit > len(rows):
+        raise ValueError(
+            f"limit is {limit} and there are {len(rows)} examples; choose a smaller limit"
+        )
+    turn = np.arange(len(rows))
+    for labels in list(examples.labels.values())[:1]:
+        ids = labels[rows]
+        by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
+        turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(rows[np.argsort(turn, kind="stable")[:limit]])

@@ -1,0 +1,47 @@
+"""Do the neighbours of an image stay, when it is seen through a view?"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from widefield.diagnose.spectrum import checked
+
+_SIMILARITIES = 2**24
+"""Cosines held in memory together: 128 MiB."""
+
+
+def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
+    """Return for each example the share of its k neighbours that its view keeps, float64 [n].
+
+    Row i of `views` [n, D] holds the features of a view of example i, whose own are row i of `h`.
+    The neighbours of both are the k other rows of `h` of highest cosine. By chance k / (n - 1) of
+    them stay.
+    Raises `ValueError` for features that are not finite or of two shapes, and for k outside 1..n-1.
+
+    Example:
+        >>> h = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+        >>> view_agreement(h, 3 * h, 5).mean().item()
+        1.0
+    """
+    if h.shape != views.shape:
+        raise ValueError(
+            f"features have shapes {list(h.shape)} and {list(views.shape)}: give a view of each"
+        )
+    keys, queries = (functional.normalize(checked(x), dim=1) for x in (h, views))
+    if not 1 <= k < len(h):
+        raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
+    shares = []
+    rows = max(1, _SIMILARITIES // len(keys))
+    for start in range(0, len(keys), rows):
+        part = slice(start, start + rows)
+        own, seen = (_neighbours(x[part], keys, start, k) for x in (keys, queries))
+        shares.append((own[:, :, None] == seen[:, None, :]).any(2).double().mean(1))
+    return torch.cat(shares)
+
+
+def _neighbours(queries: Tensor, keys: Tensor, start: int, k: int) -> Tensor:
+    """Return the k rows nearest to each query, without the row that it was made from."""
+    cosine = queries @ keys.T
+    row = torch.arange(len(queries), device=keys.device)
+    cosine[row, start + row] = -torch.inf
+    return cosine.topk(k, dim=1).indices

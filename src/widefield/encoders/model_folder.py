@@ -1,0 +1,72 @@
+"""An encoder as a folder that `timm.create_model` loads, from a disk or from Hugging Face."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from safetensors.torch import save_file
+
+from widefield.core.files import write_atomically
+from widefield.encoders.encoder import Encoder, EncoderConfig
+
+MODEL_FILES = ("config.json", "model.safetensors", "README.md")
+"""What such a folder holds."""
+
+
+def refuse_other_than_timm(config: EncoderConfig) -> None:
+    """Refuse an encoder that timm cannot build from arguments alone.
+
+    Raises:
+        ValueError: it cannot; the message says what else can be done.
+    """
+    if config.timm is None or config.conv1 is not None:
+        what = config.name if config.timm is None else f"{config.name} with its small stem"
+        raise ValueError(
+            f"timm cannot build {what} from a config.json: export to a .safetensors file, or train "
+            "a ResNet with --stem native, a ViT or a ConvNeXt"
+        )
+
+
+def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
+    """Write `config.json`, `model.safetensors` and the model card `README.md` into `folder`.
+
+    `timm.create_model("local-dir:FOLDER", pretrained=True)` then gives the same features for images
+    normalised as `timm.data.resolve_model_data_config` says.
+
+    Raises:
+        ValueError: timm cannot build this encoder.
+    """
+    refuse_other_than_timm(encoder.config)
+    weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
+    text = json.dumps(timm_config(encoder), indent=2) + "\n"
+    config, model, readme = (folder / name for name in MODEL_FILES)
+    write_atomically(config, lambda draft: draft.write_text(text, "utf-8"))
+    write_atomically(readme, lambda draft: draft.write_text(card, "utf-8"))
+    write_atomically(model, lambda draft: save_file(weights, draft, metadata={"format": "pt"}))
+
+
+def timm_config(encoder: Encoder) -> dict[str, Any]:
+    """Return the content of `config.json`, as timm reads it."""
+    config = encoder.config
+    assert config.timm is not None, "refuse_other_than_timm has refused it"
+    arguments = {k: v for k, v in config.timm.items() if k not in ("model_name", "pretrained")}
+    known = cast(dict[str, Any], encoder.backbone.pretrained_cfg)
+    return {
+        "architecture": config.timm["model_name"],
+        "num_classes": 0,
+        "num_features": encoder.dim,
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "input_size": [config.channels, *config.image_size],
+            "fixed_input_size": "img_size" in arguments,
+            "mean": list(config.mean),
+            "std": list(config.std),
+            "interpolation": "bilinear",
+            "crop_pct": 1.0,
+            "crop_mode": "squash",
+            "pool_size": None,
+            "num_classes": 0,
+            "first_conv": known.get("first_conv"),
+            "classifier": known.get("classifier"),
+        },
+    }

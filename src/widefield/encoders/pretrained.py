@@ -1,0 +1,81 @@
+"""Weights that timm and torchvision publish, as far as this machine has them."""
+
+from pathlib import Path
+
+import timm
+import torch
+from torchvision import models
+
+from widefield.encoders.cifar import CIFAR_NETWORKS
+from widefield.encoders.encoder import VARIANTS, timm_name
+from widefield.encoders.vision import check_vision
+
+
+def cached_weights(name: str) -> Path | None:
+    """Return the file of pretrained weights that this machine has already, if any.
+
+    Nothing is downloaded: only the caches of the Hugging Face hub and of torch are searched.
+
+    Args:
+        name: `timm:NAME` or `torchvision:NAME`.
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    source, _, model = name.partition(":")
+    if source == "torchvision":
+        check_vision(model)
+        return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
+    ours = model in VARIANTS or model in CIFAR_NETWORKS
+    facts = None if ours else timm.get_pretrained_cfg(timm_name(model))
+    if facts is None:
+        return None
+    if facts.hf_hub_id:
+        from huggingface_hub import try_to_load_from_cache
+
+        for file in ("model.safetensors", "pytorch_model.bin"):
+            cached = try_to_load_from_cache(facts.hf_hub_id, file)
+            if isinstance(cached, str):
+                return Path(cached)
+    return _in_torch_hub(facts.url) if isinstance(facts.url, str) and facts.url else None
+
+
+def download_weights(name: str) -> Path:
+    """Fetch pretrained weights into the cache of the Hugging Face hub or of torch.
+
+    Args:
+        name: `timm:NAME` or `torchvision:NAME`.
+
+    Raises:
+        ValueError: the name is unknown, nobody publishes such weights, or they cannot be fetched.
+    """
+    source, _, model = name.partition(":")
+    if source == "torchvision":
+        check_vision(model)
+        url, hub = models.get_model_weights(model).DEFAULT.url, None
+    else:
+        facts = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
+        url, hub = (None, None) if facts is None else (facts.url, facts.hf_hub_id)
+    if not hub and not url:
+        raise ValueError(f"nobody publishes weights of {name}: give a file of them, FILE@{model}")
+    try:
+        if hub:
+            from huggingface_hub import hf_hub_download
+
+            return Path(hf_hub_download(hub, "model.safetensors"))
+        torch.hub.load_state_dict_from_url(url, map_location="cpu", weights_only=True)
+    # The errors of two network libraries have no common class.
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
+        raise ValueError(
+            f"the weights of {name} cannot be fetched ({reason}): try again"
+        ) from error
+    fetched = _in_torch_hub(url)
+    assert fetched is not None
+    return fetched
+
+
+def _in_torch_hub(url: str) -> Path | None:
+    """Return the file that torch's hub downloaded from `url`, if it is there."""
+    file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
+    return file if file.is_file() else None

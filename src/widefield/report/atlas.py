@@ -1,0 +1,83 @@
+"""Many small pictures in few image files, as large as a page has room for."""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from widefield.report.figures import thumbnail
+
+_SIDES = (96, 80, 64, 48, 40, 32, 28, 24, 20, 16, 14, 12, 10, 8, 6, 4)
+"""Longest sides of a tile that are tried, in pixels."""
+_SHEET = 2048
+"""Longest side of a sheet: phones refuse much larger pictures."""
+_QUALITY = 60
+_SAMPLE = 512
+"""Tiles that are encoded to learn how many bytes one takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Atlas:
+    """Tiles of one size, from left to right and from top to bottom, on one sheet after another."""
+
+    width: int
+    height: int
+    """Of a tile, in pixels."""
+    columns: int
+    """Tiles in a row of a sheet."""
+    rows: int
+    """Rows of a full sheet."""
+    sheets: Sequence[str]
+    """WebP files in base64."""
+
+
+def atlas(images: NDArray[np.uint8], rows: Sequence[int], *, budget: int) -> Atlas:
+    """Draw images [n, H, W, C] at `rows`, as large as `budget` characters of base64 allow.
+
+    A tile is never larger than its image. The smallest tiles are taken if nothing fits.
+
+    Example:
+        >>> drawn = atlas(np.zeros((9, 32, 32, 3), np.uint8), range(9), budget=10**6)
+        >>> drawn.width, drawn.columns, len(drawn.sheets)
+        (32, 3, 1)
+    """
+    spread = np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).round().astype(int)
+    sample = [rows[i] for i in spread]
+    largest = max(images.shape[1:3])
+    for side in [min(largest, _SIDES[0]), *(s for s in _SIDES[1:] if s < largest)]:
+        cost = sum(map(len, _drawn(images, sample, side).sheets)) / len(sample)
+        if cost * len(rows) > budget:
+            continue
+        drawn = _drawn(images, rows, side)
+        if sum(map(len, drawn.sheets)) <= budget:
+            return drawn
+    return _drawn(images, rows, _SIDES[-1])
+
+
+def _drawn(images: NDArray[np.uint8], rows: Sequence[int], side: int) -> Atlas:
+    height, width = thumbnail(images[rows[0]], side).shape[:2]
+    columns = min(_SHEET // width, math.ceil(math.sqrt(len(rows))))
+    full = min(_SHEET // height, math.ceil(len(rows) / columns))
+    sheets = []
+    for start in range(0, len(rows), columns * full):
+        part = rows[start : start + columns * full]
+        sheet = np.zeros((math.ceil(len(part) / columns) * height, columns * width, 3), np.uint8)
+        for i, row in enumerate(part):
+            top, left = i // columns * height, i % columns * width
+            tile = thumbnail(images[row], side)
+            sheet[top : top + height, left : left + width] = (
+                tile if tile.ndim == 3 else tile[:, :, None]
+            )
+        sheets.append(_webp(sheet))
+    return Atlas(width=width, height=height, columns=columns, rows=full, sheets=sheets)
+
+
+def _webp(sheet: NDArray[np.uint8]) -> str:
+    buffer = io.BytesIO()
+    Image.fromarray(sheet).save(buffer, format="WEBP", quality=_QUALITY, method=4)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,45 @@
+"""Loggers by name: Lightning's own, beside what every run writes for itself."""
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from widefield.core.names import check_name
+
+LoggerName = Literal["wandb", "mlflow"]
+"""Weights & Biases, MLflow; `metrics.csv` and TensorBoard's files are written anyway."""
+
+_CLASSES = {"wandb": "WandbLogger", "mlflow": "MLFlowLogger"}
+
+
+def check_logger(name: str) -> None:
+    """Refuse, before the work, a logger that is unknown or whose package is not installed.
+
+    Raises:
+        ValueError: it is; the message says what to install.
+    """
+    check_name("logger", name, get_args(LoggerName))
+    if importlib.util.find_spec(name) is None:
+        raise ValueError(f"logger {name} needs the package {name}: pip install {name}")
+
+
+def open_logger(name: LoggerName, run: Path) -> Any:
+    """Return Lightning's logger of that name, for the run in the folder `run`.
+
+    Its account, server and project are those that its own environment variables name.
+    """
+    from lightning.pytorch import loggers
+
+    given = {
+        "wandb": {
+            "name": run.name,
+            "project": os.environ.get("WANDB_PROJECT", "widefield"),
+            "save_dir": str(run),
+        },
+        "mlflow": {
+            "run_name": run.name,
+            "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", "widefield"),
+        },
+    }
+    return getattr(loggers, _CLASSES[name])(**given[name])

@@ -1,0 +1,198 @@
+"""Views of windows and waveforms: noise, gain, gaps in time and missing channels.
+
+The last axis is the time. Windows have units of their own, so that every amount is relative to the
+data: to the deviation of a channel over the batch, or to the length of a window.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt, Le
+from torch import Generator, Tensor
+
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
+
+
+class SignalAugmentation(Augmentation):
+    """The base of views of windows and waveforms, whose values have no bounds."""
+
+    value_range = (-torch.inf, torch.inf)
+    takes_any_range = True
+
+
+class Jitter(SignalAugmentation):
+    """Views x + std s n: n ~ N(0, 1) for every number, s the deviation of its channel.
+
+    Args:
+        std: noise, as a share of the deviation of the channel over the batch.
+
+    Example:
+        >>> x = torch.randn(8, 3, 1, 64, generator=torch.Generator().manual_seed(0))
+        >>> (view,) = Jitter(std=0.1)(x, 1, torch.Generator().manual_seed(0))
+        >>> print(f"{((view - x).std() / x.std()).item():.1f}")
+        0.1
+    """
+
+    def __init__(self, *, std: float) -> None:
+        super().__init__()
+        self.std = std
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Add independent noise to each of `views` [B, C, H, T]."""
+        return [
+            x + self.std * x.detach().std((0, 2, 3), keepdim=True, correction=0) * noise
+            for x in views
+            for noise in (normal(x.shape, x, generator),)
+        ]
+
+
+class Scale(SignalAugmentation):
+    """Views g x with one gain g = exp(spread n), n ~ N(0, 1), for each channel of each view.
+
+    Args:
+        spread: deviation of the logarithm of the gain.
+    """
+
+    def __init__(self, *, spread: float) -> None:
+        super().__init__()
+        self.spread = spread
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Scale each channel of each of `views` [B, C, H, T]."""
+        return [x * (self.spread * normal((*x.shape[:2], 1, 1), x, generator)).exp() for x in views]
+
+
+class TimeMask(SignalAugmentation):
+    """Views in which a run of time shows each channel's own mean and nothing else.
+
+    Args:
+        share: greatest length of the run, as a share of the window; lengths are uniform below it.
+    """
+
+    def __init__(self, *, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Cover a run of each of `views` [B, C, H, T], in all channels at once."""
+        return [
+            torch.where(run(x, self.share, generator), x.mean((2, 3), keepdim=True), x)
+            for x in views
+        ]
+
+
+class ChannelDrop(SignalAugmentation):
+    """Views in which some channels show their mean alone; one at least is left as it is.
+
+    Args:
+        prob: probability that a channel is dropped.
+    """
+
+    def __init__(self, *, prob: float) -> None:
+        super().__init__()
+        self.prob = prob
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Drop channels of each of `views` [B, C, H, T]."""
+        changed = []
+        for x in views:
+            chance = uniform((*x.shape[:2], 1, 1), x, generator)
+            dropped = (chance < self.prob) & (chance < chance.amax(1, keepdim=True))
+            changed.append(torch.where(dropped, x.mean((2, 3), keepdim=True), x))
+        return changed
+
+
+def run(x: Tensor, share: float, generator: Generator | None, *, dim: int = 3) -> Tensor:
+    """Return a random run of `dim` of each of x [B, C, H, T], bool with 1 in the other places.
+
+    Its length is U(0, share) of the whole, and it lies anywhere inside.
+    """
+    steps = x.shape[dim]
+    shape = [len(x), 1, 1, 1]
+    length = share * uniform(shape, x, generator)
+    start = uniform(shape, x, generator) * (1 - length)
+    places = torch.arange(steps, device=x.device, dtype=torch.float32) + 0.5
+    shape[0], shape[dim] = 1, steps
+    place = places.view(shape) / steps
+    return (place >= start) & (place < start + length)
+
+
+def uniform(
+    shape: list[int] | tuple[int, ...], like: Tensor, generator: Generator | None
+) -> Tensor:
+    """Return U[0, 1) numbers, float32 on the device of `like`."""
+    return torch.rand(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
+
+
+def normal(shape: list[int] | tuple[int, ...], like: Tensor, generator: Generator | None) -> Tensor:
+    """Return N(0, 1) numbers like `like`."""
+    return torch.randn(tuple(shape), generator=generator, device=like.device, dtype=like.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JitterSettings(AugmentationSettings):
+    """Settings of jitter."""
+
+    jitter_std: Annotated[float, Gt(0)] = 0.1
+    """Deviation of the noise, as a share of that of the channel."""
+
+    def build(self, channels: int) -> Jitter:
+        """Build the noise; it does not depend on the number of channels."""
+        return Jitter(std=self.jitter_std)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleSettings(AugmentationSettings):
+    """Settings of scale."""
+
+    scale_spread: Annotated[float, Gt(0)] = 0.2
+    """Deviation of the logarithm of a channel's gain."""
+
+    def build(self, channels: int) -> Scale:
+        """Build the gains; they do not depend on the number of channels."""
+        return Scale(spread=self.scale_spread)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeMaskSettings(AugmentationSettings):
+    """Settings of time-mask."""
+
+    time_mask: Annotated[float, Gt(0), Le(1)] = 0.3
+    """Greatest length of the run that is covered, as a share of the time."""
+
+    def build(self, channels: int) -> TimeMask:
+        """Build the mask; it does not depend on the number of channels."""
+        return TimeMask(share=self.time_mask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelDropSettings(AugmentationSettings):
+    """Settings of channel-drop."""
+
+    channel_drop: Annotated[float, Ge(0), Le(1)] = 0.2
+    """Probability that a channel is dropped."""
+
+    def build(self, channels: int) -> ChannelDrop:
+        """Build it; it does not depend on the number of channels."""
+        return ChannelDrop(prob=self.channel_drop)

@@ -1,0 +1,72 @@
+"""Views of spectrograms: waveforms become log-mel images here, and SpecAugment masks them."""
+
+import torch
+from torch import Generator, Tensor
+
+from widefield.core.logmel import FrontEnd, LogMel
+from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.signal import normal, run
+
+
+class Spectrogram(Augmentation):
+    """Log-mel images [B, 1, bands, frames] of waveforms [B, 1, 1, T], between two kinds of views.
+
+    Args:
+        front_end: settings of the spectrogram, those of the encoder that sees the views.
+    """
+
+    keeps_pixels_in_place = False
+    takes_any_range = True
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        super().__init__()
+        self.log_mel = LogMel(front_end)
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Return the spectrogram of each waveform; nothing is drawn."""
+        return list(self.log_mel(torch.cat(views)).chunk(len(views)))
+
+
+class SpecAugment(Augmentation):
+    """Views without a run of rows and a run of columns, which show the image's mean.
+
+    Args:
+        share: greatest width of either run, as a share of the side; widths are uniform below it.
+        noise: deviation of noise that is added after, as a share of that of the batch.
+
+    Example:
+        >>> x = torch.rand(2, 1, 64, 64)
+        >>> (view,) = SpecAugment(share=0.3)(x, 1, torch.Generator().manual_seed(0))
+        >>> bool((view != x).any())
+        True
+
+    Source: Park et al. (2019), without time warping; Feature Dropout (2022) as published: runs of
+    up to 40 of 64 rows and columns, then noise of a quarter of the data's deviation.
+    """
+
+    def __init__(self, *, share: float, noise: float = 0.0) -> None:
+        super().__init__()
+        self.share, self.noise = share, noise
+        if noise:
+            self.value_range = (-torch.inf, torch.inf)
+
+    def augment(
+        self,
+        views: list[Tensor],
+        generator: Generator | None = None,
+        context: AugmentContext = NO_CONTEXT,
+    ) -> list[Tensor]:
+        """Mask each of `views` [B, C, bands, frames]."""
+        changed = []
+        for x in views:
+            covered = run(x, self.share, generator, dim=2) | run(x, self.share, generator, dim=3)
+            view = torch.where(covered, x.mean((1, 2, 3), keepdim=True), x)
+            if self.noise:
+                view = view + self.noise * x.detach().std() * normal(x.shape, x, generator)
+            changed.append(view)
+        return changed

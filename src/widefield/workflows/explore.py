@@ -1,0 +1,208 @@
+"""Look at a set of images through an encoder: neighbours, copies, outliers, clusters, labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from widefield.core.files import checked_output, write_atomically
+from widefield.data import Dataset
+from widefield.diagnose import (
+    Graph,
+    Suspects,
+    density_clusters,
+    near_duplicates,
+    neighbour_distance,
+    neighbour_graph,
+    outliers,
+    suspected_labels,
+    tsne_map,
+    typical,
+)
+from widefield.diagnose.tsne import MAP_NEIGHBOURS
+from widefield.report import write_page
+from widefield.workflows.explore_page import explore_page
+from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
+from widefield.workflows.pretrain import Data
+
+TABLES = ("neighbours", "duplicates", "outliers", "clusters", "labels")
+_FORMATS = (".parquet", ".csv")
+_TYPICAL = 12
+"""Images that stand for a cluster."""
+_TABLED = 10
+"""Neighbours of each image in the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """What was found in a set of images; rows are positions in `dataset`."""
+
+    encoder: str
+    dataset: Dataset
+    graph: Graph
+    """The nearest neighbours of each image."""
+    places: NDArray[np.float32]
+    """Where each image lies on the map, [n, 2]."""
+    clusters: NDArray[np.int64]
+    """Cluster of each image, the largest 0, or -1 for none, [n]."""
+    typical: list[NDArray[np.int64]]
+    """The most typical images of each cluster."""
+    duplicates: list[NDArray[np.int64]]
+    """Groups of near-copies, the closest first."""
+    outliers: NDArray[np.int64]
+    """Images far from all others, the farthest first."""
+    suspects: Mapping[str, Suspects]
+    """Labels of each task that neighbours contradict."""
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield explore --json` prints them."""
+        return {
+            "encoder": self.encoder,
+            "data": self.dataset.spec,
+            "examples": len(self.dataset),
+            "clusters": len(self.typical),
+            "in_no_cluster": int((self.clusters < 0).sum()),
+            "duplicate_groups": len(self.duplicates),
+            "duplicates": sum(map(len, self.duplicates)),
+            "outliers": len(self.outliers),
+            "suspected_labels": {
+                task: {"count": len(found.rows), "neighbours_agree": found.agreement}
+                for task, found in self.suspects.items()
+            },
+            "notes": list(self.notes),
+        }
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return each of `TABLES` by its name; `labels` is left out where there are none."""
+        paths = np.array(self.dataset.paths, dtype=object)
+        k = min(_TABLED, self.graph.k)
+        copies = [row for group in self.duplicates for row in group]
+        rank = {row: i + 1 for rows in self.typical for i, row in enumerate(rows.tolist())}
+        n = range(len(paths))
+        made: dict[str, dict[str, Any]] = {
+            "neighbours": {
+                "path": np.repeat(paths, k),
+                "rank": np.tile(np.arange(1, k + 1), len(paths)),
+                "neighbour": paths[self.graph.index[:, :k].ravel()],
+                "cosine": 1 - self.graph.distance[:, :k].ravel() ** 2 / 2,
+            },
+            "duplicates": {
+                "group": [i + 1 for i, group in enumerate(self.duplicates) for _ in group],
+                "path": paths[copies],
+            },
+            "outliers": {
+                "path": paths[self.outliers],
+                "distance": neighbour_distance(self.graph)[self.outliers],
+            },
+            "clusters": {
+                "path": paths,
+                "cluster": pa.array(self.clusters + 1, mask=self.clusters < 0),
+                "typical": pa.array([rank.get(i) for i in n], pa.int64()),
+                "x": self.places[:, 0],
+                "y": self.places[:, 1],
+            },
+        }
+        if self.suspects:
+            made["labels"] = self._labels(paths)
+        return {name: pa.table(columns) for name, columns in made.items()}
+
+    def _labels(self, paths: NDArray[np.object_]) -> dict[str, Any]:
+        rows = [
+            (task, paths[row], classes[y[row]], classes[named], float(share))
+            for task, found in self.suspects.items()
+            for classes, y in [(self.dataset.classes[task], self.dataset.labels[task])]
+            for row, named, share in zip(found.rows, found.named, found.share, strict=True)
+        ]
+        names = ("task", "path", "label", "neighbours_say", "share")
+        kinds = [pa.string()] * 4 + [pa.float64()]
+        return {
+            name: pa.array([row[i] for row in rows], kind)
+            for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        }
+
+    def save_tables(self, folder: str | Path) -> None:
+        """Write each table to `folder` as Parquet and as CSV."""
+        for name, table in self.tables().items():
+            write_atomically(Path(folder, f"{name}.parquet"), partial(pq.write_table, table))
+            write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
+
+    def html(self, *, seed: int = 0) -> str:
+        """Return the page."""
+        return explore_page(self, seed=seed)
+
+
+def explore(
+    encoder: EncoderSpec,
+    data: Data,
+    *,
+    features: Features = "pooled",
+    limit: int | None = None,
+    out: str | Path | None = None,
+    tables: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Exploration:
+    """Find neighbours, near-duplicates, outliers, clusters and labels to check among images.
+
+    Args:
+        encoder: anything that `open_encoder` opens, or a module; it is never changed.
+        data: a source, as `pretrain` takes it, of four images at least.
+        features: pooled, feature-map for those before pooling, or projected.
+        limit: take a class-balanced first N examples.
+        out: an `.html` file, one page without requests to anywhere.
+        tables: a folder that gets each finding as Parquet and CSV.
+        overwrite: replace what is there.
+        seed: seeds the map.
+        quiet: show no progress.
+
+    Raises:
+        ValueError: an input that cannot work; one line says which and what to do.
+
+    Example:
+        >>> images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+        >>> images[7] = images[3]
+        >>> [group.tolist() for group in explore("pixels", {"x": images}).duplicates]
+        [[3, 7]]
+    """
+    if out is not None:
+        checked_output(out, (".html",), overwrite=overwrite)
+    if tables is not None:
+        for name in TABLES:
+            for suffix in _FORMATS:
+                checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
+    extractor = open_encoder(encoder, features)
+    dataset = extractor.open(data, limit=limit, quiet=quiet)
+    if len(dataset) < 4:
+        raise ValueError(f"{dataset.spec} has {len(dataset)} images: explore needs 4 at least")
+    h = extractor.features(dataset.images)
+    if not h.isfinite().all():
+        raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
+    graph = neighbour_graph(h, min(MAP_NEIGHBOURS, len(h) - 1))
+    places = tsne_map(h, graph=graph, seed=seed).numpy()
+    clusters = density_clusters(places)
+    found = Exploration(
+        encoder=extractor.name,
+        dataset=dataset,
+        graph=graph,
+        places=places,
+        clusters=clusters,
+        typical=typical(h.cpu().numpy(), clusters, count=_TYPICAL),
+        duplicates=near_duplicates(graph),
+        outliers=outliers(graph),
+        suspects={task: suspected_labels(graph, y) for task, y in dataset.labels.items()},
+        notes=extractor.notes + dataset.notes,
+    )
+    if out is not None:
+        write_page(found.html(seed=seed), out, overwrite=overwrite)
+    if tables is not None:
+        found.save_tables(tables)
+    return found

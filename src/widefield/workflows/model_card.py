@@ -1,0 +1,92 @@
+"""What the model card of an exported encoder says: what it is, how to load it, how it arose."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from widefield.encoders import Encoder
+from widefield.train.folder import RunFolder
+from widefield.version import __version__
+
+_CARD = """---
+library_name: timm
+pipeline_tag: image-feature-extraction
+tags:
+- timm
+- image-feature-extraction
+- self-supervised
+- widefield
+---
+# {title}
+
+{about}
+
+```python
+import timm
+
+# On a disk, or "hf-hub:OWNER/NAME" once it is uploaded.
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
+data = timm.data.resolve_model_data_config(model)
+transform = timm.data.create_transform(**data, is_training=False)
+features = model(transform(image).unsqueeze(0))  # [1, {dim}]
+```
+
+## Facts
+
+{facts}
+{learned}
+Written by widefield {version}.
+"""
+
+
+def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) -> str:
+    """Return the card of the encoder of a run, or of a file, which says less.
+
+    Of the data the last part of the name is told, not where they lie.
+    """
+    config = encoder.config
+    height, width = config.image_size
+    facts = {
+        "architecture": config.name,
+        "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
+        "features": f"{encoder.dim:,}",
+        "images": f"{height} x {width} pixels, {config.channels} channels",
+    }
+    folder = RunFolder(path=Path(run))
+    about = "An image encoder: it turns images into features."
+    if folder.settings_file.exists():
+        recipe, settings = folder.recipe(), folder.settings()
+        about = (
+            f"An image encoder that was trained with `{recipe.method.name}`; it turns images into "
+            "features."
+        )
+        facts |= {
+            "trained on": _code(str(settings["data"]).rstrip("/").rpartition("/")[2]),
+            "examples": f"{len(folder.paths()):,}",
+            "method": _code(recipe.method.name),
+            "views": _code(recipe.views.names),
+            "epochs": str(recipe.epochs),
+            "batch size": str(recipe.batch_size),
+            "seed": str(recipe.seed),
+        }
+    return _CARD.format(
+        title=f"{config.name}, {encoder.dim} features",
+        about=about,
+        dim=encoder.dim,
+        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        learned=_listed(findings),
+        version=__version__,
+    )
+
+
+def _listed(findings: Sequence[str]) -> str:
+    """Return a section of what was found, if something was."""
+    if not findings:
+        return ""
+    lines = "\n".join(f"- {_code(line)}" for line in findings)
+    return f"\n## What it learned\n\nProbes beside floors and ceilings:\n\n{lines}\n"
+
+
+def _code(text: str) -> str:
+    """Return `text` as Markdown shows it, whatever is in it."""
+    plain = "".join(c for c in text if c.isprintable()).replace("`", "'")
+    return f"`{plain}`"

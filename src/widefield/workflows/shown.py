@@ -1,0 +1,72 @@
+"""Examples and views as pictures: images as they are, windows as curves, sounds as spectrograms."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.core.logmel import FrontEnd, LogMel, band_hertz
+from widefield.data import Dataset
+from widefield.probes.features import image_batch
+from widefield.report import Sound, spectrogram_picture, wav_file, window_picture
+from widefield.types import Kind
+
+
+def pictures_of(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[NDArray[np.uint8]]:
+    """Return a picture of each of `rows`, uint8 [h, w, C]."""
+    if dataset.kind == "images":
+        return [dataset.images[row] for row in rows]
+    if not len(rows):
+        return []
+    x = image_batch(dataset.images[np.asarray(rows)], torch.device("cpu"))
+    return list(view_pictures(x, dataset.kind, dataset.rate))
+
+
+def heard(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Sound]:
+    """Return sounds of `rows` to listen to, each called by its labels; none of other examples."""
+    if dataset.kind != "sounds" or dataset.rate is None:
+        return []
+    steps = min(dataset.images.shape[2], round(_LONGEST_HEARD * dataset.rate))
+    front_end = FrontEnd(rate=dataset.rate, samples=steps)
+    sounds = dataset.images[np.asarray(rows)][:, :, :steps]
+    pictures = LogMel(front_end)(image_batch(sounds, torch.device("cpu")))[:, 0].numpy()
+    hertz = band_hertz(rate=dataset.rate, bands=front_end.bands)
+    return [
+        Sound(
+            name=_called(dataset, int(row)),
+            wav=wav_file(sound[0, :, 0], dataset.rate),
+            spectrogram=picture,
+            hertz=hertz,
+            seconds=steps / dataset.rate,
+        )
+        for row, sound, picture in zip(rows, sounds, pictures, strict=True)
+    ]
+
+
+_LONGEST_HEARD = 4.0
+"""Seconds of a sound on a page: a second takes 20 to 40 kilobytes."""
+
+
+def _called(dataset: Dataset, row: int) -> str:
+    labels = [f"{task} {dataset.classes[task][ids[row]]}" for task, ids in dataset.labels.items()]
+    return f"{dataset.paths[row]}: {', '.join(labels)}" if labels else dataset.paths[row]
+
+
+def view_pictures(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
+    """Return pictures of examples or views x[B, C, H, W], uint8 [B, h, w, C].
+
+    Views of sounds may be waveforms or spectrograms.
+    """
+    if kind == "images":
+        pixels = x.permute(0, 2, 3, 1).clamp(0, 1)
+        pixels = pixels if pixels.shape[-1] == 1 else pixels[..., :3]
+        return np.asarray((255 * pixels).round().to(torch.uint8).numpy())
+    if kind == "windows":
+        return np.stack([window_picture(window.T) for window in x[:, :, 0].numpy()])
+    if x.shape[2] == 1:
+        assert rate is not None
+        x = LogMel(FrontEnd(rate=rate, samples=x.shape[3]))(x)
+    return np.stack([spectrogram_picture(image) for image in x[:, 0].numpy()])

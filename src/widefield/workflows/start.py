@@ -1,0 +1,127 @@
+"""The encoder that a run begins from, where it does not begin from random weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from widefield.data import Dataset
+from widefield.encoders import (
+    Encoder,
+    EncoderSettings,
+    adapted,
+    download_weights,
+    load_encoder,
+    load_module,
+)
+from widefield.recipe import Recipe
+from widefield.train.folder import RunFolder
+from widefield.workflows.extractor import open_encoder
+
+StartSpec = str | Path | nn.Module
+"""A run's folder, a file of weights, `timm:NAME`, a model folder, or a module."""
+
+_PUBLISHED = ("timm:", "torchvision:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """An encoder to go on from, and what to say of it."""
+
+    encoder: Encoder
+    notes: tuple[str, ...] = ()
+    """Which weights were found, and what was changed for the images."""
+
+    def recipe(self, recipe: Recipe, given: Mapping[str, Any]) -> Recipe:
+        """Return `recipe` with the encoder of the start, and the size of images that it needs.
+
+        Args:
+            recipe: settings of the run.
+            given: those that the user named, which may not contradict the start.
+
+        Raises:
+            ValueError: they do.
+        """
+        config = self.encoder.config
+        zero_init = (config.timm or {}).get("zero_init_last", True) is not False
+        settings = EncoderSettings(name=config.name, stem=config.stem, zero_init=zero_init)  # type: ignore[arg-type]
+        named = recipe.encoder.flat()
+        for name, value in settings.flat().items():
+            if name in given and named[name] not in ("auto", value):
+                raise ValueError(
+                    f"{recipe.start} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
+                    "or begin without a start"
+                )
+        size = recipe.image_size
+        if size is None and self.encoder.size_is_fixed:
+            height, width = config.image_size
+            size = height if height == width else None
+        return replace(recipe, encoder=settings, image_size=size)
+
+    def fitted(self, dataset: Dataset) -> "Start":
+        """Return the same start for the images of `dataset`.
+
+        Raises:
+            ValueError: it cannot be carried over to their size.
+        """
+        _, height, width, channels = dataset.images.shape
+        encoder, notes = adapted(
+            self.encoder, channels=channels, image_size=(height, width), white=dataset.white
+        )
+        config, (h, w) = encoder.config, self.encoder.config.image_size
+        mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
+        lines = [f"{config.name}, its mean {mean} and deviation {std} are kept", *notes]
+        if (h, w) != (height, width):
+            lines.append(f"trained at {h}x{w} pixels, goes on at {height}x{width}")
+        return Start(encoder=encoder, notes=(*self.notes, *(f"start: {line}" for line in lines)))
+
+
+def start_name(spec: StartSpec) -> str:
+    """Return what `run.yaml` says of a start."""
+    return type(spec).__name__ if isinstance(spec, nn.Module) else str(spec)
+
+
+def open_start(spec: StartSpec, *, download: bool) -> Start:
+    """Open the encoder that a run begins from; `download` lets published weights be fetched.
+
+    Raises:
+        ValueError: there is no such encoder, it has no trained weights, or it is none whose
+            architecture is known.
+    """
+    if isinstance(spec, nn.Module):
+        return Start(encoder=_of_module(spec))
+    name = str(spec)
+    if download and name.startswith(_PUBLISHED):
+        download_weights(name)
+    extractor = open_encoder(name)
+    if extractor.encoder is None:
+        if name.startswith(_PUBLISHED):
+            raise ValueError(
+                f"no weights of {name} are on this machine: add --download to fetch them, or give "
+                f"a file of them, FILE@{name.removeprefix('timm:')}"
+            )
+        raise ValueError(f"{name} has no trained weights to start from: leave start out")
+    assert isinstance(extractor.encoder, Encoder)
+    return Start(encoder=extractor.encoder, notes=extractor.notes)
+
+
+def _of_module(module: nn.Module) -> Encoder:
+    """Return an encoder with the weights of a module.
+
+    Raises:
+        ValueError: its architecture is none that we know.
+    """
+    if isinstance(module, Encoder):
+        return module
+    return load_module(module)
+
+
+def kept_start(folder: RunFolder, recipe: Recipe) -> Encoder | None:
+    """Load the start of a run from its folder, as it was before the first step; None without.
+
+    Raises:
+        ValueError: it is gone or damaged.
+    """
+    return None if recipe.start is None else load_encoder(folder.start_folder)

@@ -1,0 +1,242 @@
+"""What a user meets in the first hour: the next command, settings from a file, encoders by name."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from commands import Command
+from made_weights import resnet_file
+from runs import images
+from widefield.audits import audit as audit_file
+from widefield.audits.train_test import open_train_test
+from widefield.cli.app import build_app
+from widefield.cli.help import EXAMPLES
+from widefield.data import open_dataset
+from widefield.recipe import Recipe
+from widefield.train.folder import recipe_of
+from widefield.workflows import extractor
+from widefield.workflows.run import next_command
+
+TRAIN = "--limit 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
+TRAIN += " --projector-dim 16"
+TINY = f"{TRAIN} --encoder resnet-tiny"
+
+
+@pytest.fixture
+def arrays(in_tmp: Path) -> Path:
+    np.savez(in_tmp / "images.npz", **images())
+    return in_tmp / "images.npz"
+
+
+def flat_folder(folder: Path) -> str:
+    for i in range(20):
+        folder.mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16), (10 * i, 0, 0)).save(folder / f"{i}.png")
+    return str(folder)
+
+
+@pytest.mark.parametrize("data", ["images.npz", "images.npz:train", "flat", "flat:train"])
+def test_the_next_command_works_on_the_run_it_stands_under(
+    data: str, arrays: Path, command: Command
+) -> None:
+    """Once `widefield probe run`, which has nothing to score on if a whole path was trained on."""
+    flat_folder(Path("flat"))
+    said = command.text("pretrain", data, "--out", "my run", *TINY.split())
+    found = re.search(r"^next: widefield (.*)$", said, re.MULTILINE)
+    assert found is not None
+    words = shlex.split(found[1])
+    assert words[0] == ("probe" if data == "images.npz:train" else "embed")
+    assert command.text(*words)
+    page = (Path("my run") / "report.html").read_text()
+    assert words[0] in page
+    if words[0] == "embed":
+        refused = command.refused("probe", "my run")  # the control
+        assert "nothing to score on" in refused or "no labelled task" in refused
+
+
+def test_the_next_command_names_what_has_no_name() -> None:
+    dataset = open_dataset(np.zeros((9, 8, 8, 3), np.uint8))
+    assert next_command(Path("run"), dataset) == "widefield embed run DATA --out run.parquet"
+
+
+def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Command) -> None:
+    words = ("pretrain", arrays, "--method", "simclr", "--temperature", 0.3, "--views", "none")
+    command.text(*words, "--out", "one", *TINY.split())
+    command.text("pretrain", arrays, "--out", "two", "--config", "one/run.yaml")
+    one, two = (recipe_of(Path(name, "run.yaml")) for name in ("one", "two"))
+    assert one == two
+    assert (two.method.name, two.method.flat()["temperature"], two.epochs) == ("simclr", 0.3, 1)
+    for name in ("encoder.safetensors", "metrics.csv"):
+        first, second = (Path(run, name).read_bytes() for run in ("one", "two"))
+        assert first == second or name == "metrics.csv"
+    options = ("--temperature", 0.4, "--epochs", 2, "--seed", 3)
+    command.text("pretrain", arrays, "--out", "three", "--config", "one/run.yaml", *options)
+    three = recipe_of(Path("three", "run.yaml"))
+    assert three == one.changed({"temperature": 0.4, "epochs": 2, "seed": 3})
+    assert command.json("plan", arrays, "--config", "one/run.yaml")["steps_per_epoch"] == 2
+
+
+def edited(change: Callable[[dict[str, object]], object]) -> None:
+    settings = yaml.safe_load(Path("one.yaml").read_text())
+    change(settings["recipe"])
+    Path("two.yaml").write_text(yaml.safe_dump(settings))
+
+
+def test_a_file_that_holds_no_settings(arrays: Path, command: Command) -> None:
+    command.text("pretrain", arrays, "--out", "run", *TINY.split())
+    Path("run/run.yaml").rename("one.yaml")
+    Path("run").rename("old")
+    words = ("pretrain", arrays, "--out", "run")
+    changes: dict[str, Callable[[dict[str, object]], object]] = {
+        "unknown": lambda recipe: recipe.update(batchsize=3),
+        "missing": lambda recipe: recipe.pop("epochs"),
+        "epochs": lambda recipe: recipe.update(epochs=0),
+        "batch_size": lambda recipe: recipe.update(batch_size="many"),
+    }
+    for word, change in changes.items():
+        edited(change)
+        line = command.refused(*words, "--config", "two.yaml")
+        assert "two.yaml holds no whole recipe" in line, word
+    Path("two.yaml").write_text("a: &a [*a]")
+    assert "two.yaml cannot be read as YAML" in command.refused(*words, "--config", "two.yaml")
+    assert "no settings at gone.yaml" in command.refused(*words, "--config", "gone.yaml")
+    line = command.refused(*words, "--config", "one.yaml", "--resume")
+    assert "leave out --config or --resume" in line
+    line = command.refused(*words, "--config", "one.yaml", "--recipe", "solo-learn")
+    assert "leave out --recipe solo-learn" in line
+    assert not Path("run").exists()
+
+
+def test_a_setting_is_in_a_run_yaml_if_it_is_in_a_recipe(arrays: Path, command: Command) -> None:
+    """So that nothing that a file holds is passed over."""
+    command.text("pretrain", arrays, "--out", "run", *TINY.split())
+    held = yaml.safe_load(Path("run/run.yaml").read_text())["recipe"]
+    assert held.keys() == Recipe().to_dict().keys()
+
+
+@pytest.mark.parametrize("words", ["probe E D --fit-on D --no-floors", "embed E D --out e.npz",
+                                   "classify E D --labels l.csv --out p.csv",
+                                   "export E --out x.safetensors"])  # fmt: skip
+def test_timms_names_are_taken_wherever_an_encoder_is(
+    words: str, arrays: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was taken is said before the work begins, not after it."""
+    weights = resnet_file(Path("w.safetensors"))
+    monkeypatch.setattr(extractor, "cached_weights", lambda name: weights)
+    Path("l.csv").write_text("path,label\nrow 0,a\nrow 1,b\nrow 2,a\nrow 3,b\n")
+    line = [{"E": "timm:resnet10t", "D": str(arrays)}.get(word, word) for word in words.split()]
+    code, _, err = command(*line)
+    assert code == 0, err
+    if words.startswith("export"):
+        return
+    assert "tensors found" in err.splitlines()[0]
+    monkeypatch.setattr(extractor, "encode", lambda *args: pytest.fail("work"))
+    line = [word.replace("e.npz", "f.npz").replace("p.csv", "q.csv") for word in line]
+    with pytest.raises(pytest.fail.Exception):
+        command(*line)
+    assert "tensors found" in command.capsys.readouterr().err
+
+
+def test_a_run_can_train_what_timm_names(arrays: Path, command: Command) -> None:
+    words = [*TRAIN.split(), "--encoder", "timm:mobilenetv3_small_050"]
+    command.text("pretrain", arrays, "--out", "run", *words)
+    assert command.json("export", "run", "--out", "x.safetensors")["encoder"] == (
+        "mobilenetv3_small_050"
+    )
+
+
+def test_weights_that_cannot_be_exported(in_tmp: Path, command: Command) -> None:
+    line = command.refused("export", "timm:resnet10t", "--out", "x.safetensors")
+    assert "has no trained weights to export" in line
+    assert not list(in_tmp.iterdir())
+
+
+def test_an_encoder_that_cannot_take_the_images(arrays: Path, command: Command) -> None:
+    """Said before a run begins, with a size that it can take; once it left a run behind."""
+    words = ("--out", "run", *TRAIN.split(), "--encoder", "vgg11")
+    line = command.refused("pretrain", arrays, *words)
+    found = re.search(r"cannot take images of 16x16 .*: choose an image_size such as (\d+)", line)
+    assert found is not None, line
+    assert not Path("run").exists()
+    refused = command.refused("embed", "timm:vgg11", arrays, "--out", "e.npz")
+    assert "cannot take images of 16x16" in refused
+    assert Recipe().encoder.changed({"encoder": "vgg11"}).width(image_size=int(found[1])) == 4096
+
+
+LOG = """
+import sys
+from widefield.train import progress
+progress.SECONDS_BETWEEN_LINES = progress.SECONDS_BETWEEN_LOSSES = 0.0
+from widefield.cli import main
+main()
+"""
+
+
+def test_a_log_file_gets_lines_and_no_bar(in_tmp: Path) -> None:
+    folder = flat_folder(in_tmp / "flat")
+    words = ["pretrain", folder, "--out", "run", *TINY.split()]
+    done = subprocess.run(
+        [sys.executable, "-c", LOG, *words], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reading images: 16 of 16" in done.stderr
+    assert re.search(r"^epoch 1/1  loss [\d.]+  [\d,]+ images/s", done.stderr, re.MULTILINE)
+    words = ["embed", "run", folder, "--out", "e.npz"]
+    done = subprocess.run(
+        [sys.executable, "-c", LOG, *words], capture_output=True, text=True, timeout=300
+    )
+    assert "encoding images: 20 of 20" in done.stderr
+    assert "\r" not in done.stderr
+
+
+def test_an_audit_fits_on_one_set_and_scores_on_another(
+    arrays: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = images()["x"], images()["y"]
+    np.savez("others.npz", x=x[::-1], y=y[::-1])
+    pixels = extractor.open_encoder("pixels")
+    split = open_train_test(pixels, arrays, fit_on="others.npz", limit=48, seed=0, quiet=True)
+    assert (split.train.spec, split.test.spec) == ("others.npz", str(arrays))
+    assert (len(split.train), len(split.test)) == (48, 12)
+    np.testing.assert_array_equal(split.train.images[0], x[-1])
+    np.testing.assert_array_equal(split.test.images[0], x[0])
+    line = command.refused("audit", "--fit-on", "others.npz", "--from", "a.json")
+    assert "--fit-on is part of an audit that --from reads" in line
+    fail = monkeypatch.setattr
+    fail(audit_file, "open_train_test", lambda *args, **given: pytest.fail(str(given)))
+    with pytest.raises(pytest.fail.Exception, match=r"'fit_on': 'others\.npz'"):
+        command("audit", "pixels", arrays, "--fit-on", "others.npz")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_help_has_groups_in_order_and_examples_that_can_be_typed(
+    name: str, command: Command
+) -> None:
+    text = command.text(name, "--help")
+    places = [text.find(f"─ {title}") for title in ("Data ─", "Method", "Training", "Output ─")]
+    there = [place for place in places if place >= 0]
+    assert there == sorted(there)
+    for line in EXAMPLES[name]:
+        assert f"  {line}\n" in text
+        words = shlex.split(line, comments=True)
+        if words[0] == "widefield":
+            build_app(words[1:]).parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp: Path) -> None:
+    script = command.text("completion", shell)
+    for word in ("pretrain", "classify", "temperature", "fit-on"):
+        assert word in script
+    if shell == "bash":
+        (in_tmp / "script").write_text(script)
+        subprocess.run(["bash", "-n", "script"], check=True)
+    assert "tcsh" in command.refused("completion", "tcsh")

@@ -1,0 +1,168 @@
+"""Sounds through the commands, as a user types them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+import widefield
+from commands import Command
+from widefield.audits import bounds
+
+RATE, STEPS = 4000, 2000
+SETTINGS = {"seconds": 0.5, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tones of three classes in noise, some of them longer than an example."""
+    folder = tmp_path_factory.mktemp("sounds")
+    rng = np.random.default_rng(0)
+    for i in range(96):
+        name, hertz = (("low", 250.0), ("middle", 600.0), ("high", 1400.0))[i % 3]
+        (folder / "data" / name).mkdir(parents=True, exist_ok=True)
+        time_axis = np.arange(STEPS * (1 + (i % 4 == 0))) / RATE
+        tone = 0.3 * np.sin(2 * np.pi * hertz * rng.uniform(0.9, 1.1) * time_axis)
+        noisy = tone + rng.normal(0, 0.03, len(tone))
+        soundfile.write(folder / "data" / name / f"{i:03d}.wav", noisy, RATE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(sounds: Path) -> Path:
+    widefield.pretrain(
+        f"{sounds / 'data'}:train+background", out=sounds / "run", epochs=2, **SETTINGS
+    )
+    return sounds / "run"
+
+
+def test_the_encoder_takes_waveforms_or_spectrograms(trained: Path) -> None:
+    encoder = widefield.load(trained)
+    assert (encoder.config.kind, encoder.config.rate) == ("sounds", RATE)
+    assert encoder.config.image_size == (1, STEPS)
+    wave = 0.1 * torch.randn(3, 1, 1, STEPS, generator=torch.Generator().manual_seed(0))
+    assert encoder.spectrogram is not None
+    picture = encoder.spectrogram(wave)
+    assert picture.shape == (3, 1, 64, 64)
+    assert torch.equal(encoder(wave), encoder(picture))
+    assert encoder.feature_map(wave).ndim == 4
+
+
+def test_the_report_plays_examples(trained: Path) -> None:
+    page = (trained / "report.html").read_text()
+    assert page.count('<audio controls preload="none" src="data:audio/wav;base64,') == 6
+    assert "What it heard" in page
+    assert "media-src data:" in page
+    for label in ("seconds", ">Hz<", "background h", "class "):
+        assert label in page
+    assert "<script" not in page
+
+
+def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Command) -> None:
+    data = sounds / "data"
+    probe = command.json("probe", trained, f"{data}:test+background")
+    assert probe["tasks"].keys() == {"class", "background"}
+    assert probe["tasks"]["class"]["floor"].keys() == {"pixels", "random", "majority"}
+    command.text("embed", trained, data, "--out", sounds / "e.npz")
+    with np.load(sounds / "e.npz") as saved:
+        assert saved["features"].shape == (96, 128)
+    command.text("export", trained, "--out", sounds / "encoder.safetensors")
+    assert widefield.load(sounds / "encoder.safetensors").config.rate == RATE
+
+
+def test_an_audit_plants_sounds(
+    sounds: Path, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STEPS", 4)
+    page = sounds / "audit.html"
+    command.text("audit", trained, sounds / "data", "--plant", "tone", "--out", page)
+    text = page.read_text()
+    assert "tone" in text
+    assert "class" in text
+    line = command.refused(
+        "audit", trained, sounds / "data", "--plant", "digits", "--out", sounds / "no.html"
+    )
+    assert "planted" in line
+
+
+@pytest.mark.parametrize("views", ["viewmaker+waveaug", "none"])
+def test_every_kind_of_view_trains(sounds: Path, tmp_path: Path, views: str) -> None:
+    done = widefield.pretrain(
+        sounds / "data", out=tmp_path / "run", epochs=1, views=views, **SETTINGS
+    )
+    assert done.steps == 3
+
+
+def test_the_encoder_over_time_takes_waveforms(sounds: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "encoder": "conv1d"}
+    widefield.pretrain(sounds / "data", out=tmp_path / "run", epochs=1, **settings)
+    encoder = widefield.load(tmp_path / "run")
+    assert encoder.spectrogram is None
+    assert widefield.embed(tmp_path / "run", sounds / "data").features.shape == (96, 256)
+    with pytest.raises(ValueError, match="'specaug' do not change sounds as this encoder"):
+        widefield.pretrain(
+            sounds / "data", out=tmp_path / "no", epochs=1, views="specaug", **settings
+        )
+
+
+def test_images_and_windows_are_refused(sounds: Path, trained: Path, command: Command) -> None:
+    out = sounds / "no.npz"
+    command.refused("embed", trained, "photos", "--out", out)
+    windows = sounds / "w.npz"
+    np.savez(windows, windows=np.ones((30, 1, STEPS)) * np.arange(STEPS))
+    line = command.refused("embed", trained, windows, "--out", out)
+    assert "holds windows" in line
+    assert "trained on sounds" in line
+
+
+CALL = (
+    "import sys, widefield\n"
+    "data, out, resume = sys.argv[1:]\n"
+    "own = {} if resume == 'yes' else dict(epochs=4, checkpoint_every=1, seconds=0.5,"
+    " batch_size=32, encoder='resnet-tiny')\n"
+    "widefield.pretrain(data, out=out, quiet=True, resume=resume == 'yes', **own)\n"
+)
+
+
+def test_a_run_that_was_killed_ends_bit_for_bit_as_it_would_have(
+    sounds: Path, tmp_path: Path
+) -> None:
+    data = f"{sounds / 'data'}:train+background:fresh"
+    whole = widefield.pretrain(
+        data, out=tmp_path / "whole", epochs=4, checkpoint_every=1, **SETTINGS
+    ).encoder
+    cut = tmp_path / "cut"
+    first = subprocess.Popen([sys.executable, "-c", CALL, data, str(cut), "no"])
+    deadline = time.monotonic() + 600
+    while not (cut / "checkpoints" / "epoch-00002").exists():
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    subprocess.run([sys.executable, "-c", CALL, data, str(cut), "yes"], check=True)
+    resumed = widefield.load(cut).state_dict()
+    for key, value in whole.state_dict().items():
+        assert torch.equal(value.cpu(), resumed[key]), key
+
+
+def test_a_plan_knows_what_sounds_take(sounds: Path) -> None:
+    own = {key: value for key, value in SETTINGS.items() if key != "quiet"}
+    plan = widefield.plan(sounds / "data", **own)
+    assert plan.examples == 96
+    assert plan.steps_per_epoch == 3
+    assert plan.parts["data"].bytes >= 96 * STEPS * 2
+
+
+def test_the_published_protocol_draws_views_of_sounds(sounds: Path, trained: Path) -> None:
+    data = f"{sounds / 'data'}:test"
+    report = widefield.probe(trained, data, protocol="feature-dropout", floors=False)
+    assert report.views == "expert"
+    assert report.tasks.keys() == {"class"}

@@ -1,0 +1,353 @@
+"""`--start`: what a run can begin from, what it carries over, and what it says of the result."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import timm
+import torch
+from torch import Tensor, nn
+from torchvision import models
+
+import widefield
+from commands import Command
+from runs import SHORT, Killed, assert_same, die_at, images, weights
+from widefield.encoders import build_encoder, load_encoder, save_encoder
+from widefield.workflows.run import Pretrained
+
+COMPARED: dict[str, Any] = {k: v for k, v in SHORT.items() if k != "encoder"} | {"epochs": 1}
+RUN: dict[str, Any] = COMPARED | {"limit": 28, "batch_size": 14}
+"""Too few images to compare before and after, which takes longer than the run."""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def adapted(out: Path, start: object, **settings: Any) -> Pretrained:
+    return widefield.pretrain(images(), out=out, **{**RUN, "start": start, **settings})
+
+
+def x(channels: int = 3, side: int = 16) -> Tensor:
+    return torch.rand(4, channels, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def normalised(x: Tensor, mean: tuple[float, ...] = MEAN, std: tuple[float, ...] = STD) -> Tensor:
+    return (x - torch.tensor(mean).view(1, -1, 1, 1)) / torch.tensor(std).view(1, -1, 1, 1)
+
+
+def settled(model: nn.Module) -> nn.Module:
+    """With batch statistics that are not the initial ones, in evaluation mode."""
+    model.train()
+    with torch.no_grad():
+        model(torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(1)))
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to go on from."""
+    out = tmp_path_factory.mktemp("first") / "run"
+    widefield.pretrain(images(), out=out, **{**SHORT, "epochs": 1, "seed": 3})
+    return out
+
+
+def assert_starts_at(out: Path, expected: Tensor, given: Tensor | None = None) -> None:
+    """The run kept a start with these features, and moved away from it."""
+    given = x() if given is None else given
+    start, encoder = (load_encoder(folder).eval() for folder in (out / "start", out))
+    with torch.no_grad():
+        torch.testing.assert_close(start(given), expected, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(encoder(given), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_goes_on_from_a_run(run: Path, tmp_path: Path) -> None:
+    done = adapted(tmp_path / "run", str(run))
+    with torch.no_grad():
+        assert_starts_at(tmp_path / "run", load_encoder(run).eval()(x()))
+    config, before = done.encoder.config, load_encoder(run).config
+    assert (config.mean, config.std, config.name) == (before.mean, before.std, before.name)
+
+
+def test_its_file_is_the_same_start(run: Path, tmp_path: Path) -> None:
+    adapted(tmp_path / "of-folder", str(run))
+    adapted(tmp_path / "of-file", run / "encoder.safetensors")
+    assert_same(tmp_path / "of-folder", tmp_path / "of-file")
+
+
+def torchvision_file(folder: Path) -> tuple[str, Tensor]:
+    torch.manual_seed(0)
+    model = settled(models.resnet18(weights=None))
+    torch.save({"state_dict": model.state_dict()}, folder / "weights.pth")
+    model.fc = nn.Identity()
+    return f"{folder / 'weights.pth'}@resnet18", model(normalised(x()))
+
+
+def torchvision_own_file(folder: Path) -> tuple[str, Tensor]:
+    torch.manual_seed(0)
+    model = settled(models.shufflenet_v2_x0_5(weights=None))
+    torch.save(model.state_dict(), folder / "weights.pth")
+    model.fc = nn.Identity()
+    return f"{folder / 'weights.pth'}@torchvision:shufflenet_v2_x0_5", model(normalised(x()))
+
+
+def timm_file(folder: Path) -> tuple[str, Tensor]:
+    torch.manual_seed(0)
+    model = settled(timm.create_model("resnet10t"))
+    safetensors.torch.save_file(model.state_dict(), folder / "model.safetensors")
+    model.reset_classifier(0)
+    return f"{folder / 'model.safetensors'}@resnet10t", model(normalised(x()))
+
+
+def model_folder(folder: Path) -> tuple[str, Tensor]:
+    """A folder as timm's `save_for_hf` lays it out."""
+    torch.manual_seed(0)
+    model = settled(timm.create_model("resnet10t"))
+    mean, std = (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)
+    facts = {"input_size": [3, 32, 32], "mean": mean, "std": std, "num_classes": 1000}
+    config = {"architecture": "resnet10t", "num_classes": 1000, "pretrained_cfg": facts}
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    safetensors.torch.save_file(model.state_dict(), folder / "model" / "model.safetensors")
+    model.reset_classifier(0)
+    return str(folder / "model"), model(normalised(x(), mean, std))
+
+
+def module(folder: Path) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model = settled(timm.create_model("resnet10t", num_classes=0))
+    return model, model(normalised(x()))
+
+
+def own_module(folder: Path) -> tuple[nn.Module, Tensor]:
+    encoder = build_encoder("resnet-tiny", image_size=16, seed=9)
+    return encoder, encoder.eval()(x())
+
+
+KINDS = [torchvision_file, torchvision_own_file, timm_file, model_folder, module, own_module]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_before_the_first_step_the_features_are_those_of_the_start(
+    kind: Any, tmp_path: Path
+) -> None:
+    with torch.no_grad():
+        start, expected = kind(tmp_path)
+    # 64 pixels: 3x3 kernels on maps of one pixel get undefined gradients from bf16 on some CPUs.
+    adapted(tmp_path / "run", start, image_size=64)
+    assert_starts_at(tmp_path / "run", expected)
+    if isinstance(start, nn.Module):  # what the user holds is left as it was
+        with torch.no_grad():
+            again = start(x() if kind is own_module else normalised(x()))
+        torch.testing.assert_close(again, expected)
+
+
+def test_published_weights_come_from_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    with pytest.raises(ValueError, match=r"no weights of torchvision:resnet18 .* add --download"):
+        adapted(tmp_path / "run", "torchvision:resnet18", image_size=64)
+    torch.manual_seed(0)
+    model = settled(models.resnet18(weights=None))
+    url = models.ResNet18_Weights.DEFAULT.url
+    file = tmp_path / "torch" / "hub" / "checkpoints" / url.rsplit("/", 1)[1]
+    file.parent.mkdir(parents=True)
+    torch.save(model.state_dict(), file)
+    adapted(tmp_path / "run", "torchvision:resnet18", image_size=64)
+    model.fc = nn.Identity()
+    with torch.no_grad():
+        assert_starts_at(tmp_path / "run", model(normalised(x())))
+
+
+def test_the_network_is_asked_only_with_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = settled(timm.create_model("resnet10t"))
+    file, asked = tmp_path / "model.safetensors", []
+
+    def fetch(repository: str, name: str) -> str:
+        asked.append(repository)
+        safetensors.torch.save_file(model.state_dict(), file)
+        return str(file)
+
+    def look(repository: str, name: str) -> str | None:
+        return str(file) if file.exists() and name == file.name else None
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", fetch)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
+    with pytest.raises(ValueError, match="add --download"):
+        adapted(tmp_path / "run", "timm:resnet10t")
+    assert asked == []
+    adapted(tmp_path / "run", "timm:resnet10t", download=True, image_size=64)
+    assert asked[0].startswith("timm/resnet10t")
+
+
+def test_an_adapted_run_resumes_bit_for_bit_without_its_start(run: Path, tmp_path: Path) -> None:
+    settings = COMPARED | {"epochs": 4}
+    adapted(tmp_path / "whole", str(run), **settings)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    for name in ("encoder.safetensors", "encoder.json"):
+        (gone / name).write_bytes((run / name).read_bytes())
+    with pytest.raises(Killed):
+        adapted(tmp_path / "killed", str(gone), on_step=die_at(10), **settings)
+    for file in gone.iterdir():
+        file.unlink()
+    widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+    whole, killed = ((tmp_path / name / "adaptation.json") for name in ("whole", "killed"))
+    assert whole.read_text() == killed.read_text()
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_path: Path) -> None:
+    adapted(tmp_path / "whole", str(run))
+    with pytest.raises(Killed):
+        adapted(tmp_path / "killed", str(run), on_step=die_at(1))
+    widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        adapted(tmp_path / "killed", str(run), on_step=die_at(1))
+    (tmp_path / "killed" / "start" / "encoder.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"no encoder at .*start: give a folder"):
+        widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
+
+
+def test_grey_images_of_another_size(run: Path, tmp_path: Path) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (64, 20, 20, 1)).astype(np.uint8)
+    settings = {name: value for name, value in RUN.items() if name != "image_size"}
+    done = widefield.pretrain({"x": grey}, out=tmp_path / "run", start=str(run), **settings)
+    config, before = load_encoder(tmp_path / "run" / "start").config, load_encoder(run).config
+    assert (config.channels, config.image_size) == (1, (20, 20))
+    assert config.mean == pytest.approx([sum(before.mean) / 3])
+    assert done.encoder(x(1, 20)).shape == (4, 128)
+
+
+def test_a_vision_transformer_has_images_resized_to_its_size(tmp_path: Path) -> None:
+    save_encoder(build_encoder("vit_tiny_patch16_224", image_size=32, seed=0), tmp_path / "vit")
+    settings = {**RUN, "image_size": None, "limit": 32, "start": str(tmp_path / "vit")}
+    widefield.pretrain(images(), out=tmp_path / "run", **settings)
+    assert load_encoder(tmp_path / "run").config.image_size == (32, 32)
+
+
+def test_fine_tuning_with_labels(run: Path, tmp_path: Path) -> None:
+    done = adapted(tmp_path / "run", str(run), **COMPARED, method="supervised")
+    assert done.adaptation is not None
+    assert done.adaptation.linear == {}  # labels that were trained on say nothing
+
+
+def test_the_command_says_what_is_kept_and_what_came_out(
+    command: Command, run: Path, in_tmp: Path
+) -> None:
+    np.savez("data.npz", **images())
+    words = ["--epochs", 1, "--batch-size", 16, "--image-size", 16, "--start", run]
+    code, out, err = command("pretrain", "data.npz", "--out", "run", *words)
+    assert code == 0, err
+    said = " ".join(err.split())
+    assert "start: resnet-tiny, its mean" in said
+    assert "neighbours kept through views" in out
+    verdict = json.loads(Path("run/adaptation.json").read_text())["verdict"]
+    assert f"verdict: {verdict}" in out
+    shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
+    assert shown["adaptation"]["verdict"] == verdict
+
+
+def test_the_start_in_the_folder_is_an_encoder_to_compare(
+    command: Command, run: Path, in_tmp: Path
+) -> None:
+    adapted(in_tmp / "run", str(run))
+    assert set(weights(in_tmp / "run")) == set(weights(in_tmp / "run" / "start"))
+    np.savez("data.npz", **images())
+    scored = command.json("probe", "run/start", "data.npz", "--fit-on", "data.npz")
+    assert scored["tasks"]["y"]["accuracy"] > 0.5
+
+
+def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
+    """A hundred times the rate; at a tenth of it the start is not given up."""
+    labelled = {"limit": 256, "batch_size": 32, "image_size": 16, "quiet": True}
+    widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labelled)
+    verdicts = {}
+    for rate in (0.1, 100.0):
+        done = widefield.pretrain(
+            "photos",
+            out=tmp_path / f"rate-{rate}",
+            start=str(tmp_path / "first"),
+            method="s-diet",
+            start_lr_scale=rate,
+            epochs=2,
+            **labelled,
+        )
+        assert done.adaptation is not None
+        verdicts[rate] = done.adaptation.verdict, done.adaptation.without_labels
+    assert verdicts[100.0] == ("keep the old one", "keep the old one")
+    assert "keep the old one" not in verdicts[0.1]
+
+
+def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:
+    save_encoder(build_encoder("resnet18", image_size=16, seed=0), in_tmp / "start")
+    np.savez("data.npz", **images())
+    words = ["plan", "data.npz", "--batch-size", 16]
+    small, large = command.json(*words), command.json(*words, "--start", "start")
+    assert large["encoder"] == "resnet18"
+    assert large["parts"]["weights"]["bytes"] > 10 * small["parts"]["weights"]["bytes"]
+
+
+def refused(command: Command, *words: object) -> str:
+    np.savez("data.npz", **images())
+    line = command.refused("pretrain", "data.npz", "--out", "run", *words)
+    assert not Path("run").exists()
+    return line
+
+
+def test_bad_starts_are_one_line(command: Command, run: Path, in_tmp: Path) -> None:
+    assert "no encoder 'nowhere'" in refused(command, "--start", "nowhere")
+    assert "leave start out" in refused(command, "--start", "random")
+    assert "leave start out" in refused(command, "--start", "pixels")
+    line = refused(command, "--start", run, "--encoder", "resnet18")
+    assert "has encoder 'resnet-tiny', not 'resnet18': leave encoder out" in line
+    assert "has stem 'small', not 'native'" in refused(command, "--start", run, "--stem", "native")
+    assert "did you mean" in refused(command, "--start", "timm:resnet81")
+
+
+def test_weights_that_do_not_fit_are_named(command: Command, in_tmp: Path) -> None:
+    model = timm.create_model("resnet10t")
+    safetensors.torch.save_file(model.state_dict(), "model.safetensors")
+    line = refused(command, "--start", "model.safetensors@resnet50")
+    assert "fits no encoder" in line
+    assert "resnet50" in line
+    state = model.state_dict()
+    state["layer1.0.conv1.weight"] = state["layer1.0.conv1.weight"][:, :3].contiguous()
+    safetensors.torch.save_file(state, "bent.safetensors")
+    line = refused(command, "--start", "bent.safetensors@resnet10t")
+    assert "others in another shape: layer1.0.conv1.weight" in line
+    state["layer1.0.conv1.weight"] = torch.full_like(
+        model.state_dict()["layer1.0.conv1.weight"], torch.nan
+    )
+    safetensors.torch.save_file(state, "nan.safetensors")
+    line = refused(command, "--start", "nan.safetensors@resnet10t")
+    assert "'layer1.0.conv1.weight' holds NaN" in line
+
+
+def test_folders_of_other_libraries_are_said(command: Command, in_tmp: Path) -> None:
+    folder = in_tmp / "model"
+    folder.mkdir()
+    safetensors.torch.save_file({"w": torch.zeros(1)}, folder / "model.safetensors")
+    for text, message in {
+        '{"model_type": "convnextv2"}': "a model folder of 'convnextv2'",
+        "{": "holds no JSON",
+        "[]": "describes no model",
+        '{"architecture": "resnet10t"}': "does not say input_size",
+        '{"architecture": "resnet81", "pretrained_cfg": {"input_size": [1, 8, 8], "mean": [0], '
+        '"std": [1]}}': "did you mean",
+    }.items():
+        (folder / "config.json").write_text(text)
+        assert message in refused(command, "--start", folder)
+
+
+def test_a_module_of_no_known_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="module Linear fits no encoder"):
+        adapted(tmp_path / "run", nn.Linear(3, 3))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,98 @@
+"""Windows through the commands, as a user types them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import widefield
+from commands import Command
+from widefield.train.step import StepMetrics
+
+
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Accelerometer-like windows in which the activity is a frequency, on gravity."""
+    rng, steps = np.random.default_rng(0), np.arange(64)
+    activity = np.arange(240) % 3
+    phase = rng.uniform(0, 2 * np.pi, (240, 1))
+    wave = np.sin(2 * np.pi * (4 + 5 * activity[:, None]) * steps / 64 + phase)
+    x = wave[:, None] * np.array([[[1.0], [0.3]]]) + rng.normal(0, 0.3, (240, 2, 64))
+    folder = tmp_path_factory.mktemp("sensors")
+    np.savez(folder / "w.npz", windows=x + np.array([[[0.0], [9.81]]]), activity=activity)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(sensors: Path) -> Path:
+    widefield.pretrain(
+        f"{sensors / 'w.npz'}:train", out=sensors / "run", epochs=2, batch_size=32, quiet=True
+    )
+    return sensors / "run"
+
+
+def test_pretrain_chooses_what_suits_windows(trained: Path) -> None:
+    encoder = widefield.load(trained)
+    assert (encoder.config.name, encoder.config.kind) == ("conv1d", "windows")
+    assert encoder.config.image_size == (1, 64)
+    assert encoder.config.mean[1] == pytest.approx(9.81, abs=0.1)
+    assert encoder(torch.zeros(3, 2, 1, 64)).shape == (3, 256)
+    assert (trained / "report.html").stat().st_size > 10_000
+
+
+def test_every_command_takes_windows(sensors: Path, trained: Path, command: Command) -> None:
+    data = f"{sensors / 'w.npz'}:test"
+    probe = command.json("probe", trained, data)
+    score = probe["tasks"]["activity"]
+    assert 0 <= score["accuracy"] <= 1
+    assert score["floor"].keys() == {"pixels", "random", "majority"}
+    command.text("embed", trained, sensors / "w.npz", "--out", sensors / "e.npz")
+    with np.load(sensors / "e.npz") as saved:
+        assert saved["features"].shape == (240, 256)
+    command.text("audit", trained, sensors / "w.npz", "--out", sensors / "audit.html")
+    assert "activity" in (sensors / "audit.html").read_text()
+    plan = command.json("plan", sensors / "w.npz", "--batch-size", 32)
+    assert plan["encoder"] == "conv1d"
+    command.text("export", trained, "--out", sensors / "encoder.safetensors")
+    assert widefield.load(sensors / "encoder.safetensors").config.kind == "windows"
+
+
+def test_images_are_refused_for_an_encoder_of_windows(
+    sensors: Path, trained: Path, command: Command
+) -> None:
+    line = command.refused("embed", trained, "photos", "--out", sensors / "no.npz")
+    assert "photos" in line
+    other = sensors / "other.npz"
+    np.savez(other, windows=np.zeros((30, 2, 32)))
+    assert "windows of 32 steps, and 64 steps" in command.refused(
+        "embed", trained, other, "--out", sensors / "no.npz"
+    )
+    channels = sensors / "channels.npz"
+    np.savez(channels, windows=np.ones((30, 3, 64)))
+    assert "has windows of 3 channels" in command.refused(
+        "embed", trained, channels, "--out", sensors / "no.npz"
+    )
+    assert "choose encoder 'conv1d'" in command.refused(
+        "pretrain", sensors / "w.npz", "--out", sensors / "no", "--encoder", "resnet-tiny"
+    )
+
+
+def test_a_run_on_windows_resumes_bit_for_bit(sensors: Path) -> None:
+    data, settings = f"{sensors / 'w.npz'}:train", {"batch_size": 32, "quiet": True}
+    whole = widefield.pretrain(
+        data, out=sensors / "whole", epochs=4, checkpoint_every=2, **settings
+    ).encoder
+
+    def stop(metrics: StepMetrics) -> None:
+        if metrics.epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        widefield.pretrain(
+            data, out=sensors / "cut", epochs=4, checkpoint_every=2, on_epoch=stop, **settings
+        )
+    widefield.pretrain(data, out=sensors / "cut", resume=True, quiet=True)
+    resumed = widefield.load(sensors / "cut")
+    for key, value in whole.state_dict().items():
+        assert torch.equal(value.cpu(), resumed.state_dict()[key]), key

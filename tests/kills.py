@@ -1,0 +1,228 @@
+"""Kill every command that writes, at every step in which it touches a file.
+
+    python tests/kills.py
+    python tests/kills.py --most 5    # so many kills a command, spread over its steps
+
+A command is forked from this process and dies by SIGKILL just before it opens a file to write,
+renames, removes or makes something. What it was to write is then absent or whole, what was there
+is as it was, and the same command ends as if it had not been killed. A killed training goes on
+with `--resume`, or begins again where nothing had begun.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+
+from calls import TINY, World, call, content
+from widefield.core.files import is_draft, write_atomically
+from widefield.train.hardware import machine
+
+LABELS = "path,label\n" + "".join(f"row {i},{'red' if i % 2 == 0 else 'blue'}\n" for i in range(8))
+
+TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
+
+
+class Killed(NamedTuple):
+    """A command, and which files it is to write."""
+
+    words: str
+    outputs: tuple[str, ...]
+
+
+COMMANDS: dict[str, Killed] = {
+    "embed": Killed("embed run data.npz --out out/e.npz --limit 8", ("out/e.npz",)),
+    "embed a table": Killed("embed run data.npz --out e.parquet --limit 8", ("e.parquet",)),
+    "export": Killed("export run --out x.safetensors", ("x.safetensors", "x.json")),
+    "classify": Killed("classify run data.npz --labels l.csv --out p.csv", ("p.csv",)),
+    "audit": Killed("audit --from audit.json --out page.html", ("page.html",)),
+    "lab": Killed("lab multistep --scale tiny --seed 0 --out f.svg", ("f.svg",)),
+    "probe": Killed("probe run data.npz --fit-on data.npz --no-floors --limit 16 --json", ()),
+    "recipe": Killed("recipe default --json", ()),
+    "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
+}
+
+_WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}
+
+
+def _touches(event: str, arguments: tuple[Any, ...], folder: bytes) -> bool:
+    """Return whether an audit event of Python's is about to change something below `folder`."""
+    if event == "open":
+        path, mode, flags = arguments
+        if not (flags & (os.O_WRONLY | os.O_RDWR) or set(mode or "") & set("wxa+")):
+            return False
+    elif event in _WRITES:
+        path = arguments[0]
+    else:
+        return False
+    if not isinstance(path, str | bytes | os.PathLike):
+        return False
+    return os.path.abspath(os.fsencode(path)).startswith(folder)
+
+
+def _in_child(act: Callable[[int], None]) -> tuple[int, bytes]:
+    """Call `act` with the end of a pipe in a child; return how it ended, and what it wrote."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            act(write)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        told = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), told
+
+
+def run(words: str, folder: Path, deadly: int | None = None) -> tuple[int, int]:
+    """Run a command in `folder`, to die at its step `deadly`; return its end and its steps."""
+
+    def act(pipe: int) -> None:
+        steps, below = 0, os.fsencode(folder.resolve()) + b"/"
+        os.chdir(folder)
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal steps
+            if _touches(event, arguments, below):
+                if steps == deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                steps += 1
+
+        sys.addaudithook(watch)
+        outcome = call(words.split())
+        assert outcome.code == 0, outcome.err
+        os.write(pipe, str(steps).encode())
+
+    ended, told = _in_child(act)
+    return ended, int(told or 0)
+
+
+def outputs(command: Killed, folder: Path) -> dict[str, bytes]:
+    """Return what the command has written."""
+    files = ((name, folder / name) for name in command.outputs)
+    return {name: file.read_bytes() for name, file in files if file.exists()}
+
+
+def problem_of(
+    command: Killed, folder: Path, before: dict[str, Any], whole: dict[str, bytes]
+) -> str | None:
+    """Return what a killed command broke, in words; None for nothing."""
+    after = content(folder)
+    changed = [name for name, facts in before.items() if after.get(name) != facts]
+    if changed:
+        return f"{changed[0]} is not as it was"
+    training = command.words.startswith("pretrain")
+    written = outputs(command, folder)
+    torn = [name for name, data in written.items() if data != whole[name]]
+    if torn and not training:
+        return f"{torn[0]} is torn"
+    known = {*before, *command.outputs, *(str(Path(name).parent) for name in command.outputs)}
+    strange = [name for name in after if name not in known and not is_draft(Path(name).name)]
+    if strange and not training:
+        return f"{strange[0]} is left behind"
+    again = command.words
+    if training and (folder / "new" / "run.yaml").exists():
+        again = "pretrain data.npz --out new --resume"
+    elif written:
+        again += " --overwrite"
+    ended, _ = run(again, folder)
+    if ended != 0:
+        return f"{again} ends with {ended}"
+    wrong = [name for name, data in outputs(command, folder).items() if data != whole[name]]
+    return f"{wrong[0]} is another one when the command is called again" if wrong else None
+
+
+class Tally:
+    """What became of the kills of one command."""
+
+    def __init__(self) -> None:
+        self.kills = self.whole = 0
+        self.broken: list[str] = []
+
+
+def play_command(command: Killed, world: World, folder: Path, most: int | None) -> Tally:
+    """Kill a command at its steps, `most` of them at most."""
+    tally = Tally()
+    world.copy(folder)
+    before = dict(content(folder))
+    ended, steps = run(command.words, folder)
+    assert ended == 0
+    whole = outputs(command, folder)
+    assert len(whole) == len(command.outputs)
+    shutil.rmtree(folder)
+    chosen = range(steps)
+    if most is not None and steps > most:
+        chosen = [round(i * (steps - 1) / (most - 1)) for i in range(most)]  # type: ignore[assignment]
+    for step in chosen:
+        world.copy(folder)
+        before = dict(content(folder))
+        ended, _ = run(command.words, folder, step)
+        if ended != -signal.SIGKILL:
+            tally.broken.append(f"step {step}: it ended with {ended} before it was killed")
+        else:
+            tally.kills += 1
+            tally.whole += len(outputs(command, folder)) == len(command.outputs)
+            problem = problem_of(command, folder, before, whole)
+            tally.broken += [] if problem is None else [f"step {step}: {problem}"]
+        shutil.rmtree(folder)
+    return tally
+
+
+def play(arguments: list[str] | None = None) -> int:
+    """Kill all commands; return the exit code, 1 if something was broken."""
+    parser = argparse.ArgumentParser(prog="python tests/kills.py")
+    parser.add_argument("--most", type=int, help="kills a command at most; by default all")
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
+    began, tallies = time.perf_counter(), {}
+    with (
+        tempfile.TemporaryDirectory(prefix="widefield-kills-") as folder,
+        mock.patch.dict(os.environ, XDG_CACHE_HOME=str(Path(folder) / "cache")),
+    ):
+        world = World.__new__(World)
+        world.folder = Path(folder) / "world"
+        made, _ = _in_child(lambda pipe: World(world.folder) and None)  # in a child: it has threads
+        assert made == 0
+        (world.folder / "l.csv").write_text(LABELS)
+        for name, command in COMMANDS.items():
+            tallies[name] = play_command(command, world, Path(folder) / "case", options.most)
+            sys.stdout.write(f"{name}: {tallies[name].kills} kills\n")
+            sys.stdout.flush()
+            for problem in tallies[name].broken:
+                sys.stdout.write(f"{name}, {problem}\n")
+    kills, broken = (
+        sum(tally.kills for tally in tallies.values()),
+        sum(len(tally.broken) for tally in tallies.values()),
+    )
+    seconds = round(time.perf_counter() - began)
+    sys.stdout.write(f"{len(tallies)} commands, {kills} kills, {broken} break a promise\n")
+    if options.json is not None:
+        commands = {
+            name: {"kills": tally.kills, "whole_after": tally.whole, "broken": len(tally.broken)}
+            for name, tally in tallies.items()
+        }
+        facts = {"commands": commands, "seconds": seconds, "machine": machine(torch.device("cpu"))}
+        text = json.dumps(facts, indent=1) + "\n"
+        write_atomically(options.json, lambda draft: draft.write_text(text))
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(play())

@@ -1,0 +1,35 @@
+"""Neighbours kept through views, against loops."""
+
+import pytest
+import torch
+
+from widefield.diagnose import view_agreement
+
+
+def features(seed: int, n: int = 40, dim: int = 6) -> torch.Tensor:
+    return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("k", [1, 5, 39])
+def test_it_is_the_share_of_equal_neighbours(k: int) -> None:
+    h, views = features(0), features(0) + features(1)
+    expected = []
+    for i in range(len(h)):
+        near = []
+        for query in (h[i], views[i]):
+            cosine = torch.nn.functional.cosine_similarity(query[None], h)
+            order = [j for j in cosine.argsort(descending=True).tolist() if j != i]
+            near.append(set(order[:k]))
+        expected.append(len(near[0] & near[1]) / k)
+    assert view_agreement(h, views, k).tolist() == pytest.approx(expected)
+
+
+def test_unrelated_views_keep_what_chance_keeps() -> None:
+    kept = view_agreement(features(0, 500), features(1, 500), 10).mean()
+    assert kept == pytest.approx(10 / 499, abs=0.01)
+
+
+@pytest.mark.parametrize(("n", "k"), [(39, 5), (40, 0), (40, 40)])
+def test_bad_input(n: int, k: int) -> None:
+    with pytest.raises(ValueError, match=r"give a view of each|choose 1 to 39"):
+        view_agreement(features(0), features(0)[:n], k)

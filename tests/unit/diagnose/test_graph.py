@@ -1,0 +1,59 @@
+import sys
+
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from widefield.diagnose import Graph, graph, graph_overlap, neighbour_graph
+
+
+def rows(n: int, dim: int = 5) -> torch.Tensor:
+    return torch.randn(n, dim, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_graph_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = torch.nn.functional.normalize(rows(70), dim=1)
+    distance, index = NearestNeighbors(n_neighbors=6).fit(unit.numpy()).kneighbors()
+    found = neighbour_graph(rows(70), 6)
+    assert found.index.tolist() == index.tolist()
+    assert found.distance == pytest.approx(distance, abs=1e-5)
+    assert (len(found), found.k) == (70, 6)
+    monkeypatch.setattr(graph, "_SIMILARITIES", 70 * 9)
+    assert neighbour_graph(rows(70), 6).index.tolist() == index.tolist()
+
+
+def test_small_distances_are_no_noise() -> None:
+    """From a cosine in single precision they would be: 1 - 5e-9 rounds to 1."""
+    h = torch.cat([rows(30, 64), rows(30, 64)])
+    h[30:] += 1e-4 * torch.eye(64)[:30] * h[:30].norm(dim=1, keepdim=True)
+    assert neighbour_graph(h, 3).distance[:, 0] == pytest.approx(1e-4, rel=0.2)
+
+
+def test_no_example_is_its_own_neighbour_even_among_copies() -> None:
+    for exact in (10, 1000):
+        found = neighbour_graph(torch.ones(300, 4), 5, exact=exact)
+        assert (found.index != torch.arange(300).numpy()[:, None]).all()
+        assert all(len(set(line)) == 5 for line in found.index.tolist())
+        assert (found.distance == 0).all()
+
+
+def test_an_index_finds_nearly_all_of_them() -> None:
+    h = rows(3000, 8)
+    exact, found = neighbour_graph(h, 10), neighbour_graph(h, 10, exact=100)
+    shared = graph_overlap(torch.from_numpy(exact.index), torch.from_numpy(found.index))
+    assert 0.7 < shared < 1
+    assert found.index.min() >= 0
+    assert isinstance(found, Graph)
+
+
+def test_many_rows_without_faiss_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert neighbour_graph(rows(20), 3).k == 3
+    with pytest.raises(ValueError, match=r"pip install 'widefield\[faiss\]'"):
+        neighbour_graph(rows(20), 3, exact=19)
+
+
+@pytest.mark.parametrize("k", [0, 20])
+def test_too_many_neighbours_are_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=f"k is {k} and there are 20 examples: choose 1 to 19"):
+        neighbour_graph(rows(20), k)

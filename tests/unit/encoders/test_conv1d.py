@@ -1,0 +1,53 @@
+"""The encoder over time: widths, the shortest window, files, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from widefield.encoders import build_encoder, load_encoder, save_encoder
+
+
+@pytest.mark.parametrize(("channels", "steps"), [(1, 16), (6, 128), (3, 1000), (1, 16_000)])
+def test_width_and_feature_map(channels: int, steps: int) -> None:
+    encoder = build_encoder("conv1d", channels=channels, image_size=(1, steps), seed=0).eval()
+    x = torch.randn(2, channels, 1, steps, generator=torch.Generator().manual_seed(0))
+    assert encoder(x).shape == (2, encoder.dim) == (2, 256)
+    feature_map = encoder.feature_map(x)
+    assert feature_map.shape[:3] == (2, 256, 1)
+    assert feature_map.shape[3] <= 2048 // 16
+    torch.testing.assert_close(feature_map.mean((2, 3)), encoder(x))
+
+
+def test_channels_are_normalised_first() -> None:
+    stats = {"mean": (5.0, -3.0), "std": (2.0, 0.1)}
+    plain = build_encoder(
+        "conv1d", channels=2, image_size=(1, 32), mean=(0, 0), std=(1, 1), seed=0
+    ).eval()
+    own = build_encoder("conv1d", channels=2, image_size=(1, 32), seed=0, **stats).eval()
+    x = torch.randn(3, 2, 1, 32, generator=torch.Generator().manual_seed(0))
+    mean, std = (torch.tensor(stats[name]).view(1, 2, 1, 1) for name in ("mean", "std"))
+    torch.testing.assert_close(own(mean + std * x), plain(x))
+
+
+def test_a_file_holds_all_of_it(tmp_path: Path) -> None:
+    encoder = build_encoder("conv1d", channels=2, image_size=(1, 64), seed=3).eval()
+    save_encoder(encoder, tmp_path)
+    x = torch.randn(2, 2, 1, 64, generator=torch.Generator().manual_seed(0))
+    loaded = load_encoder(tmp_path).eval()
+    assert torch.equal(loaded(x), encoder(x))
+    assert (loaded.config.kind, loaded.config.rate) == ("windows", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("conv1d", (32, 32), "name another encoder"),
+        ("conv1d", (1, 8), "16 steps or more"),
+        ("resnet-tiny", (1, 128), "choose encoder 'conv1d'"),
+        ("alexnet", (1, 128), "choose encoder 'conv1d'"),
+    ],
+)
+def test_other_examples_are_refused(name: str, size: tuple[int, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        build_encoder(name, image_size=size, seed=0)

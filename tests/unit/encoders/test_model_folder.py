@@ -1,0 +1,45 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from widefield.encoders import build_encoder, save_model_folder
+
+NATIVE = {"stem": "native", "image_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("resnet18", NATIVE),
+        ("resnet-tiny", {**NATIVE, "channels": 1, "mean": (0.3,), "std": (0.2,)}),
+        ("vit_tiny_patch16_224", {}),
+        ("convnext_atto", {"channels": 4, "mean": (0.1, 0.2, 0.3, 0.4), "std": (0.2,) * 4}),
+        ("mobilenetv3_small_050", {"image_size": (48, 64)}),
+    ],
+)
+def test_timm_gives_the_same_features(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    encoder = build_encoder(name, seed=3, **settings)
+    config = encoder.config
+    x = torch.rand(8, config.channels, *config.image_size)
+    encoder(x)  # batch statistics that are not the initial ones
+    save_model_folder(encoder.eval(), tmp_path, card="# a card")
+    model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    data = timm.data.resolve_model_data_config(model)
+    assert data["input_size"] == (config.channels, *config.image_size)
+    mean, std = (torch.tensor(data[part]).view(1, -1, 1, 1) for part in ("mean", "std"))
+    assert torch.allclose(model((x - mean) / std), encoder(x), atol=1e-5)
+    untrained = timm.create_model(f"local-dir:{tmp_path}").eval()
+    assert not torch.allclose(untrained((x - mean) / std), encoder(x), atol=1e-5)
+    assert (tmp_path / "README.md").read_text() == "# a card"
+    assert json.loads((tmp_path / "config.json").read_text())["num_features"] == encoder.dim
+
+
+@pytest.mark.parametrize("name", ["resnet-tiny", "alexnet"])
+def test_what_timm_cannot_build_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"timm cannot build .* export to a \.safetensors file"):
+        save_model_folder(build_encoder(name, seed=0), tmp_path, card="")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,108 @@
+"""Learning rates of a start layer by layer, against plain SGD by hand; what is frozen stands."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from small_run import batch, small_facts, small_recipe
+from widefield.encoders import build_encoder, layer_names
+from widefield.train.build import build
+from widefield.train.optim import freeze_start, set_learning_rate
+from widefield.train.state import TrainState
+
+CPU = torch.device("cpu")
+
+
+def state(**settings: Any) -> TrainState:
+    recipe = small_recipe("simclr", "none", batch_size=6, epochs=2, warmup_epochs=0)
+    recipe = recipe.changed({"start": "an encoder", "optimizer": "sgd", **settings})
+    encoder = build_encoder("resnet-tiny", image_size=16, zero_init=False, seed=4)
+    return build(recipe, small_facts(), device=CPU, encoder=encoder)
+
+
+def stepped(state: TrainState, lr: float) -> dict[str, torch.Tensor]:
+    """Take one step of plain SGD at `lr`; return each parameter's gradient."""
+    state.model.train()
+    set_learning_rate(state.optimizer, lr)
+    loss, _ = state.model([batch().x, batch().x.flip(3)], batch().index)
+    loss.backward()
+    gradients = {
+        name: p.grad.clone() for name, p in state.encoder.named_parameters() if p.grad is not None
+    }
+    state.optimizer.step()
+    return gradients
+
+
+@pytest.mark.parametrize(("scale", "decay"), [(1.0, 1.0), (0.1, 1.0), (0.5, 0.3)])
+def test_every_layer_moves_at_its_rate(scale: float, decay: float) -> None:
+    moved = state(start_lr_scale=scale, layer_decay=decay, weight_decay=0)
+    before = {name: p.detach().clone() for name, p in moved.encoder.named_parameters()}
+    gradients = stepped(moved, 0.1)
+    layers = ["conv1", "layer1", "layer2", "layer3", "layer4"]
+    for name, p in moved.encoder.named_parameters():
+        layer = name.removeprefix("backbone.").split(".")[0].replace("bn1", "conv1")
+        rate = 0.1 * scale * decay ** (4 - layers.index(layer))
+        torch.testing.assert_close(p.detach(), before[name] - rate * gradients[name])
+
+
+def test_the_projector_keeps_the_runs_rate() -> None:
+    groups = state(start_lr_scale=0.1).optimizer.param_groups
+    scales = {id(p): group["lr_scale"] for group in groups for p in group["params"]}
+    model = state(start_lr_scale=0.1).model
+    assert set(scales.values()) == {0.1, 1.0}
+    count = sum(1 for _ in model.method.parameters())
+    assert list(scales.values()).count(1.0) == count
+
+
+def test_without_a_start_all_move_alike() -> None:
+    groups = state(start=None, start_lr_scale=0.1, layer_decay=0.5).optimizer.param_groups
+    assert {group["lr_scale"] for group in groups} == {1.0}
+
+
+def moved_by_a_step(**settings: Any) -> set[str]:
+    """Return the tensors of the encoder, running statistics too, that a step changes at all."""
+    run = state(optimizer="adamw", **settings)
+    before = {name: value.clone() for name, value in run.encoder.state_dict().items()}
+    stepped(run, 0.1)
+    after = run.encoder.state_dict()
+    return {name for name, value in before.items() if not torch.equal(value, after[name])}
+
+
+def test_first_blocks_stand_bit_for_bit() -> None:
+    moved = moved_by_a_step(freeze_blocks=3)
+    assert {name.split(".")[1] for name in moved} == {"layer3", "layer4"}
+    assert {name.split(".")[1] for name in moved_by_a_step()} >= {"conv1", "bn1", "layer1"}
+
+
+def test_norms_stand_bit_for_bit() -> None:
+    encoder = state().encoder
+    norms = {name for name, part in encoder.named_modules() if isinstance(part, nn.BatchNorm2d)}
+    of_norms = {name for name in encoder.state_dict() if name.rpartition(".")[0] in norms}
+    assert moved_by_a_step() >= of_norms
+    moved = moved_by_a_step(freeze_norms=True)
+    assert moved
+    assert not moved & of_norms
+
+
+def test_what_is_frozen_stays_in_evaluation_mode() -> None:
+    run = state(freeze_norms=True)
+    run.model.train()
+    assert run.model.training
+    modes = {part.training for part in run.encoder.modules() if isinstance(part, nn.BatchNorm2d)}
+    assert modes == {False}
+
+
+def test_more_blocks_than_there_are_leave_nothing_to_train() -> None:
+    assert layer_names(state().encoder)[5:] == []
+    assert moved_by_a_step(freeze_blocks=9) == set()
+
+
+def test_the_first_block_of_a_transformer_is_its_embedding_alone() -> None:
+    encoder = build_encoder("vit_tiny_patch16_224", image_size=16, seed=0)
+    recipe = small_recipe("simclr").changed({"start": "an encoder", "freeze_blocks": 1})
+    assert freeze_start(encoder, recipe) == []
+    frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
+    assert frozen == set(layer_names(encoder)[0])
+    assert "backbone.pos_embed" in frozen

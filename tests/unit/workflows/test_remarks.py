@@ -1,0 +1,122 @@
+"""What a run says before it begins, and the learning rate that it takes by itself."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from widefield.data import open_dataset, steps_per_epoch
+from widefield.encoders import EncoderSettings, rate_of
+from widefield.encoders.rates import RATES, RATES_MEASURED_ON, family_of_network
+from widefield.methods import METHODS
+from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
+from widefield.workflows.plan import plan
+from widefield.workflows.pretrain import pretrain, resolve_parts, resolve_with_start
+from widefield.workflows.remarks import FEW_STEPS, goes_by_family, remarks
+
+
+def resolve(recipe: str | Recipe, settings: dict[str, Any], data: str) -> Recipe:
+    """The recipe of a run, as it begins."""
+    chosen, _ = resolve_with_start(recipe, settings, data)
+    by_family = goes_by_family(recipe, settings)
+    return resolve_parts(chosen, open_dataset(data, limit=4), by_family=by_family)
+
+
+def said(examples: int, **settings: Any) -> str:
+    """The lines of a run of `examples` images."""
+    chosen = resolve("default", {"encoder": "resnet-tiny", **settings}, "photos")
+    by_family = goes_by_family("default", settings)
+    return "\n".join(remarks(chosen, examples, by_family=by_family))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("resnet18", "networks with batch norm"),
+        ("mobilenetv3_small_050", "networks with batch norm"),
+        ("alexnet", "networks without batch norm"),
+        ("convnext_atto", "networks without batch norm"),
+        ("mixer_s32_224", "networks without batch norm"),
+        ("vit_tiny_patch16_224", "transformers"),
+        ("swin_tiny_patch4_window7_224", "transformers"),
+        ("cait_xxs24_224", "transformers"),
+    ],
+)
+def test_the_family_is_read_off_the_layers(name: str, family: str) -> None:
+    factor, found = rate_of(EncoderSettings(name=name))
+    assert (factor, found) == (RATES[found], family)
+
+
+def test_a_network_without_any_norm_takes_the_smaller_rate() -> None:
+    assert family_of_network(nn.Linear(2, 2)) == "networks without batch norm"
+
+
+@pytest.mark.parametrize("method", ["s-diet", "simclr"])
+def test_the_default_recipe_takes_the_familys_rate(method: str) -> None:
+    own = METHODS[method]().lr
+    settings = {"method": method, "encoder": "vit_tiny_patch16_224"}
+    assert resolve("default", settings, "photos").method.lr == RATES["transformers"] * own
+    small = {"method": method, "encoder": "resnet-tiny"}
+    assert resolve("default", small, "photos").method.lr == own
+
+
+@pytest.mark.parametrize(
+    "given", [{"lr": 0.5}, {"method": METHODS["simclr"](lr=0.5)}], ids=["lr", "a whole method"]
+)
+def test_a_rate_that_was_given_is_kept(given: dict[str, Any]) -> None:
+    settings = {"encoder": "vit_tiny_patch16_224", **given}
+    assert resolve("default", settings, "photos").method.lr == 0.5
+    assert "learning rate" not in said(10**6, **settings)
+
+
+def test_a_recipe_of_a_paper_keeps_its_rate() -> None:
+    settings: dict[str, Any] = {"encoder": "vit_tiny_patch16_224", "zero_init": True}
+    dropout = make_recipe("feature-dropout").method.lr
+    assert resolve("feature-dropout", settings, "photos").method.lr == dropout
+    assert not goes_by_family("feature-dropout", settings)
+    whole = make_recipe(**settings)
+    assert resolve(whole, {}, "photos").method.lr == whole.method.lr
+
+
+def test_a_rate_that_is_not_the_methods_own_is_said() -> None:
+    assert said(10**6) == ""
+    line = said(10**6, encoder="vit_tiny_patch16_224")
+    assert line.startswith("learning rate 0.0006, as transformers take: --lr sets another")
+    line = said(10**6, encoder="mobilevit_xxs")
+    assert "mobilevit_xxs itself was not measured" in line
+    line = said(10**6, encoder="efficientnet_b0")  # the method's own, but not known to be right
+    assert "learning rate 0.02, as networks with batch norm take; efficientnet_b0 itself" in line
+
+
+def test_every_measured_encoder_exists() -> None:
+    for name in RATES_MEASURED_ON:
+        with torch.device("meta"):
+            EncoderSettings(name=name).build(image_size=224, seed=0)
+
+
+@pytest.mark.parametrize("examples", [256, 500, 2000, 5000, 50_000])
+@pytest.mark.parametrize("batch_size", [64, 256])
+def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size: int) -> None:
+    """The advice, taken, is enough, and an epoch less is not."""
+    per_epoch = steps_per_epoch(examples, batch_size, drop_last=True)
+    enough = math.ceil(FEW_STEPS / per_epoch)
+    assert said(examples, batch_size=batch_size, epochs=enough) == ""
+    if enough > 1:
+        line = said(examples, batch_size=batch_size, epochs=enough - 1)
+        assert f"{(enough - 1) * per_epoch} steps in all are few" in line
+        assert f"--epochs {enough} gives {enough * per_epoch}" in line
+
+
+def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings: dict[str, Any] = {"limit": 64, "batch_size": 32, "epochs": 2, "projector_width": 32}
+    pretrain("photos", out=tmp_path / "run", **settings)
+    err = " ".join(capsys.readouterr().err.split())
+    assert "4 steps in all are few" in err
+    assert "--epochs 100 gives 200" in err
+    assert any("4 steps in all are few" in line for line in plan("photos", **settings).remarks)
+    pretrain("photos", out=tmp_path / "run", resume=True)
+    assert "few" not in capsys.readouterr().err
