@@ -1,4 +1,4 @@
-"""Where the settings of a run begin: a recipe by name, or a file."""
+"""The settings that a run begins with: a recipe by name, or a file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

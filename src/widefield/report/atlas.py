@@ -27,7 +27,7 @@ class Atlas:
 
     width: int
     height: int
-    """Of a tile, in pixels."""
+    """Pixels of a tile."""
     columns: int
     """Tiles in a row of a sheet."""
     rows: int

@@ -69,7 +69,7 @@ class ExplorePage:
     """[n, H, W, C]."""
     paths: Sequence[str]
     places: NDArray[np.floating]
-    """Where each image lies on the map, [n, 2]."""
+    """Place of each image on the map, [n, 2]."""
     neighbours: NDArray[np.int64]
     """The nearest images of each, the nearest first, [n, k]."""
     colourings: Sequence[Colouring]

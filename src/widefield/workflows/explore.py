@@ -49,7 +49,7 @@ class Exploration:
     graph: Graph
     """The nearest neighbours of each image."""
     places: NDArray[np.float32]
-    """Where each image lies on the map, [n, 2]."""
+    """Place of each image on the map, [n, 2]."""
     clusters: NDArray[np.int64]
     """Cluster of each image, the largest 0, or -1 for none, [n]."""
     typical: list[NDArray[np.int64]]

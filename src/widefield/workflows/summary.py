@@ -17,7 +17,7 @@ from widefield.workflows.shown import heard, view_pictures
 
 EXAMPLES, VIEWS_SHOWN = 6, 5
 FEW_EPOCHS = 8
-"""Where there are fewer, the curve of the loss goes by steps."""
+"""Epochs below which the curve of the loss goes by steps."""
 
 CAPTIONS = {
     "loss": "What training minimises; it should fall, and flatten towards the end. It may begin "
