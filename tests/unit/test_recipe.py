@@ -179,8 +179,12 @@ def test_ours_have_names_of_their_own_and_the_published_objective_is_as_publishe
         10.0,
     )
     assert (published["method"], published["logit_scale"]) == ("s-diet", 1.0)
+    assert published["label_smoothing"] == 0.8
     assert "cross_entropy" not in published
     one_view = make_recipe(method="row-contrast").flat()
+    assert (one_view["method"], one_view["logit_scale"]) == ("row-contrast", 10.0)
+    assert "label_smoothing" not in one_view
+    assert (one_view["projector_width"], published["projector_width"]) == (512, 2048)
     shared = {n for n in one_view if n.startswith(("row_", "head_", "projector_"))}
     assert {n for n in shared if one_view[n] != published[n]} == {"projector_width"}
     assert {n for n in shared if ours[n] != published[n]} == set()

@@ -256,6 +256,15 @@ def test_the_normalisation_can_be_chosen_and_is_said(tmp_path: Path) -> None:
         load_foreign(tmp_path / "w.pth", "resnet18~imagenot")
 
 
+def test_the_normalisation_of_torchvisions_networks_can_be_chosen_too(tmp_path: Path) -> None:
+    torch.save(models.mobilenet_v2(weights=None).state_dict(), tmp_path / "v.pth")
+    _, usual = load_foreign(tmp_path / "v.pth", "torchvision:mobilenet_v2")
+    encoder, other = load_foreign(tmp_path / "v.pth", "torchvision:mobilenet_v2~half")
+    assert "mean 0.485, 0.456, 0.406" in usual.line()
+    assert "mean 0.5, 0.5, 0.5 and deviation 0.5, 0.5, 0.5" in other.line()
+    assert (encoder.config.mean, encoder.config.std) == ((0.5,) * 3, (0.5,) * 3)
+
+
 def hugging_face_vit(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Spell timm's names of a ViT as transformers' ViTForImageClassification does."""
     theirs = {}
