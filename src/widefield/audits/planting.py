@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from widefield.audits.bounds import Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import TaskAudit
@@ -225,8 +223,7 @@ def _thinned(data: TrainTest) -> TrainTest:
     """Take evenly spaced examples of both halves."""
 
     def spaced(dataset: Dataset, most: int) -> Dataset:
-        rows = np.linspace(0, len(dataset) - 1, min(most, len(dataset)), dtype=np.int64)
-        return subset(dataset, rows)
+        return subset(dataset, dataset.spread_rows(most))
 
     return TrainTest(
         train=spaced(data.train, EXAMPLES["train"]), test=spaced(data.test, EXAMPLES["test"])

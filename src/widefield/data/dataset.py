@@ -133,6 +133,10 @@ class Dataset:
             planted=(*still.planted, overlay),
         )
 
+    def spread_rows(self, most: int) -> NDArray[np.int64]:
+        """Return up to `most` rows, evenly spaced: folders are in the order of their classes."""
+        return np.linspace(0, len(self) - 1, min(most, len(self)), dtype=np.int64)
+
     def first_read(self) -> "Dataset":
         """Return the same examples with every feature as at read 0, in each epoch alike."""
         still = tuple(replace(overlay, fresh=False) for overlay in self.planted)

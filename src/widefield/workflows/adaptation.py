@@ -16,12 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.data.plants import Digits, Drawn, Shapes, plant
-from widefield.diagnose import Health, health, linear_cka, nearest_neighbours, view_agreement
+from widefield.diagnose import Health, health, linear_cka, view_agreement
 from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
 from widefield.views import build_views
@@ -32,14 +31,20 @@ from widefield.workflows.change import (
     judged_by_labels,
     judged_without_labels,
 )
+from widefield.workflows.neighbours import (
+    NEIGHBOURS,
+    of_common_classes,
+    right_votes,
+)
 
 FORMAT = 1
 EXAMPLES = 2000
 """Images that are compared, at most."""
 LEAST = 30
 """Images without which nothing is compared."""
-NEIGHBOURS = 20
 FOLDS = 3
+EACH = 2 * FOLDS
+"""Examples that a class needs, so that every fold has enough of them."""
 VIEWS = "gentle"
 """Views that leave an image what it is, whichever the run was trained with."""
 PLANTED: tuple[type[Shapes] | type[Digits], ...] = (Shapes, Digits)
@@ -134,7 +139,7 @@ def compare_with_start(
     """
     if len(dataset) < LEAST:
         return None
-    rows = np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=np.int64)
+    rows = dataset.spread_rows(EXAMPLES)
     data = dataset.subset(rows).first_read()
     tasks = _judging_tasks(data) if labels_unseen else {}
     plants = _plants(data)
@@ -179,13 +184,13 @@ def _evidence(
     linear, knn = {}, {}
     for name, feature in plants.items():
         planted = plant(data.images, feature, seed=seed)
-        rows = _common(planted.labels)
+        rows = of_common_classes(planted.labels, EACH)
         if len(rows):
             read = extract(encoder, planted.images, device=device)
             linear[name] = _read(read, planted.labels, rows, seed)
     for task, rows in tasks.items():
         y = data.labels[task]
-        linear[task], knn[task] = _read(h, y, rows, seed), _votes(h, y, rows)
+        linear[task], knn[task] = _read(h, y, rows, seed), right_votes(h, y, rows)
     k = min(NEIGHBOURS, len(h) - 1)
     return _Evidence(
         features=h,
@@ -206,14 +211,8 @@ def _plants(data: Dataset) -> dict[str, Drawn]:
 
 def _judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
     """Return the tasks with two classes of enough examples for every fold, and those examples."""
-    rows = {task: _common(y) for task, y in data.labels.items()}
+    rows = {task: of_common_classes(y, EACH) for task, y in data.labels.items()}
     return {task: some for task, some in rows.items() if len(some)}
-
-
-def _common(y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the examples of classes that every fold has enough of; none for fewer than two."""
-    rows = np.flatnonzero(np.bincount(y)[y] >= 2 * FOLDS)
-    return rows if len(np.unique(y[rows])) > 1 else rows[:0]
 
 
 def _through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
@@ -250,15 +249,6 @@ def _folds(target: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         rows = rng.permutation(np.flatnonzero(target == k))
         fold[rows] = np.arange(len(rows)) % FOLDS
     return fold
-
-
-def _votes(h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for which of the examples `rows` most of the nearest others are of their class."""
-    _, target = np.unique(y[rows], return_inverse=True)
-    x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    neighbours = nearest_neighbours(x, min(NEIGHBOURS, len(rows) - 1))
-    votes = functional.one_hot(t)[neighbours].sum(1)
-    return (votes.argmax(1) == t).cpu().numpy()
 
 
 def _alignment(old: Tensor, new: Tensor) -> float | None:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
+from torch import Tensor
 
 from widefield.data import Dataset, Loader
 from widefield.data.spec import parse
@@ -28,6 +31,7 @@ from widefield.train.ranks import Ranks
 from widefield.train.step import StepMetrics
 from widefield.train.trainer import OnStep, Trainer
 from widefield.workflows.adaptation import Adaptation, compare_with_start
+from widefield.workflows.neighbours import named_by_neighbours
 from widefield.workflows.summary import run_report
 
 HEALTH_EXAMPLES = 512
@@ -278,15 +282,19 @@ class PretrainRun:
 
     def _log_health(self) -> dict[str, float | str]:
         """Check the encoder's health, say it, and return what the log keeps of it."""
-        health = self.health = self.check_health()
-        self.bar.say(f"epoch {self.state.epoch}: {health.line()}")
-        if health.advice:
-            self.bar.say(f"  try: {health.advice}")
+        rows, h = self._some_features()
+        found = self.health = health(h)
+        named = named_by_neighbours(h, {task: y[rows] for task, y in self.dataset.labels.items()})
+        said = "".join(f"; neighbours name {task}: {100 * s:.0f} %" for task, s in named.items())
+        self.bar.say(f"epoch {self.state.epoch}: {found.line()}{said}")
+        if found.advice:
+            self.bar.say(f"  try: {found.advice}")
         return {
-            "effective_rank": health.effective_rank,
-            "large_singular_values": float(health.large_singular_values),
-            "feature_std": health.feature_std,
-            "verdict": health.verdict,
+            "effective_rank": found.effective_rank,
+            "large_singular_values": float(found.large_singular_values),
+            "feature_std": found.feature_std,
+            "verdict": found.verdict,
+            **{f"neighbours_name_{task}": share for task, share in named.items()},
         }
 
     def _compare(self) -> None:
@@ -327,9 +335,14 @@ class PretrainRun:
         return self.health or self.check_health()
 
     def check_health(self) -> Health:
-        """Return the label-free health of the encoder as it is now, on the first examples."""
-        images = self.dataset.images[:HEALTH_EXAMPLES]
-        return health(extract(self.encoder, images, device=self.ranks.fabric.device))
+        """Return the label-free health of the encoder as it is now."""
+        return health(self._some_features()[1])
+
+    def _some_features(self) -> tuple[NDArray[np.int64], Tensor]:
+        """Return examples from all over the data, as folders are in the order of classes, and h."""
+        rows = self.dataset.spread_rows(HEALTH_EXAMPLES)
+        images = self.dataset.images[rows]
+        return rows, extract(self.encoder, images, device=self.ranks.fabric.device)
 
     def _checkpoint(self) -> None:
         """Save the run, so that it can go on from here.

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
@@ -55,7 +54,7 @@ def run_report(
         ],
         view_grid=view_grid(folder, dataset),
         example=dataset.kind.removesuffix("s"),
-        sounds=heard(dataset, _spread(dataset)),
+        sounds=heard(dataset, dataset.spread_rows(EXAMPLES)),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
         facts={
@@ -77,7 +76,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     views = run_views(folder.path)
     if views.gradient_calls:
         return None
-    rows = _spread(dataset)
+    rows = dataset.spread_rows(EXAMPLES)
     x = image_batch(dataset.images[rows], torch.device("cpu"))
     pictures = partial(view_pictures, kind=dataset.kind, rate=dataset.rate)
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
@@ -85,11 +84,6 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     with torch.no_grad():
         drawn = views(x, VIEWS_SHOWN, generator, AugmentContext(mask=mask))
     return np.stack([pictures(part) for part in (x, *drawn)], axis=1)
-
-
-def _spread(dataset: Dataset) -> NDArray[np.int64]:
-    """Return a few evenly spaced rows."""
-    return np.linspace(0, len(dataset) - 1, min(EXAMPLES, len(dataset)), dtype=np.int64)
 
 
 def _curve(metrics: list[dict[str, str]], name: str, by: str) -> Lines:
