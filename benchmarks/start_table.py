@@ -58,7 +58,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "lr x 100": {"start_lr_scale": 100.0},
 }
 """Settings tried, by name."""
-OBJECTIVE = "s-diet"
 CHOICE_EPOCHS, CHOICE_IMAGES = 12, 2000
 TEST = 5000
 SETTINGS: dict[str, Any] = {
@@ -76,15 +75,6 @@ class Study:
         self.folder, self.starts = folder, starts
         self.results = Results(results, _summary)
 
-    def start(self, name: str) -> Path:
-        """Return the run that trained a start, trained now if it is not there."""
-        run = self.starts / STARTS[name]
-        if not (run / "encoder.safetensors").exists():
-            data = f"{self.folder}/cifar100_train.npz"
-            method = STARTS[name]
-            pretrain(data, out=run, method=method, epochs=START_EPOCHS, seed=0, **SETTINGS)
-        return run
-
     def run(self, start: str, target: str, n: int, seed: int) -> None:
         """Adapt once and score before and after, unless that is done."""
         n = min(n, PHOTOS["train"]) if target == "photos" else n
@@ -92,14 +82,17 @@ class Study:
         if key in self.results:
             return
         sets = self._sets(target, n, seed)
-        given = {} if start == RANDOM else {"start": str(self.start(start))}
+        given = (
+            {}
+            if start == RANDOM
+            else {"start": str(trained_start(self.folder, self.starts, start))}
+        )
         epochs = max(1, SHOWN // len(sets[0]))
         with tempfile.TemporaryDirectory() as folder:
             began, wall = time.process_time(), time.monotonic()
             done = pretrain(
                 self._spec(target, "train"),
                 out=Path(folder) / "run",
-                method=OBJECTIVE,
                 limit=n,
                 seed=seed,
                 epochs=epochs,
@@ -136,9 +129,8 @@ class Study:
             done = pretrain(
                 file,
                 out=Path(folder) / "run",
-                method=OBJECTIVE,
                 limit=CHOICE_IMAGES,
-                start=str(self.start("labels")),
+                start=str(trained_start(self.folder, self.starts, "labels")),
                 epochs=CHOICE_EPOCHS,
                 **SETTINGS,
                 **CHOICES[name],
@@ -168,6 +160,15 @@ class Study:
 
     def _spec(self, target: str, split: str) -> str:
         return f"photos:{split}" if target == "photos" else f"{self.folder}/{target}_{split}.npz"
+
+
+def trained_start(folder: Path, starts: Path, name: str) -> Path:
+    """Return the run that trained a start, trained now if it is not in `starts`."""
+    run = starts / STARTS[name]
+    if not (run / "encoder.safetensors").exists():
+        data = f"{folder}/cifar100_train.npz"
+        pretrain(data, out=run, method=STARTS[name], epochs=START_EPOCHS, seed=0, **SETTINGS)
+    return run
 
 
 def _before(
