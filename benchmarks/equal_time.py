@@ -50,12 +50,20 @@ EPOCHS = {
 LONGER = {"row-contrast": 200, "simclr": 107}
 
 NARROW = {"projector_width": 512}
+LIGHTER = {"cross_entropy": 10.0}
 
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "view-contrast": {
         "default": {},
-        "cross-entropy / 10": {"cross_entropy": 1.0},
-        "cross-entropy x 4": {"cross_entropy": 40.0},
+        "cross-entropy 1": {"cross_entropy": 1.0},
+        "cross-entropy 3": {"cross_entropy": 3.0},
+        "cross-entropy 10": LIGHTER,
+        "cross-entropy 100": {"cross_entropy": 100.0},
+        "cross-entropy 10, lr / 2": LIGHTER | {"lr": 1e-2},
+        "cross-entropy 10, lr x 2": LIGHTER | {"lr": 4e-2},
+        "cross-entropy 10, scale / 2": LIGHTER | {"logit_scale": 5.0},
+        "cross-entropy 10, scale x 2": LIGHTER | {"logit_scale": 20.0},
+        "scale x 2": {"logit_scale": 20.0},
     },
     "row-contrast": {
         "default": {},

@@ -51,7 +51,7 @@ class Recipe(Settings):
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256
-    """Examples a step, over all processes."""
+    """Examples a step, over all processes; by default fewer for fewer than 4,096 examples."""
     optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
     """Optimiser of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"

@@ -32,7 +32,7 @@ class ViewContrastSettings(PairSettings):
     """Learning rate of the per-example head, as a multiple of lr."""
     logit_scale: Annotated[float, Gt(0)] = SCALE
     """Factor of the contrast's logits."""
-    cross_entropy: Annotated[float, Gt(0)] = 10.0
+    cross_entropy: Annotated[float, Gt(0)] = 30.0
     """Weight of S-DIET's cross-entropy beside the contrast."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""

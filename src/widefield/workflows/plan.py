@@ -26,7 +26,7 @@ from widefield.train.ranks import Ranks
 from widefield.train.step import TrainStep
 from widefield.types import Batch, Part
 from widefield.workflows.pretrain import Data, open_data, resolve_parts, resolve_with_start
-from widefield.workflows.remarks import goes_by_family, remarks
+from widefield.workflows.remarks import left_open, remarks
 from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
@@ -99,15 +99,15 @@ def plan(
     """
     chosen, start = resolve_with_start(recipe, settings, data)
     dataset = open_data(data, chosen)
-    by_family = goes_by_family(recipe, settings)
-    chosen = resolve_parts(chosen, dataset, by_family=by_family)
+    free = left_open(recipe, settings)
+    chosen = resolve_parts(chosen, dataset, left_open=free)
     begun = None if start is None else start.fitted(dataset).encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
         closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
     ):
-        return replace(trial.plan(), remarks=remarks(chosen, len(dataset), by_family=by_family))
+        return replace(trial.plan(), remarks=remarks(chosen, len(dataset), left_open=free))
 
 
 class _Trial:

@@ -1,7 +1,7 @@
 """Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from widefield.train.progress import images_bar
 from widefield.train.ranks import Ranks
 from widefield.train.trainer import OnStep
 from widefield.version import __version__
-from widefield.workflows.remarks import goes_by_family, remarks
+from widefield.workflows.remarks import batch_of, left_open, remarks
 from widefield.workflows.run import Pretrained, PretrainRun
 from widefield.workflows.start import Start, kept_start, open_start, start_name
 
@@ -98,9 +98,9 @@ def pretrain(
     told = () if start is None else start.notes
     said: tuple[str, ...] = ()
     if not resume:
-        by_family = goes_by_family(recipe, settings)
-        chosen = resolve_parts(chosen, dataset, by_family=by_family)
-        said = remarks(chosen, len(dataset), by_family=by_family)
+        free = left_open(recipe, settings)
+        chosen = resolve_parts(chosen, dataset, left_open=free)
+        said = remarks(chosen, len(dataset), left_open=free)
     for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_start(folder, chosen) if start is None else start.encoder
@@ -170,12 +170,20 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
     """Return the recipe for `data` with `settings`, `auto` replaced by what this machine gets.
 
     So a resume on the same machine agrees with the run.
+
+    Raises:
+        ValueError: the settings do not fit the recipe, or a warm-up was given that does not end.
     """
     if isinstance(recipe, Recipe):
         recipe = recipe.changed(settings)
     else:
         spec = str(data) if isinstance(data, str | Path) else ""
         recipe = make_recipe(recipe, data=spec, **settings)
+    if "warmup_epochs" in settings and recipe.warmup_epochs >= recipe.epochs:
+        raise ValueError(
+            f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
+            "give more epochs or a shorter warm-up"
+        )
     bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
     return replace(recipe, precision="bf16" if bf16 else "32")
 
@@ -203,18 +211,23 @@ def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return settings if spec is None else {**settings, "start": start_name(spec)}
 
 
-def resolve_parts(recipe: Recipe, dataset: Dataset, *, by_family: bool = False) -> Recipe:
+def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str] = ()) -> Recipe:
     """Return a resolved recipe with what encoder and method leave to data and machine.
 
-    `by_family` takes the learning rate of the encoder's family.
+    `left_open` names what goes by the encoder's family (`lr`) and by the number of examples
+    (`batch_size`).
     """
     _, height, width, channels = dataset.images.shape
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
     feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
     method = recipe.method.resolved(len(dataset), feature_dim, device)
+    own = {
+        "lr": rate_of(encoder)[0] * method.lr,
+        "batch_size": batch_of(recipe.batch_size, len(dataset)),
+    }
     chosen = replace(recipe, encoder=encoder, method=method)
-    return chosen.changed({"lr": rate_of(encoder)[0] * method.lr}) if by_family else chosen
+    return chosen.changed({name: own[name] for name in left_open})
 
 
 def open_data(

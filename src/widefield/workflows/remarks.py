@@ -1,7 +1,7 @@
-"""What to say of a run before it begins: its learning rate, and whether it is long enough."""
+"""What the default recipe leaves to encoder and data, and what to say of a run before it begins."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from widefield.data import steps_per_epoch
@@ -12,24 +12,56 @@ FEW_STEPS = 200
 """Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
 
 
-def goes_by_family(recipe: str | Recipe, given: Mapping[str, Any]) -> bool:
-    """Return whether the learning rate is to be that of the encoder's family.
+STEPS_AN_EPOCH = 16
+"""Steps that an epoch of few examples should have; docs/recipe.md has the measurements."""
+SMALLEST_BATCH = 32
 
-    It is in the default recipe, unless the user gave one or a method with one.
+
+def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
+    """Return which of `lr` and `batch_size` go by the encoder and by the number of examples.
+
+    They do in the default recipe, unless the user gave them, or a method with its rate.
     """
-    return recipe == "default" and "lr" not in given and isinstance(given.get("method", ""), str)
+    if recipe != "default":
+        return frozenset()
+    own_rate = not isinstance(given.get("method", ""), str)
+    return frozenset({"lr", "batch_size"} - given.keys() - ({"lr"} if own_rate else set()))
 
 
-def remarks(recipe: Recipe, examples: int, *, by_family: bool) -> tuple[str, ...]:
+def batch_of(most: int, examples: int) -> int:
+    """Return the batch size: `most`, or the power of two that gives few examples 16 steps an epoch.
+
+    Batches are not made smaller than 32 by that, nor larger than the data.
+
+    Example:
+        >>> [batch_of(256, n) for n in (20, 500, 2000, 5000)]
+        [20, 32, 64, 256]
+    """
+    fewer = 2 ** int(math.log2(max(1, examples // STEPS_AN_EPOCH)))
+    return min(most, max(SMALLEST_BATCH, fewer), examples)
+
+
+def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tuple[str, ...]:
     """Return a line on each thing that the user may want to change; none where all is usual.
 
     Args:
         recipe: resolved settings of the run.
         examples: n.
-        by_family: whether the learning rate is that of the encoder's family.
+        left_open: what the recipe left to encoder and data.
     """
-    lines = (_on_rate(recipe) if by_family else "", _on_steps(recipe, examples))
+    lines = (
+        _on_rate(recipe) if "lr" in left_open else "",
+        _on_batch(recipe) if "batch_size" in left_open else "",
+        _on_steps(recipe, examples),
+    )
     return tuple(line for line in lines if line)
+
+
+def _on_batch(recipe: Recipe) -> str:
+    """Say that batches are smaller than usual."""
+    if recipe.batch_size == Recipe.batch_size:
+        return ""
+    return f"batches of {recipe.batch_size}, as the examples are few: --batch-size sets another"
 
 
 def _on_rate(recipe: Recipe) -> str:

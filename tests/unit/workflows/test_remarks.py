@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from widefield.data import open_dataset, steps_per_epoch
@@ -16,21 +18,24 @@ from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain, resolve_parts, resolve_with_start
-from widefield.workflows.remarks import FEW_STEPS, goes_by_family, remarks
+from widefield.workflows.remarks import FEW_STEPS, batch_of, left_open, remarks
+
+LIMIT = 40
+"""Images that are opened."""
 
 
 def resolve(recipe: str | Recipe, settings: dict[str, Any], data: str) -> Recipe:
     """The recipe of a run, as it begins."""
     chosen, _ = resolve_with_start(recipe, settings, data)
-    by_family = goes_by_family(recipe, settings)
-    return resolve_parts(chosen, open_dataset(data, limit=4), by_family=by_family)
+    free = left_open(recipe, settings)
+    return resolve_parts(chosen, open_dataset(data, limit=LIMIT), left_open=free)
 
 
 def said(examples: int, **settings: Any) -> str:
     """The lines of a run of `examples` images."""
-    chosen = resolve("default", {"encoder": "resnet-tiny", **settings}, "photos")
-    by_family = goes_by_family("default", settings)
-    return "\n".join(remarks(chosen, examples, by_family=by_family))
+    settings = {"encoder": "resnet-tiny", "batch_size": 256, **settings}
+    chosen = resolve("default", settings, "photos")
+    return "\n".join(remarks(chosen, examples, left_open=left_open("default", settings)))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_a_recipe_of_a_paper_keeps_its_rate() -> None:
     settings: dict[str, Any] = {"encoder": "vit_tiny_patch16_224", "zero_init": True}
     dropout = make_recipe("feature-dropout").method.lr
     assert resolve("feature-dropout", settings, "photos").method.lr == dropout
-    assert not goes_by_family("feature-dropout", settings)
+    assert not left_open("feature-dropout", settings)
     whole = make_recipe(**settings)
     assert resolve(whole, {}, "photos").method.lr == whole.method.lr
 
@@ -90,6 +95,28 @@ def test_a_rate_that_is_not_the_methods_own_is_said() -> None:
     assert "mobilevit_xxs itself was not measured" in line
     line = said(10**6, encoder="efficientnet_b0")  # the method's own, but not known to be right
     assert "learning rate 0.02, as networks with batch norm take; efficientnet_b0 itself" in line
+
+
+@given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
+def test_the_batch_of_few_examples(examples: int, most: int) -> None:
+    """It is the largest power of two with 16 steps an epoch, if that is 32 or more."""
+    got = batch_of(most, examples)
+    assert 1 <= got <= min(most, examples)
+    powers = [2**i for i in range(5, 30) if 16 * 2**i <= examples]
+    assert got == min(most, examples, powers[-1] if powers else 32)
+
+
+def test_a_batch_that_goes_by_the_examples_is_said_and_one_that_was_given_is_kept() -> None:
+    chosen = resolve("default", {}, "photos")
+    free = left_open("default", {})
+    assert chosen.batch_size == 32
+    assert any(
+        "batches of 32, as the examples are few" in s for s in remarks(chosen, 40, left_open=free)
+    )
+    assert resolve("default", {"batch_size": 5}, "photos").batch_size == 5
+    assert "batches" not in said(10**6, batch_size=5)
+    assert resolve("feature-dropout", {}, "photos").batch_size == 256
+    assert resolve(make_recipe(), {}, "photos").batch_size == 256
 
 
 def test_every_measured_encoder_exists() -> None:
@@ -120,3 +147,12 @@ def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFi
     assert any("4 steps in all are few" in line for line in plan("photos", **settings).remarks)
     pretrain("photos", out=tmp_path / "run", resume=True)
     assert "few" not in capsys.readouterr().err
+
+
+def test_a_given_warm_up_that_does_not_end_is_refused() -> None:
+    line = r"warmup_epochs is 4 and the run has 4 epochs: give more epochs or a shorter warm-up"
+    with pytest.raises(ValueError, match=line):
+        plan("photos", limit=40, epochs=4, warmup_epochs=4)
+    assert resolve("default", {"epochs": 4, "warmup_epochs": 3.5}, "photos").warmup_epochs == 3.5
+    assert resolve("default", {"epochs": 1}, "photos").epochs == 1  # the default one is cut short
+    assert resolve("s-diet-paper", {"epochs": 1}, "photos").epochs == 1
