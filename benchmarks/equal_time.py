@@ -14,8 +14,9 @@ second view without gradient, two thirds. Three parts:
   digits or shapes, scored on the test file, over three seeds, beside floors and ceiling;
 - longer: row-contrast and SimCLR with the digit for eight times as long, one seed.
 
-The rule of choice is the same for all but ours, which stands at its default: of the settings whose
-class, the mean of both data, is within a point of the best, the one that reads the digit best. A
+The rule of choice is the same for all but ours, which stand at their defaults: of the settings
+whose class, the mean of both data, is within a point of the best, the one that reads the digit
+best. View-contrast's default is the one of its settings that reads the class best. A
 run's cost is its processor seconds, which other work on the machine hardly inflates. The file is
 rewritten after every run, and runs that it already holds are not repeated.
 """
