@@ -16,7 +16,7 @@ from typing import Any
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.probes import extract
 
-IMAGES = (500, 1000, 2000, 5000)
+IMAGES = (500, 2000, 5000)
 BATCHES = (32, 64, 128, 256)
 SHOWN, SEED = 32_000, 0
 

@@ -67,3 +67,15 @@ def learning_rates() -> str:
         scores = [percent(own[factor]["accuracy"]["class"]) for factor in factors]
         rows.append([encoder, *scores, percent(own[factors[0]]["untrained"]["class"])])
     return table(["encoder", *(f"x {factor:g}" for factor in factors), "untrained"], rows)
+
+
+def batches() -> str:
+    """Return what is read after training with batches of different sizes, by number of images."""
+    runs: list[Run] = list(read("batch_size")["runs"].values())
+    sizes = sorted({run["batch_size"] for run in runs})
+    score = {(r["images"], r["batch_size"]): percent(r["accuracy"]["class"]) for r in runs}
+    rows = [
+        [whole(images), str(epochs), *(score.get((images, size), "") for size in sizes)]
+        for images, epochs in sorted({(r["images"], r["epochs"]) for r in runs})
+    ]
+    return table(["images", "epochs", *map(str, sizes)], rows)
