@@ -4,34 +4,38 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.plugins.precision import MixedPrecision
-from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
-from lightning.fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, distributed
 
 from widefield.train.hardware import Precision, choose_precision
 from widefield.types import Shard
+
+if TYPE_CHECKING:  # importing it takes a quarter of the time of all imports; few commands train
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 
 PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
 
 T = TypeVar("T")
 
 
-def lone_fabric(device: torch.device) -> Fabric:
+def lone_fabric(device: torch.device) -> "Fabric":
     """Return Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
+    from lightning.fabric import Fabric
+
     plugin = _arithmetic(device, choose_precision("auto", device))
     return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
 
 
-def _arithmetic(device: torch.device, precision: Precision) -> PrecisionPlugin:
+def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin":
     """Return a precision plugin; Fabric would print a line about a precision given by name."""
+    from lightning.fabric.plugins import precision as plugins
+
     if precision == "32-true":
-        return PrecisionPlugin()
-    return MixedPrecision(precision="bf16-mixed", device=device.type)
+        return plugins.Precision()
+    return plugins.MixedPrecision(precision="bf16-mixed", device=device.type)
 
 
 class Ranks:
@@ -54,6 +58,9 @@ class Ranks:
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
+        from lightning.fabric import Fabric
+        from lightning.fabric.strategies.ddp import DDPStrategy
+
         rank, world, local = _told_by_torchrun()
         self.shard = Shard(rank, world)
         self.fabric = Fabric(

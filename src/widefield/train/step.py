@@ -5,15 +5,18 @@ of their own, on minus the loss.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from widefield.train.adversary import augment_context, frozen_state
 from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
 from widefield.types import Batch
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 
 @dataclass(kw_only=True)
@@ -48,7 +51,7 @@ class TrainStep:
         fabric: device and precision, over all processes.
     """
 
-    def __init__(self, state: TrainState, *, fabric: Fabric) -> None:
+    def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric
         self.heads = state.heads
         self.model, self.optimizer = fabric.setup(state.model, state.optimizer)

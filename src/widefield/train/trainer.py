@@ -3,14 +3,17 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 
 from widefield.data import Loader
 from widefield.train.state import TrainState
 from widefield.train.step import StepMetrics, TrainStep
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 OnStep = Callable[[StepMetrics], None]
 
@@ -24,7 +27,7 @@ class Trainer:
         loader: batches of the data, in the order of each epoch.
     """
 
-    def __init__(self, state: TrainState, *, fabric: Fabric, loader: Loader) -> None:
+    def __init__(self, state: TrainState, *, fabric: "Fabric", loader: Loader) -> None:
         self.state, self.fabric, self.loader = state, fabric, loader
         self.step = TrainStep(state, fabric=fabric)
 
