@@ -47,7 +47,6 @@ PHOTOS = {"train": 4000, "test": 1000}
 SEEDS = (0, 1, 2)
 SHOWN = 24_000
 """Images that every run is shown, counted with repetition: its time."""
-BATCH = 250
 CHOICES: dict[str, dict[str, Any]] = {
     "lr x 1": {"start_lr_scale": 1.0},
     "lr x 0.3": {"start_lr_scale": 0.3},
@@ -96,7 +95,6 @@ class Study:
                 limit=n,
                 seed=seed,
                 epochs=epochs,
-                batch_size=BATCH,
                 **SETTINGS,
                 **given,
             )
