@@ -14,7 +14,7 @@ FEW_STEPS = 200
 
 STEPS_AN_EPOCH = 16
 """Steps that an epoch of few examples should have; docs/recipe.md has the measurements."""
-SMALLEST_BATCH = 32
+SMALLEST_BATCH = 64
 
 
 def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
@@ -31,11 +31,11 @@ def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
 def batch_of(most: int, examples: int) -> int:
     """Return the batch size: `most`, or the power of two that gives few examples 16 steps an epoch.
 
-    Batches are not made smaller than 32 by that, nor larger than the data.
+    Batches are not made smaller than 64 by that, nor larger than the data.
 
     Example:
         >>> [batch_of(256, n) for n in (20, 500, 2000, 5000)]
-        [20, 32, 64, 256]
+        [20, 64, 64, 256]
     """
     fewer = 2 ** int(math.log2(max(1, examples // STEPS_AN_EPOCH)))
     return min(most, max(SMALLEST_BATCH, fewer), examples)

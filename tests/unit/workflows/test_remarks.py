@@ -99,19 +99,19 @@ def test_a_rate_that_is_not_the_methods_own_is_said() -> None:
 
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
 def test_the_batch_of_few_examples(examples: int, most: int) -> None:
-    """It is the largest power of two with 16 steps an epoch, if that is 32 or more."""
+    """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
     got = batch_of(most, examples)
     assert 1 <= got <= min(most, examples)
-    powers = [2**i for i in range(5, 30) if 16 * 2**i <= examples]
-    assert got == min(most, examples, powers[-1] if powers else 32)
+    powers = [2**i for i in range(6, 30) if 16 * 2**i <= examples]
+    assert got == min(most, examples, powers[-1] if powers else 64)
 
 
 def test_a_batch_that_goes_by_the_examples_is_said_and_one_that_was_given_is_kept() -> None:
     chosen = resolve("default", {}, "photos")
     free = left_open("default", {})
-    assert chosen.batch_size == 32
+    assert chosen.batch_size == LIMIT
     assert any(
-        "batches of 32, as the examples are few" in s for s in remarks(chosen, 40, left_open=free)
+        "batches of 40, as the examples are few" in s for s in remarks(chosen, 40, left_open=free)
     )
     assert resolve("default", {"batch_size": 5}, "photos").batch_size == 5
     assert "batches" not in said(10**6, batch_size=5)
