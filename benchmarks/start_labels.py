@@ -117,8 +117,9 @@ class Labels:
                 **tuning,
             )
             state = checkpoint.load(done.run / "checkpoints" / "last.pt", torch.device("cpu"))
-        classify = {k.removeprefix("classifiers.class."): v for k, v in state["method"].items()}
-        logits = extract(done.encoder, images) @ classify["weight"].T + classify["bias"]
+        weights, name = state["model"], "method.classifiers.class"
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        logits = extract(done.encoder, images) @ weight.T + bias
         return _accuracy(logits.argmax(1).numpy(), y, known)
 
 
