@@ -83,8 +83,8 @@ class Labels:
             frozen = load_encoder(Path(folder) / "run" / "start")
         features = {
             "pixels": pixels(images.images),
-            "frozen": extract(frozen, images),
-            "adapted": extract(done.encoder, images),
+            "frozen": extract(frozen, images.images),
+            "adapted": extract(done.encoder, images.images),
         }
         y = images.labels["class"]
         scores: dict[str, list[float]] = {name: [] for name in (*features, "fine-tuned")}
@@ -119,7 +119,7 @@ class Labels:
             state = checkpoint.load(done.run / "checkpoints" / "last.pt", torch.device("cpu"))
         weights, name = state["model"], "method.classifiers.class"
         weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        logits = extract(done.encoder, images) @ weight.T + bias
+        logits = extract(done.encoder, images.images) @ weight.T + bias
         return _accuracy(logits.argmax(1).numpy(), y, known)
 
 

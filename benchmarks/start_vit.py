@@ -33,7 +33,7 @@ from widefield.train.trainer import Trainer
 from widefield.workflows.pretrain import pretrain, resolve_parts
 
 VIT: dict[str, Any] = {"encoder": "vit_tiny_patch16_224", "stem": "native"}
-START_EPOCHS, IMAGES, EPOCHS, BATCH, SEED = 3, 2000, 12, 64, 0
+START_EPOCHS, IMAGES, EPOCHS, BATCH, SEED = 2, 2000, 12, 64, 0
 RANK = 8
 QUIET: dict[str, Any] = {"checkpoint_every": 10_000, "health_every": 10_000, "quiet": True}
 ARMS: dict[str, tuple[bool, float]] = {
