@@ -111,3 +111,37 @@ def _mean(values: list[float], *, signed: bool = False) -> str:
 def _verdicts(runs: dict[int, Run], name: str) -> str:
     counts = Counter(run["adaptation"][name] for run in runs.values())
     return ", ".join(f"{word} ({n})" for word, n in counts.most_common())
+
+
+def labels() -> str:
+    """Return what five labels a class are worth on each kind of features, over seeds."""
+    runs = [run for run in read("start_labels")["runs"].values() if run["part"] == "table"]
+    kinds = list(runs[0]["accuracy"])
+    rows = []
+    for target in dict.fromkeys(run["target"] for run in runs):
+        own = [run["accuracy"] for run in runs if run["target"] == target]
+        rows.append([TARGETS[target], *(spread([100 * a[kind] for a in own]) for kind in kinds)])
+    return table(["images", *(f"{kind}, %" for kind in kinds)], rows)
+
+
+def tuning() -> str:
+    """Return in a sentence how fine-tuning was set."""
+    chosen = read("start_labels")["chosen"]
+    said = "; ".join(f"{TARGETS[target]} {name}" for target, name in chosen.items())
+    tried = [r for r in read("start_labels")["runs"].values() if r["part"] == "choices"]
+    each = len({run["name"] for run in tried})
+    return f"Fine-tuning has the best of {each} settings on other labels: {said}."
+
+
+def transformer() -> str:
+    """Return what a vision transformer becomes by all its weights and by LoRA."""
+    runs = read("start_vit")["runs"]
+    rows = [
+        [
+            name,
+            percent(run["class"]),
+            whole(run.get("processor_seconds", 0)) if name != "frozen" else "",
+        ]
+        for name, run in runs.items()
+    ]
+    return table(["settings", "class, %", "CPU seconds"], rows)
