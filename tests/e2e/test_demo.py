@@ -97,3 +97,19 @@ def test_the_verdict_counts_only_what_surely_beats_both_floors(
 def test_the_verdict_says_when_nothing_was_learned() -> None:
     text = verdict({"class": row((0.2, 0.3))})
     assert text.endswith("beats both floors on no task; not on class.")
+
+
+def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"epochs": 1, "limit": 160, "batch_size": 32}
+    monkeypatch.setattr(module, "WINDOWS", {**module.WINDOWS, **small})
+    monkeypatch.setattr(module, "WINDOWS_CEILING", {**module.WINDOWS_CEILING, **small})
+    done = demo(out=tmp_path / "tour", windows=True, quiet=True)
+    assert done.to_json()["tasks"].keys() == {"class", "place"}
+    page = done.report.read_text()
+    assert verdict(done.table) in page
+    assert "On the left the window as it is" in page
+    assert "encoder conv1d" in page
+    assert "my-windows.npz" in page
+    assert "<audio" not in page
+    with pytest.raises(ValueError, match="two tours: choose one"):
+        demo(out=tmp_path / "other", windows=True, audio=True, quiet=True)

@@ -188,7 +188,7 @@ def test_a_log_file_gets_lines_and_no_bar(in_tmp: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "reading images: 16 of 16" in done.stderr
-    assert re.search(r"^epoch 1/1  loss [\d.]+  [\d,]+ images/s", done.stderr, re.MULTILINE)
+    assert re.search(r"^epoch 1/1  loss [\d.]+  [\d,]+ examples/s", done.stderr, re.MULTILINE)
     words = ["embed", "run", folder, "--out", "e.npz"]
     done = subprocess.run(
         [sys.executable, "-c", LOG, *words], capture_output=True, text=True, timeout=300

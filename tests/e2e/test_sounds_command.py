@@ -1,6 +1,8 @@
 """Sounds through the commands, as a user types them."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +17,10 @@ import torch
 import widefield
 from commands import Command
 from widefield.audits import bounds
+from widefield.audits.page import audit_page
+from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
+from widefield.audits.result import Audit
+from widefield.data import open_dataset
 
 RATE, STEPS = 4000, 2000
 SETTINGS = {"seconds": 0.5, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
@@ -86,10 +92,55 @@ def test_an_audit_plants_sounds(
     text = page.read_text()
     assert "tone" in text
     assert "class" in text
+    assert text.count("<audio controls") == HEARD_ROWS * (1 + HEARD_BESIDE)
+    assert text.count(">Hz<") == text.count("<audio controls")
+    for words in ("Which sounds are alike to it?", "A map of the sounds"):
+        assert words in text
+    assert "images" not in text
     line = command.refused(
         "audit", trained, sounds / "data", "--plant", "digits", "--out", sounds / "no.html"
     )
     assert "planted" in line
+
+
+def test_an_audit_without_labels_plants_tones_and_clicks(
+    sounds: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STEPS", 2)
+    bare = open_dataset(sounds / "data", seconds=0.5).arrays()
+    for task in ("class", "classes"):
+        bare.pop(task, None)
+    found = widefield.audit(trained, bare, quiet=True)
+    assert found.tasks.keys() == {"tone", "clicks"}
+    again = Audit.from_json(json.loads(json.dumps(found.to_json())))
+    assert again == found
+    assert len(again.sounds) == HEARD_ROWS
+    assert audit_page(again) == audit_page(found)
+
+
+def test_explore_shows_spectrograms(sounds: Path, trained: Path, command: Command) -> None:
+    page = sounds / "explore.html"
+    command.text("explore", trained, sounds / "data", "--out", page)
+    text = page.read_text()
+    assert "96 sounds" in text
+    assert "No sound chosen" in text
+    sheet = re.search(r'data-shape="(\d+) (\d+)', text)
+    assert sheet is not None
+    assert sheet.groups() == ("96", "96")  # not the 1 x 2,000 samples of a sound
+
+
+def test_onnx_takes_waveforms(sounds: Path, trained: Path, command: Command) -> None:
+    import onnxruntime
+
+    path = sounds / "encoder.onnx"
+    command.text("export", trained, "--out", path)
+    session = onnxruntime.InferenceSession(path)
+    encoder = widefield.load(trained)
+    for count in (1, 5):
+        x = 0.1 * torch.randn(count, 1, 1, STEPS, generator=torch.Generator().manual_seed(count))
+        (found,) = session.run(None, {"images": x.numpy()})
+        with torch.no_grad():
+            np.testing.assert_allclose(found, encoder(x).numpy(), atol=1e-4)
 
 
 @pytest.mark.parametrize("views", ["viewmaker+waveaug", "none"])

@@ -29,18 +29,18 @@ def advice(audit: Audit) -> tuple[str, ...]:
     inseparable = _with_verdict(audit, "not separable")
     steps: list[str] = []
     if behind:
-        steps += [_views(audit.settings, behind), _method(audit.settings)]
-        steps += _finer(audit.settings)
+        steps += [_views(audit.settings, behind), _method(audit)]
+        steps += _finer(audit)
         steps.append(_training(audit))
     if unclear:
         steps.append(
             f"Data: the interval of {_listed(unclear)} holds several verdicts. Score on more "
-            "images."
+            f"{audit.kind}."
         )
     if inseparable:
         steps.append(
             f"Data: floor and ceiling nearly meet for {_listed(inseparable)}. Score on more "
-            "images, or choose data in which raw pixels tell less."
+            f"{audit.kind}, or choose data in which raw pixels tell less."
         )
     if not steps:
         steps.append("Nothing asked about is missing: plant harder features with `--plant`.")
@@ -58,11 +58,12 @@ def _views(settings: Mapping[str, Any], behind: Sequence[str]) -> str:
     )
 
 
-def _method(settings: Mapping[str, Any]) -> str:
+def _method(audit: Audit) -> str:
+    settings = audit.settings
     if "method" not in settings:
         return (
-            "Method: another objective weighs features differently. Train one on the same images "
-            "and put it beside this encoder with `--compare`."
+            "Method: another objective weighs features differently. Train one on the same "
+            f"{audit.kind} and put it beside this encoder with `--compare`."
         )
     return (
         f"Method: objectives weigh features differently. Train with another `--method` than "
@@ -70,12 +71,12 @@ def _method(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _finer(settings: Mapping[str, Any]) -> list[str]:
+def _finer(audit: Audit) -> list[str]:
     return [
-        f"Loss: a {way} `--{name.replace('_', '-')}` than {settings[name]:g} asks for finer "
-        "differences between images."
+        f"Loss: a {way} `--{name.replace('_', '-')}` than {audit.settings[name]:g} asks for finer "
+        f"differences between {audit.kind}."
         for name, way in _FINER.items()
-        if name in settings
+        if name in audit.settings
     ]
 
 

@@ -17,6 +17,7 @@ from widefield.audits.pictures import (
     image_map,
     mean_firing,
     neighbour_rows,
+    neighbour_sounds,
     preferred_rows,
     spectrum_shares,
 )
@@ -36,10 +37,14 @@ from widefield.core.names import check_name
 from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
 from widefield.train.hardware import choose_device, machine
+from widefield.types import Kind
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
-WITHOUT_LABELS = ("shapes", "digits")
+WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
+    "images": ("shapes", "digits"),
+    "sounds": ("tone", "clicks"),
+}
 """What is planted where the data have no labels and no plants are named."""
 DRAWS = 3
 """Untrained encoders from each start that an unclear verdict is held against."""
@@ -80,7 +85,7 @@ def audit(
             on the test split of the run's data.
         features: judge pooled features, the feature-map before pooling, or projected for those
             after the projector that the run was trained with; of `compare` the same.
-        plant: features to plant: shapes, digits, letters.
+        plant: features to plant: shapes, digits, letters; in sounds tone, clicks, background.
         compare: another encoder to put beside this one.
         all_checkpoints: judge every checkpoint of the run too.
         pretrain_with: also pretrain by this method, without and with each plant.
@@ -104,7 +109,7 @@ def audit(
     split = open_train_test(extractor, data, fit_on=fit_on, limit=limit, seed=seed, quiet=quiet)
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
-        plant = WITHOUT_LABELS
+        plant = _planted_instead(split)
     auditor = _Auditor(
         extractor, split, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
     )
@@ -245,6 +250,8 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
         "neighbours": neighbour_rows(data.test, h),
         "preferred": preferred_rows(encoder, data.test, h, seed=seed),
         "map": image_map(data.test, h, seed=seed),
+        "kind": data.test.kind,
+        "sounds": neighbour_sounds(data.test, h),
     }
 
 
@@ -285,6 +292,20 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     if not folders:
         raise ValueError(f"{name} has no checkpoints yet: train it on, or audit it as it is")
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
+
+
+def _planted_instead(data: TrainTest) -> tuple[str, ...]:
+    """Return what is planted into data without labels.
+
+    Raises:
+        ValueError: nothing can be planted into windows.
+    """
+    kind = data.test.kind
+    if kind not in WITHOUT_LABELS:
+        raise ValueError(
+            f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label array"
+        )
+    return WITHOUT_LABELS[kind]
 
 
 def _refuse_planted_twice(plant: Sequence[str], data: TrainTest) -> None:

@@ -20,13 +20,21 @@ from widefield.report import (
     Figure,
     Gallery,
     Lines,
+    Listening,
     Places,
+    Recording,
     TaskVerdict,
     write_page,
 )
+from widefield.workflows.shown import sound_of
 
 _LAYERS = 12
 """Most layers whose firing is shown."""
+_EASE = {
+    "images": "small, faint and colourful (1) to large, opaque, white and always at one place",
+    "sounds": "far below the sound (1) to as loud as it",
+}
+"""What the ends of the grades of planted features are like."""
 _CURVES = 4
 """Most curves that a reader can tell apart in one figure."""
 
@@ -39,6 +47,7 @@ def audit_page(audit: Audit) -> str:
         notes=[f"Note: {note}." for note in audit.notes],
         verdicts=_verdicts(audit),
         next_steps=advice(audit),
+        example=_one(audit),
         figures=[
             *_over_training(audit),
             *_plants(audit),
@@ -49,7 +58,7 @@ def audit_page(audit: Audit) -> str:
             *_map(audit),
         ],
         diagnostics=[
-            (name.replace("_", " "), _number(value), _meaning(name))
+            (name.replace("_", " "), _number(value), _meaning(name).replace("image", _one(audit)))
             for name, value in audit.features.items()
         ],
         facts=_facts(audit),
@@ -108,8 +117,8 @@ def _verdicts(audit: Audit) -> list[TaskVerdict]:
 
 def _facts(audit: Audit) -> dict[str, str]:
     return {
-        "fitted on": f"{audit.fitted_on}, {audit.examples[0]} images",
-        "scored on": f"{audit.scored_on}, {audit.examples[1]} images",
+        "fitted on": f"{audit.fitted_on}, {audit.examples[0]} {audit.kind}",
+        "scored on": f"{audit.scored_on}, {audit.examples[1]} {audit.kind}",
         **{
             f"agrees with {name}": f"{100 * share:.0f} % by linear CKA of the features"
             for name, share in audit.similarity.items()
@@ -160,10 +169,9 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title="How easy must a planted feature be?",
-                how="Learned share of each plant, from small, faint and colourful (1) to large, "
-                "opaque, white and always at one place (5). The sooner a curve rises, the better "
-                "the encoder sees. Gaps cannot be told: too faint even for the ceiling, or plain "
-                "to raw pixels.",
+                how=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
+                "curve rises, the better the encoder sees. Gaps cannot be told: too faint even "
+                "for the ceiling, or plain to raw pixels.",
                 series=learned,
                 x_label="ease",
                 y_label="learned",
@@ -173,9 +181,10 @@ def _plants(audit: Audit) -> list[Figure]:
     if neighbours:
         figures.append(
             Lines(
-                title="Do plants hide the images?",
-                how=f"Share of an image's {NEIGHBOURS} nearest neighbours that stay the same when "
-                "every image gets a plant. Low where the encoder looks at plants alone.",
+                title=f"Do plants hide the {audit.kind}?",
+                how=f"Share of the {NEIGHBOURS} nearest neighbours of each {_one(audit)} that "
+                f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
+                "plants alone.",
                 series=neighbours,
                 x_label="ease",
                 y_label="neighbours kept",
@@ -189,13 +198,13 @@ def _trained(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title=f"What does {trained.plant} do to training?",
-            how=f"Learned share after {trained.epochs} epochs of {trained.method}, on the images "
-            "as they are and with the plant in each. A task that loses by the plant is suppressed "
-            "by it.",
+            how=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
+            f"{audit.kind} as they are and with the plant in each. A task that loses by the plant "
+            "is suppressed by it.",
             shares={
-                f"{task}, {images}": tasks[task].learned or 0.0
+                f"{task}, {shown}": tasks[task].learned or 0.0
                 for task in trained.planted
-                for images, tasks in (
+                for shown, tasks in (
                     ("as they are", trained.without),
                     ("planted", trained.planted),
                 )
@@ -226,25 +235,42 @@ def _firing(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title="How often do neurons fire?",
-            how="Share of images on which a neuron is active, mean over each layer, first to "
-            "last. Sparse layers hold features that few images have.",
+            how=f"Share of {audit.kind} on which a neuron is active, mean over each layer, first "
+            f"to last. Sparse layers hold features that few {audit.kind} have.",
             shares={layers[i]: audit.firing[layers[i]] for i in shown},
         )
     ]
 
 
-def _galleries(audit: Audit) -> list[Figure]:
-    alike = Gallery(
-        title="Which images look alike to it?",
-        how="On the left an image, framed; beside it the images nearest to it in the encoder's "
-        "eyes. What they share is what it sees.",
+def _alike(audit: Audit) -> Figure:
+    if audit.sounds:
+        return Listening(
+            title="Which sounds are alike to it?",
+            how="The first of each row is a sound, the others are those nearest to it in the "
+            "encoder's ears, by their log-mel spectrograms. What they share is what it hears.",
+            rows=[
+                [
+                    sound_of(Recording(name=name, wav=wav))
+                    for name, wav in zip(row.names, row.wavs, strict=True)
+                ]
+                for row in audit.sounds
+            ],
+        )
+    article = "an" if audit.kind == "images" else "a"
+    return Gallery(
+        title=f"Which {audit.kind} look alike to it?",
+        how=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
+        "it in the encoder's eyes. What they share is what it sees.",
         rows=[(row.name, row.pictures) for row in audit.neighbours],
         first_apart=True,
     )
+
+
+def _galleries(audit: Audit) -> list[Figure]:
     if not audit.preferred:
-        return [alike]
+        return [_alike(audit)]
     return [
-        alike,
+        _alike(audit),
         Gallery(
             title="What do its features want to see?",
             how="Framed, an image made to excite one of the features that vary most; beside it "
@@ -259,14 +285,14 @@ def _map(audit: Audit) -> list[Figure]:
     if audit.map is None:
         return []
     how = (
-        "Images near each other look alike to the encoder (t-SNE); point at a dot to see its "
-        "image. Distances between far groups mean nothing"
+        f"{audit.kind.capitalize()} near each other are alike to the encoder (t-SNE); point at a "
+        f"dot to see its {_one(audit)}. Distances between far groups mean nothing"
     )
     if audit.map.task is not None:
         how += f"; colours stand for the classes of `{audit.map.task}`, and repeat after four"
     return [
         Places(
-            title="A map of the images",
+            title=f"A map of the {audit.kind}",
             how=f"{how}.",
             places=audit.map.places,
             pictures=audit.map.pictures,
@@ -274,6 +300,11 @@ def _map(audit: Audit) -> list[Figure]:
             groups=audit.map.groups,
         )
     ]
+
+
+def _one(audit: Audit) -> str:
+    """Return what one of the examples is called."""
+    return audit.kind.removesuffix("s")
 
 
 def _number(value: float | None) -> str:

@@ -21,11 +21,13 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 from widefield.train.hardware import choose_device
-from widefield.workflows.shown import pictures_of
+from widefield.workflows.shown import pictures_of, recorded
 
 MAP_IMAGES, ROWS, NEIGHBOURS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
 """Images in the map; images with neighbours, and neighbours of each; features whose preferred image
 is made, and real images beside it; images that neurons fire at."""
+HEARD_ROWS, HEARD_BESIDE = 5, 2
+"""Sounds with neighbours, and neighbours of each: a second of sound takes 20 to 40 kilobytes."""
 STEPS = 128
 """Steps of gradient ascent towards a preferred image."""
 _MAP_SIDE = 32
@@ -48,6 +50,24 @@ class PictureRow:
     def from_json(cls, values: Mapping[str, Any]) -> "PictureRow":
         """Return the row that `to_json` wrote."""
         return cls(name=values["name"], pictures=tuple(values["pictures"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundRow:
+    """Sounds side by side: the first is what the others explain."""
+
+    names: tuple[str, ...]
+    wavs: tuple[str, ...]
+    """WAV files in base64."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"names": list(self.names), "wavs": list(self.wavs)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "SoundRow":
+        """Return the row that `to_json` wrote."""
+        return cls(names=tuple(values["names"]), wavs=tuple(values["wavs"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +103,12 @@ def spectrum_shares(h: Tensor) -> tuple[float, ...]:
 
 
 def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
-    """Return evenly spaced images of `dataset`, each with the images nearest to it by h [n, D]."""
+    """Return evenly spaced images of `dataset`, each with the images nearest to it by h [n, D].
+
+    Sounds give none: `neighbour_sounds` lets them be heard.
+    """
+    if dataset.kind == "sounds":
+        return ()
     rows = _spaced(len(h), ROWS)
     nearest = nearest_neighbours(h, min(NEIGHBOURS, len(h) - 1)).cpu().numpy()
     return tuple(
@@ -92,6 +117,20 @@ def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
             pictures=tuple(map(png, pictures_of(dataset, [row, *nearest[row]]))),
         )
         for row in rows
+    )
+
+
+def neighbour_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
+    """Return evenly spaced sounds of `dataset`, each with the sounds nearest to it by h [n, D].
+
+    Images and windows, which cannot be listened to, give none.
+    """
+    if dataset.kind != "sounds":
+        return ()
+    nearest = nearest_neighbours(h, min(HEARD_BESIDE, len(h) - 1)).cpu().numpy()
+    rows = (recorded(dataset, [row, *nearest[row]]) for row in _spaced(len(h), HEARD_ROWS))
+    return tuple(
+        SoundRow(names=tuple(r.name for r in row), wavs=tuple(r.wav for r in row)) for row in rows
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from widefield.audits.pictures import ImageMap, PictureRow
+from widefield.audits.pictures import ImageMap, PictureRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
 from widefield.core.typed import misfit
+from widefield.types import Kind
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
@@ -63,6 +64,10 @@ class Audit:
     """A t-SNE map of the images; None for fewer than four images."""
     report: Path | None
     """The page that was written."""
+    kind: Kind = "images"
+    """What was scored."""
+    sounds: tuple[SoundRow, ...] = ()
+    """A sound, then the sounds nearest to it; none of images and windows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
@@ -92,6 +97,8 @@ class Audit:
             "neighbours": [row.to_json() for row in self.neighbours],
             "preferred": [row.to_json() for row in self.preferred],
             "map": None if self.map is None else self.map.to_json(),
+            "kind": self.kind,
+            "sounds": [row.to_json() for row in self.sounds],
         }
 
     @classmethod
@@ -152,6 +159,7 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
         "neighbours": tuple(PictureRow.from_json(row) for row in values["neighbours"]),
         "preferred": tuple(PictureRow.from_json(row) for row in values["preferred"]),
         "map": None if places is None else ImageMap.from_json(places),
+        "sounds": tuple(SoundRow.from_json(row) for row in values.get("sounds", ())),
     }
 
 

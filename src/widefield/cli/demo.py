@@ -9,11 +9,12 @@ def demo(
     *,
     out: Path = Path("demo"),
     audio: bool = False,
+    windows: bool = False,
     data: Path | None = None,
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Take the whole tour on built-in photos or words, in minutes on a laptop CPU.
+    """Take the whole tour on built-in photos, words or motion, in minutes on a laptop CPU.
 
     Parameters
     ----------
@@ -21,6 +22,8 @@ def demo(
         Write the runs and report.html to this folder.
     audio
         Train on spoken words with a background instead of photos.
+    windows
+        Train on made windows of an accelerometer instead of photos.
     data
         Take a folder of sounds in class folders, in the place of the words.
     seed
@@ -33,7 +36,7 @@ def demo(
     from widefield.workflows.demo import demo as call
 
     keep_freed_memory()
-    done = call(out=out, audio=audio, data=data, seed=seed)
+    done = call(out=out, audio=audio, windows=windows, data=data, seed=seed)
     if json:
         print_json(done.to_json())
         return

@@ -69,8 +69,8 @@ def explore(
     for task, labels in told["suspected_labels"].items():
         print_line(
             f"{task}: {labels['count']} labels to check; neighbours name the label of "
-            f"{percent(labels['neighbours_agree'])} % of all images"
+            f"{percent(labels['neighbours_agree'])} % of all {found.dataset.kind}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")
-    print_line(f"{out}: {told['examples']} images")
+    print_line(f"{out}: {told['examples']} {found.dataset.kind}")

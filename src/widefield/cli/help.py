@@ -28,7 +28,11 @@ MEMBERS: Mapping[str, Iterable[str]] = {
 """Options of each group; others of a run are of Training, and others of a command plain Options."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "demo": ("widefield demo --out demo",),
+    "demo": (
+        "widefield demo --out demo",
+        "widefield demo --audio --out demo",
+        "widefield demo --windows --out demo",
+    ),
     "plan": ("widefield plan ./my-images", "widefield plan ./my-images --method simclr"),
     "pretrain": (
         "widefield pretrain ./my-images --out run",

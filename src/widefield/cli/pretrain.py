@@ -93,7 +93,7 @@ def pretrain(
             }
         )
         return
-    print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} images/s")
+    print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} examples/s")
     print_line(done.health.line())
     for line in () if done.adaptation is None else done.adaptation.lines():
         print_line(line)

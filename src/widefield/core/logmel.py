@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 LOWEST, HIGHEST = -80.0, 40.0
 """Decibels that a spectrogram shows as 0 and as 1; a full-scale sine stands near 30."""
@@ -105,8 +106,11 @@ class LogMel(nn.Module):
         """Return the mel power of x[B, 1, 1, T], [B, bands, frames]."""
         front_end = self.front_end
         with torch.autocast(x.device.type, enabled=False):
+            samples = x.flatten(1).to(self.window.dtype)  # not len(x), which exporting would fix
+            if torch.compiler.is_exporting():
+                return self.filters @ self._power_by_convolution(samples)
             waves = torch.stft(
-                x.reshape(len(x), -1).to(self.window.dtype),
+                samples,
                 front_end.fft,
                 front_end.hop,
                 window=self.window,
@@ -116,6 +120,21 @@ class LogMel(nn.Module):
             )
             frames = waves[..., : front_end.frames]
             return self.filters @ (frames.real.square() + frames.imag.square())
+
+    def _power_by_convolution(self, samples: Tensor) -> Tensor:
+        """Return the power spectrum of samples [B, T], [B, fft / 2 + 1, frames].
+
+        It says in real numbers what `torch.stft` says in complex ones, which ONNX does not have.
+        """
+        fft, hop = self.front_end.fft, self.front_end.hop
+        time, bins = torch.arange(fft), torch.arange(fft // 2 + 1)
+        turns = (bins[:, None] * time % fft).to(torch.float64) * (2 * math.pi / fft)
+        waves = torch.stack([turns.cos(), turns.sin()]) * self.window.double().cpu()
+        padded = functional.pad(samples[:, None], (fft // 2, fft // 2))
+        real, imaginary = (
+            functional.conv1d(padded, wave[:, None].to(samples), stride=hop) for wave in waves
+        )
+        return (real.square() + imaginary.square())[..., : self.front_end.frames]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the spectrograms of x[B, 1, 1, T] as images [B, 1, bands, frames] in [0, 1]."""

@@ -20,6 +20,8 @@ LONGEST = 3_600.0
 """Seconds; a longer file is skipped unread."""
 _BLOCK = 1 << 20
 _LOWEST_RATE = 1_000
+_FIRST_FRAME = 4_096
+"""Bytes in which the first frame of an MP3 file begins, unless pictures come before it."""
 Progress = Callable[[int, int], None]
 
 
@@ -58,6 +60,7 @@ def header(path: Path) -> Header:
     try:
         if path.stat().st_size == 0:
             raise Unreadable("is empty")
+        _refuse_cut_mp3(path)
         with soundfile.SoundFile(path) as opened:
             found = Header(len(opened), opened.samplerate, opened.channels)
     except OSError as error:
@@ -85,6 +88,28 @@ def _refuse_cut_short(path: Path) -> None:
     missing = promised + 8 - path.stat().st_size
     # Streams that were never closed promise 0 or 4 GB and hold what there is.
     if promised < 2**32 - 2**20 and missing > 1:
+        raise Unreadable(f"is cut short by {missing} bytes")
+
+
+def _refuse_cut_mp3(path: Path) -> None:
+    """Refuse an MP3 file that is shorter than its first frame says, where that says anything.
+
+    The frame names a number of bytes after "Xing" or "Info", if the second of its flags is set.
+    Without this check the decoder plays what is left, and warns on standard error.
+    """
+    if path.suffix.lower() != ".mp3":
+        return
+    with path.open("rb") as opened:
+        start = opened.read(_FIRST_FRAME)
+    places = [place for tag in (b"Xing", b"Info") if (place := start.find(tag)) >= 0]
+    head = start[min(places) : min(places) + 16] if places else b""
+    if len(head) < 16:
+        return
+    flags, one, two = struct.unpack(">III", head[4:])
+    if not flags & 2:
+        return
+    missing = (two if flags & 1 else one) - path.stat().st_size
+    if missing > 0:
         raise Unreadable(f"is cut short by {missing} bytes")
 
 

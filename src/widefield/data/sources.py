@@ -16,6 +16,7 @@ from widefield.data.dataset import Dataset, Skipped
 from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
 from widefield.data.images import common_size, read_folder, resize_array
+from widefield.data.motion import read_motion
 from widefield.data.notes import (
     choice_notes,
     dark_note,
@@ -239,6 +240,8 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
         return spec, read_photos(spec.split or "train", size[0] if size and is_square else None)
     if spec.base == "spoken":
         return spec, read_spoken(spec.split or "train")
+    if spec.base == "motion":
+        return spec, read_motion(spec.split or "train")
     if spec.base in BUILT_IN:
         return spec, _read_cifar(spec)
     path = Path(os.path.expanduser(spec.base))

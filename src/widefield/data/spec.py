@@ -1,10 +1,10 @@
 """The way a user names a data set: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
-BASE is `photos` or `spoken` (built in), `cifar10` or `cifar100` (torchvision's, never downloaded),
-an image folder, or a `.npz` file. The built-in ones without a split mean `train`; a path without
-one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a hash of the relative path.
-A path may contain ":" and "+": what exists as a path is taken as one. A folder that is named like a
-built-in source is written `./photos`.
+BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
+downloaded), a folder, or a `.npz` or `.parquet` file. The built-in ones without a split mean
+`train`; a path without one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a hash
+of the relative path. A path may contain ":" and "+": what exists as a path is taken as one. A
+folder that is named like a built-in source is written `./photos`.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Literal
 
 from widefield.data.plants import Feature, read_plant
 
-BUILT_IN = ("photos", "spoken", "cifar10", "cifar100")
+BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 _NEIGHBOURS = 1_000
 
 Split = Literal["train", "test"]

@@ -8,12 +8,15 @@ from widefield.report.parts import Bars as Bars
 from widefield.report.parts import Figure as Figure
 from widefield.report.parts import Gallery as Gallery
 from widefield.report.parts import Lines as Lines
+from widefield.report.parts import Listening as Listening
 from widefield.report.parts import Places as Places
+from widefield.report.parts import Recording as Recording
 from widefield.report.parts import Sound as Sound
 from widefield.report.parts import Table as Table
 from widefield.report.parts import TaskVerdict as TaskVerdict
 from widefield.report.signals import spectrogram_picture as spectrogram_picture
 from widefield.report.signals import wav_file as wav_file
+from widefield.report.signals import wav_samples as wav_samples
 from widefield.report.signals import window_picture as window_picture
 
 __all__ = [
@@ -22,7 +25,9 @@ __all__ = [
     "Figure",
     "Gallery",
     "Lines",
+    "Listening",
     "Places",
+    "Recording",
     "RunReport",
     "Sound",
     "Table",
@@ -30,6 +35,7 @@ __all__ = [
     "png",
     "spectrogram_picture",
     "wav_file",
+    "wav_samples",
     "window_picture",
     "write_page",
 ]

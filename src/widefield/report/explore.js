@@ -229,7 +229,7 @@ function choose(row, move) {
 
 function letGo() {
   chosen = -1;
-  byId("name").textContent = "No image chosen";
+  byId("name").textContent = `No ${head.example} chosen`;
   byId("said").textContent = "";
   byId("large").hidden = true;
   byId("near").replaceChildren();
@@ -377,8 +377,8 @@ function listNames() {
   const rows = [];
   for (let i = 0; i < n; i++) if (!mask || mask[i]) rows.push(i);
   byId("count").textContent = mask
-    ? `${rows.length.toLocaleString("en")} of ${n.toLocaleString("en")} images`
-    : `All ${n.toLocaleString("en")} images`;
+    ? `${rows.length.toLocaleString("en")} of ${n.toLocaleString("en")} ${head.example}s`
+    : `All ${n.toLocaleString("en")} ${head.example}s`;
   showSome(byId("found"), rows.length, PAGE, (at) => tile(rows[at]));
   redraw();
 }
@@ -418,6 +418,6 @@ async function start() {
 
 start().catch((error) => {
   byId("trouble").hidden = false;
-  byId("trouble").textContent = `The images cannot be drawn: ${error.message}. A browser of 2023 or later is needed.`;
+  byId("trouble").textContent = `The pictures cannot be drawn: ${error.message}. A browser of 2023 or later is needed.`;
 });
 })();

@@ -74,6 +74,8 @@ class ExplorePage:
     """The nearest images of each, the nearest first, [n, k]."""
     colourings: Sequence[Colouring]
     sections: Sequence[Section]
+    example: str = "image"
+    """What an example is called."""
     notes: Sequence[str] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     """Encoder, data, versions, seed: what it takes to do it again."""
@@ -111,6 +113,7 @@ class ExplorePage:
         }
         head = {
             "paths": [_text(path) for path in self.paths],
+            "example": self.example,
             "k": self.neighbours.shape[1],
             "close": list(shown),
             "colourings": [

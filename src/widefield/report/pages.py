@@ -12,10 +12,21 @@ from markupsafe import Markup
 
 from widefield.core.files import write_atomically
 from widefield.report.figures import SERIES, chart, png, spectrogram
-from widefield.report.parts import Figure, Gallery, Lines, Places, Sound, Table, TaskVerdict
+from widefield.report.parts import (
+    Figure,
+    Gallery,
+    Lines,
+    Listening,
+    Places,
+    Sound,
+    Table,
+    TaskVerdict,
+)
 
 _EXAMPLES, _IMAGES = 6, 6
 """Rows of the picture of views, and images in a row: what a phone can show."""
+_SIDE, _DRAWN = 96, 192
+"""Longest side of a view, in pixels: of an image, and of a drawn curve or spectrogram."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +65,8 @@ class RunReport:
             "run.html",
             report=self,
             curves=[_drawn(curve, f"curve{i}-") for i, curve in enumerate(self.curves)],
-            views=_view_pictures(self.view_grid),
-            sounds=[
-                (sound, Markup(spectrogram(sound, prefix=f"sound{i}-")))
-                for i, sound in enumerate(self.sounds)
-            ],
+            views=_view_pictures(self.view_grid, drawn=self.example != "image"),
+            sounds=_with_spectrograms(self.sounds, "sound"),
         )
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -81,6 +89,8 @@ class AuditReport:
     verdicts: Sequence[TaskVerdict] = ()
     """Tasks in order, each with its encoders one below the other."""
     next_steps: Sequence[str] = ()
+    example: str = "image"
+    """What an example is called."""
     figures: Sequence[Figure] = ()
     diagnostics: Sequence[tuple[str, str, str]] = ()
     """(name, number, meaning)."""
@@ -152,9 +162,21 @@ def _drawn(figure: Figure, prefix: str) -> dict[str, Any]:
             facts["chart"] = Markup(svg)  # `chart` escapes every string that it gets
         case Gallery():
             facts["most"] = max((len(pictures) for _, pictures in figure.rows), default=1)
+        case Listening():
+            facts["rows"] = [
+                _with_spectrograms(row, f"{prefix}{i}-") for i, row in enumerate(figure.rows)
+            ]
         case Places():
             facts["points"] = _points(figure)
     return facts
+
+
+def _with_spectrograms(sounds: Sequence[Sound], prefix: str) -> list[tuple[Sound, Markup]]:
+    """Return each sound with its spectrogram, whose strings are escaped."""
+    return [
+        (sound, Markup(spectrogram(sound, prefix=f"{prefix}{i}-")))
+        for i, sound in enumerate(sounds)
+    ]
 
 
 def _points(figure: Places) -> list[tuple[float, float, str, str, int]]:
@@ -170,8 +192,8 @@ def _points(figure: Places) -> list[tuple[float, float, str, str, int]]:
     ]
 
 
-def _view_pictures(grid: np.ndarray | None) -> list[list[str]]:
-    """Return PNG files in base64 by example and view, the original first."""
+def _view_pictures(grid: np.ndarray | None, *, drawn: bool) -> list[list[str]]:
+    """Return PNG files in base64 by example and view, the original first; `drawn` ones larger."""
     if grid is None:
         return []
     if grid.ndim != 5 or grid.dtype != np.uint8:
@@ -179,4 +201,5 @@ def _view_pictures(grid: np.ndarray | None) -> list[list[str]]:
             f"view_grid has dtype {grid.dtype} and shape {list(grid.shape)}: "
             "give uint8 of shape [examples, 1 + views, H, W, C]"
         )
-    return [[png(image) for image in row] for row in grid[:_EXAMPLES, :_IMAGES]]
+    side = _DRAWN if drawn else _SIDE
+    return [[png(image, side) for image in row] for row in grid[:_EXAMPLES, :_IMAGES]]

@@ -130,6 +130,15 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recording:
+    """One sound as a file to be played."""
+
+    name: str
+    wav: str
+    """A WAV file in base64."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sound:
     """One sound to listen to, with its spectrogram."""
 
@@ -143,4 +152,13 @@ class Sound:
     seconds: float
 
 
-Figure = Lines | Bars | Gallery | Places
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Rows of sounds to listen to; the first of a row is what the others are compared with."""
+
+    title: str
+    how: str
+    rows: Sequence[Sequence[Sound]]
+
+
+Figure = Lines | Bars | Gallery | Listening | Places

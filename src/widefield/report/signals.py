@@ -49,6 +49,27 @@ def wav_file(samples: NDArray[np.int16], rate: int) -> str:
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
+def wav_samples(wav: str) -> tuple[NDArray[np.int16], int]:
+    """Return samples and rate of what `wav_file` wrote.
+
+    Raises:
+        ValueError: it is no WAV file of 16 bits and one channel in base64.
+
+    Example:
+        >>> wav_samples(wav_file(np.arange(3, dtype=np.int16), 8000))
+        (array([0, 1, 2], dtype=int16), 8000)
+    """
+    try:
+        with wave.open(io.BytesIO(base64.b64decode(wav, validate=True)), "rb") as opened:
+            shape = opened.getnchannels(), opened.getsampwidth()
+            rate, content = opened.getframerate(), opened.readframes(opened.getnframes())
+    except (ValueError, EOFError, wave.Error):
+        shape, rate, content = (0, 0), 0, b""
+    if shape != (1, 2) or not content:
+        raise ValueError("a sound of the page is no WAV file of 16 bits and one channel")
+    return np.frombuffer(content, "<i2").astype(np.int16), rate
+
+
 def spectrogram_picture(image: NDArray[np.floating]) -> NDArray[np.uint8]:
     """Return a spectrogram [bands, frames] in [0, 1] in colours, low bands below.
 

@@ -40,7 +40,7 @@ class EveryMinute:
 
 
 class ProgressBar:
-    """Epoch, loss, images/s, share of time spent waiting for data, time left; on stderr."""
+    """Epoch, loss, examples/s, share of time spent waiting for data, time left; on stderr."""
 
     def __init__(self, console: Console, *, epochs: int, total_steps: int, done: int) -> None:
         self._epochs = epochs
@@ -82,7 +82,7 @@ class ProgressBar:
             adversary = "" if loss is None else f"  adversary {loss:.3f}"
             epoch = f"epoch {metrics.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{adversary}"
             rate = (
-                f"{metrics.images / metrics.seconds:,.0f} images/s  "
+                f"{metrics.images / metrics.seconds:,.0f} examples/s  "
                 f"{metrics.data_wait:.0%} waiting for data {rows}"
             )
             self._bar.update(self._task, description=epoch, rate=rate)

@@ -1,4 +1,4 @@
-"""The whole tour on built-in photos or words: a run beside floors and ceiling, and a report."""
+"""The whole tour on built-in photos, words or motion: a run, floors, a ceiling and a report."""
 
 import time
 from dataclasses import dataclass
@@ -19,12 +19,17 @@ DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
 """The digits move about: at fixed places a linear classifier reads them off the raw pixels."""
 WORDS, WORDS_TEST = "spoken:train+background", "spoken:test+background"
 """Made words over made noises: word, speaker and noise share one recording."""
+MOTION, MOTION_TEST = "motion:train", "motion:test"
+"""Made accelerations: what is done, and where the sensor sits, share one window."""
 
 SETTINGS: dict[str, Any] = {"views": "gentle", "epochs": 16}
 """Settings for 4,000 images and a minute or two. Colour is half of what tells these photographs
 apart, so the views leave it mostly alone. They were chosen on a split of the training crops."""
 AUDIO: dict[str, Any] = {"seconds": 0.5, "epochs": 12, "batch_size": 128}
 """Settings for 2,400 words and a minute, for the run and its ceiling."""
+WINDOWS: dict[str, Any] = {"views": "gentle", "epochs": 16, "batch_size": 128}
+"""Settings for 2,400 windows and a minute, chosen on a split of the training windows."""
+WINDOWS_CEILING: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 2e-3, "epochs": 8}
 CEILING_SETTINGS: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10}
 OURS = DEFAULT_METHOD
 COLUMNS = ("pixels", "random encoder", OURS, CEILING)
@@ -57,6 +62,7 @@ def demo(
     *,
     out: str | Path = "demo",
     audio: bool = False,
+    windows: bool = False,
     data: str | Path | None = None,
     seed: int = 0,
     quiet: bool = False,
@@ -65,22 +71,24 @@ def demo(
 
     Args:
         audio: train on spoken words with a background instead.
+        windows: train on windows of an accelerometer instead.
         data: a folder of sounds in class folders, in the place of the words.
         out: folder for the two runs and `report.html`; must not hold other files.
         seed: seeds both runs.
         quiet: show no progress.
 
     Raises:
-        ValueError: `out` is not empty, or there is `data` without `audio`.
+        ValueError: `out` is not empty, there is `data` without `audio`, or both of `audio` and
+            `windows`.
     """
     began, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
-    train, test = _data(audio, data)
+    tour = _tour(audio=audio, windows=windows, data=data)
+    train, test = tour.train, tour.test
     common: dict[str, Any] = {"seed": seed, "quiet": quiet}
-    own, told = (AUDIO, AUDIO) if audio else (SETTINGS, CEILING_SETTINGS)
-    ours = pretrain(train, out=folder / DEFAULT_METHOD, **common, **own)
-    ceiling = pretrain(train, out=folder / CEILING, method=CEILING, **common, **told)
+    ours = pretrain(train, out=folder / DEFAULT_METHOD, **common, **tour.settings)
+    ceiling = pretrain(train, out=folder / CEILING, method=CEILING, **common, **tour.ceiling)
     if not (ours.finished and ceiling.finished):
         raise KeyboardInterrupt
     table = _table(
@@ -103,8 +111,7 @@ def demo(
             focus=OURS,
         ),
         next_steps=(
-            f"`widefield pretrain {'./my-sounds' if audio else './my-images'} --out run` does the "
-            "same on your own",
+            f"`widefield pretrain {tour.yours} --out run` does the same on your own",
             f"`widefield embed {ours.run} {test} --out features.npz` takes the features away",
         ),
     )
@@ -117,17 +124,39 @@ def demo(
     )
 
 
-def _data(audio: bool, data: str | Path | None) -> tuple[str, str]:
-    """Return what to train on and what to score on.
+@dataclass(frozen=True, kw_only=True)
+class _Tour:
+    """What a tour trains on, and how."""
+
+    train: str
+    test: str
+    settings: dict[str, Any]
+    ceiling: dict[str, Any]
+    yours: str
+    """What a user's own data may be called."""
+
+
+def _tour(*, audio: bool, windows: bool, data: str | Path | None) -> _Tour:
+    """Return the tour that was asked for.
 
     Raises:
-        ValueError: data without `audio`.
+        ValueError: data without `audio`, or two tours at once.
     """
-    if data is None:
-        return (WORDS, WORDS_TEST) if audio else (DATA, TEST)
-    if not audio:
+    if audio and windows:
+        raise ValueError("audio and windows are two tours: choose one")
+    if data is not None and not audio:
         raise ValueError("data is for the tour of sounds: add --audio, or leave data out")
-    return f"{data}:train+background", f"{data}:test+background"
+    if audio:
+        given = (f"{data}:train+background", f"{data}:test+background")
+        train, test = (WORDS, WORDS_TEST) if data is None else given
+        return _Tour(train=train, test=test, settings=AUDIO, ceiling=AUDIO, yours="./my-sounds")
+    if windows:
+        settings, ceiling = WINDOWS, WINDOWS_CEILING
+        train, test, yours = MOTION, MOTION_TEST, "my-windows.npz"
+    else:
+        settings, ceiling = SETTINGS, CEILING_SETTINGS
+        train, test, yours = DATA, TEST, "./my-images"
+    return _Tour(train=train, test=test, settings=settings, ceiling=ceiling, yours=yours)
 
 
 def verdict(table: dict[str, dict[str, Score]]) -> str:

@@ -182,7 +182,9 @@ def explore(
     extractor = open_encoder(encoder, features)
     dataset = extractor.open(data, limit=limit, quiet=quiet)
     if len(dataset) < 4:
-        raise ValueError(f"{dataset.spec} has {len(dataset)} images: explore needs 4 at least")
+        raise ValueError(
+            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs 4 at least"
+        )
     h = extractor.features(dataset.images)
     if not h.isfinite().all():
         raise ValueError(f"features of {extractor.name} are not finite: take another encoder")

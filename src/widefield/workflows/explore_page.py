@@ -3,11 +3,15 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from widefield.data import Dataset
 from widefield.diagnose.groups import VOTERS
 from widefield.report.explore import Colouring, ExplorePage, ImageGroup, Section
+from widefield.report.figures import thumbnail
 from widefield.train.hardware import choose_device, machine
 from widefield.version import __version__
+from widefield.workflows.shown import pictures_of
 
 if TYPE_CHECKING:
     from widefield.workflows.explore import Exploration
@@ -15,17 +19,21 @@ if TYPE_CHECKING:
 _SHOWN = 200
 """Groups, outliers or labels that are shown of each kind; tables have all."""
 _NEIGHBOURS = 8
+_DRAWN, _SIDE = 256, 96
+"""Sounds or windows that are drawn at once, and the longest side of a picture of one."""
 
 
 def explore_page(found: "Exploration", *, seed: int) -> str:
     """Return the page as HTML; the same findings give the same text."""
     data = found.dataset
+    one = data.kind.removesuffix("s")
     clusters = [str(i + 1) for i in range(len(found.typical))]
     labels = [Colouring(name=t, values=data.classes[t], ids=y) for t, y in data.labels.items()]
     return ExplorePage(
         title=f"widefield explore: {data.spec} as {found.encoder} sees it",
         summary=_summary(found),
-        images=data.images,
+        images=_pictures(data),
+        example=one,
         paths=data.paths,
         places=found.places,
         neighbours=found.graph.index[:, :_NEIGHBOURS],
@@ -39,7 +47,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
         facts={
             "encoder": found.encoder,
             "data": data.spec,
-            "images": f"{len(data):,}",
+            data.kind: f"{len(data):,}",
             "seed of the map": str(seed),
             "widefield": __version__,
             **machine(choose_device("auto")),
@@ -56,7 +64,15 @@ def _summary(found: "Exploration") -> str:
     ]
     if found.suspects:
         parts.append(_count(labels, "label") + " to check")
-    return f"{len(found.dataset):,} images: {', '.join(parts[:-1])} and {parts[-1]}."
+    return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def _pictures(data: Dataset) -> NDArray[np.uint8]:
+    """Return a picture of each example, [n, h, w, C]; of sounds and windows small ones."""
+    if data.kind == "images":
+        return data.images
+    chunks = (range(i, min(i + _DRAWN, len(data))) for i in range(0, len(data), _DRAWN))
+    return np.stack([thumbnail(p, _SIDE) for rows in chunks for p in pictures_of(data, rows)])
 
 
 def _count(number: int, what: str) -> str:
@@ -73,10 +89,12 @@ def _clusters(found: "Exploration") -> Section:
     return Section(
         name="clusters",
         title="Clusters",
-        how="Dense places of the map, the largest first, each by the images nearest to its middle."
-        + _first(len(sizes)),
+        how="Dense places of the map, the largest first, each by the "
+        f"{found.dataset.kind} nearest to its middle." + _first(len(sizes)),
         groups=[
-            ImageGroup(title=f"Cluster {i + 1}: {sizes[i]:,} images", rows=rows.tolist())
+            ImageGroup(
+                title=f"Cluster {i + 1}: {sizes[i]:,} {found.dataset.kind}", rows=rows.tolist()
+            )
             for i, rows in enumerate(found.typical[:_SHOWN])
         ],
     )
@@ -86,10 +104,10 @@ def _duplicates(found: "Exploration") -> Section:
     return Section(
         name="duplicates",
         title="Near-duplicates",
-        how="Images at most half as far from each other as from an ordinary neighbour, the closest "
-        "group first." + _first(len(found.duplicates)),
+        how=f"{found.dataset.kind.capitalize()} at most half as far from each other as from an "
+        "ordinary neighbour, the closest group first." + _first(len(found.duplicates)),
         groups=[
-            ImageGroup(title=f"{len(group):,} images", rows=group.tolist())
+            ImageGroup(title=f"{len(group):,} {found.dataset.kind}", rows=group.tolist())
             for group in found.duplicates[:_SHOWN]
         ],
     )
@@ -99,8 +117,8 @@ def _outliers(found: "Exploration") -> Section:
     return Section(
         name="outliers",
         title="Outliers",
-        how="Images unusually far from their nearest neighbours, the farthest first."
-        + _first(len(found.outliers)),
+        how=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbours, the "
+        "farthest first." + _first(len(found.outliers)),
         groups=[ImageGroup(rows=found.outliers[:_SHOWN].tolist())],
     )
 
@@ -114,7 +132,7 @@ def _labels(found: "Exploration") -> Section:
         groups.append(
             ImageGroup(
                 title=f"{task}: neighbours name the label of {suspects.agreement:.0%} of all "
-                "images; the lower, the weaker these suspicions",
+                f"{found.dataset.kind}; the lower, the weaker these suspicions",
                 rows=rows.tolist(),
                 captions=[
                     f"labelled {classes[own]}; {share:.0%} of neighbours: {classes[other]}"
@@ -127,7 +145,7 @@ def _labels(found: "Exploration") -> Section:
     return Section(
         name="labels",
         title="Labels to check",
-        how=f"None of the {VOTERS} nearest neighbours has the label of these images, and half of "
-        "them or more share another." + _first(total),
+        how=f"None of the {VOTERS} nearest neighbours has the label of these "
+        f"{found.dataset.kind}, and half of them or more share another." + _first(total),
         groups=groups,
     )

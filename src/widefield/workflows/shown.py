@@ -11,7 +11,14 @@ from torch import Tensor
 from widefield.core.logmel import FrontEnd, LogMel, band_hertz
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
-from widefield.report import Sound, spectrogram_picture, wav_file, window_picture
+from widefield.report import (
+    Recording,
+    Sound,
+    spectrogram_picture,
+    wav_file,
+    wav_samples,
+    window_picture,
+)
 from widefield.types import Kind
 
 
@@ -27,23 +34,37 @@ def pictures_of(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[ND
 
 def heard(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Sound]:
     """Return sounds of `rows` to listen to, each called by its labels; none of other examples."""
-    if dataset.kind != "sounds" or dataset.rate is None:
+    return [sound_of(recording) for recording in recorded(dataset, rows)]
+
+
+def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recording]:
+    """Return sounds of `rows` as files to be played; none of other examples."""
+    rate = dataset.rate
+    if dataset.kind != "sounds" or rate is None:
         return []
-    steps = min(dataset.images.shape[2], round(_LONGEST_HEARD * dataset.rate))
-    front_end = FrontEnd(rate=dataset.rate, samples=steps)
-    sounds = dataset.images[np.asarray(rows)][:, :, :steps]
-    pictures = LogMel(front_end)(image_batch(sounds, torch.device("cpu")))[:, 0].numpy()
-    hertz = band_hertz(rate=dataset.rate, bands=front_end.bands)
+    sounds = dataset.images[np.asarray(rows)][:, 0, : round(_LONGEST_HEARD * rate), 0]
     return [
-        Sound(
-            name=_called(dataset, int(row)),
-            wav=wav_file(sound[0, :, 0], dataset.rate),
-            spectrogram=picture,
-            hertz=hertz,
-            seconds=steps / dataset.rate,
-        )
-        for row, sound, picture in zip(rows, sounds, pictures, strict=True)
+        Recording(name=_called(dataset, int(row)), wav=wav_file(sound, rate))
+        for row, sound in zip(rows, sounds, strict=True)
     ]
+
+
+def sound_of(recording: Recording) -> Sound:
+    """Return a recording beside its spectrogram.
+
+    Raises:
+        ValueError: it is no WAV file of one channel.
+    """
+    samples, rate = wav_samples(recording.wav)
+    front_end = FrontEnd(rate=rate, samples=len(samples))
+    x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))
+    return Sound(
+        name=recording.name,
+        wav=recording.wav,
+        spectrogram=LogMel(front_end)(x)[0, 0].numpy(),
+        hertz=band_hertz(rate=rate, bands=front_end.bands),
+        seconds=len(samples) / rate,
+    )
 
 
 _LONGEST_HEARD = 4.0

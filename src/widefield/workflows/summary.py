@@ -10,6 +10,7 @@ from widefield.probes.features import image_batch
 from widefield.report import Lines, RunReport, Table
 from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
+from widefield.types import Kind
 from widefield.views import AugmentContext
 from widefield.workflows.run_views import run_views
 from widefield.workflows.shown import heard, view_pictures
@@ -23,7 +24,7 @@ CAPTIONS = {
     "low, where a head starts at the features of its own examples.",
     "adversary_loss": "What the views drive up, measured on views drawn after each step.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
-    "feature_std": "Spread of the features' directions; near 0 all images look the same to it.",
+    "feature_std": "Spread of the features' directions; near 0 all examples are the same to it.",
 }
 
 
@@ -59,9 +60,10 @@ def run_report(
         next_steps=next_steps,
         facts={
             "data": f"{dataset.spec}, {len(dataset)} examples",
-            "method": f"{recipe.method.name}, views {recipe.views.names}, encoder {recipe.encoder}",
+            "method": f"{recipe.method.name}, views {recipe.views.names}, "
+            f"encoder {recipe.encoder.name}",
             "schedule": f"{recipe.epochs} epochs, batch {recipe.batch_size}, seed {recipe.seed}",
-            **_speed(metrics),
+            **_speed(metrics, dataset.kind),
             **{name: settings[name] for name in ("began", "widefield") if name in settings},
             **{str(name): str(fact) for name, fact in settings.get("machine", {}).items()},
         },
@@ -100,12 +102,12 @@ def _curve(metrics: list[dict[str, str]], name: str, by: str) -> Lines:
     )
 
 
-def _speed(metrics: list[dict[str, str]]) -> dict[str, str]:
+def _speed(metrics: list[dict[str, str]], kind: Kind) -> dict[str, str]:
     """Return how fast the last epoch was, if the log says so."""
     speeds = [row["images_per_second"] for row in metrics if row.get("images_per_second")]
     if not speeds:
         return {}
-    return {"speed": f"{float(speeds[-1]):,.0f} images/s in the last epoch"}
+    return {"speed": f"{float(speeds[-1]):,.0f} {kind}/s in the last epoch"}
 
 
 def _has_health(row: dict[str, str]) -> bool:

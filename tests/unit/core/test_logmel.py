@@ -116,3 +116,13 @@ def test_equals_librosa() -> None:
     difference = np.abs(found[:, reference["frames"]] - expected) / expected
     assert heard.mean() > 0.5
     assert difference[heard].max() < 1e-4
+
+
+@settings(max_examples=20, deadline=None)
+@given(rate=st.sampled_from([4000, 8000, 16_000]), samples=st.integers(300, 9000))
+def test_what_is_exported_is_the_same_spectrum(rate: int, samples: int) -> None:
+    log_mel = LogMel(FrontEnd(rate=rate, samples=samples))
+    x = 0.1 * torch.randn(2, samples, generator=torch.Generator().manual_seed(samples))
+    expected = log_mel.power(x[:, None, None])
+    found = log_mel.filters @ log_mel._power_by_convolution(x)
+    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5 * float(expected.max()))

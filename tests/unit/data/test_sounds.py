@@ -239,6 +239,9 @@ def broken_files(place: Path) -> dict[str, str]:
     (place / "no_samples.wav").write_bytes(data[:40] + struct.pack("<I", 0))
     (place / "text.mp3").write_text("no sound")
     (place / "no_rate.wav").write_bytes(data[:24] + struct.pack("<I", 0) + data[28:])
+    soundfile.write(place / "cut.mp3", np.tile(tone(500.0), 8), RATE)
+    mp3 = (place / "cut.mp3").read_bytes()
+    (place / "cut.mp3").write_bytes(mp3[: len(mp3) // 2])
     soundfile.write(place / "silent.wav", np.zeros(RATE), RATE)
     nan = tone(500.0)
     nan[77] = np.nan
@@ -246,6 +249,7 @@ def broken_files(place: Path) -> dict[str, str]:
     soundfile.write(place / "long.flac", np.zeros(4_000 * 3601, np.int16), 4_000)
     return {
         "cut.wav": "cut short",
+        "cut.mp3": "cut short by",
         "empty.wav": "is empty",
         "no_samples.wav": "",
         "text.mp3": "no sound of a known kind",
@@ -265,7 +269,7 @@ def test_bad_files_are_skipped_and_counted(tmp_path: Path) -> None:
     for skipped in dataset.skipped:
         assert said[skipped.path] in skipped.reason
         assert skipped.reason.isprintable()
-    assert any("8 " in note and "cut.wav" in note for note in dataset.notes)
+    assert any("9 " in note and "cut.mp3" in note for note in dataset.notes)
     again = open_dataset(tmp_path, seconds=0.05)
     np.testing.assert_array_equal(again.images, dataset.images)
 

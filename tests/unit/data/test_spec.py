@@ -89,7 +89,7 @@ def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
         ("phots", "no data set or path named 'phots'; did you mean 'photos'"),
         ("cifar11+digits", "named 'cifar11'; did you mean 'cifar10'"),
         ("./imgs", "no data set or path named './imgs'; did you mean 'images'"),
-        ("zzzz", "named 'zzzz'; built in: photos, spoken, cifar10, cifar100"),
+        ("zzzz", "named 'zzzz'; built in: photos, spoken, motion, cifar10, cifar100"),
         ("", "no data set or path named ''"),
         ("photos:val", "'photos' has no split 'val'; known: train, test"),
         ("images:val+digits", "'images' has no split 'val'; known: train, test"),

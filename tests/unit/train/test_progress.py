@@ -27,6 +27,6 @@ def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None
     with ProgressBar(console, epochs=2, total_steps=10, done=0) as bar:
         bar.step(metrics)
     assert "loss 1.500" in page.getvalue()
-    assert "150 images/s  4% waiting for data" in page.getvalue()
+    assert "150 examples/s  4% waiting for data" in page.getvalue()
     assert ("25% for rows" in page.getvalue()) is said
     assert ("for rows" in page.getvalue()) is said
