@@ -1,9 +1,9 @@
 """Built-in spoken words: made from formants, so that sounds need no download.
 
-Ten words of two vowels each, by six speakers who differ in pitch and in the length of their vocal
-tract. A voice is a sum of harmonics of its pitch, as loud as three resonances let each be; the
-resonances glide from the first vowel to the second. Pitch, tempo and resonances vary from clip to
-clip. Training and test clips are other draws of the same words and speakers.
+Ten words of two vowels each, anywhere in a clip, by six speakers who differ in pitch and in the
+length of their vocal tract. A voice is a sum of harmonics of its pitch, as loud as three resonances
+let each be; the resonances glide from the first vowel to the second. Pitch, tempo and resonances
+vary from clip to clip. Training and test clips are other draws of the same words and speakers.
 Everything is a pure function of the split and the clip's number.
 
 Source: vowels' resonances, Peterson & Barney (1952).
@@ -39,6 +39,8 @@ SPEAKERS = {
 """Pitch, Hz, and scale of the resonances."""
 _SECONDS, _HARMONICS, _CHUNK = 0.5, 36, 100
 _STEPS = round(_SECONDS * RATE)
+_WORD = 0.55
+"""Share of a clip that a word takes; it begins anywhere, or raw pixels would give it away."""
 _WIDTH = 90.0
 """Half of a resonance's width, Hz."""
 
@@ -79,8 +81,9 @@ def _speak(
 
     time = np.linspace(0, 1, _STEPS)[None]
     voices = np.array(list(SPEAKERS.values()))[speaker]
-    length = 0.8 * varied("tempo", 0.2)
-    within = np.clip((time - 0.5) / length + 0.5, 0, 1)  # 0 to 1 while the word lasts
+    length = _WORD * varied("tempo", 0.2)
+    begins = (1 - length) * (varied("place", 0.5) - 0.5)
+    within = np.clip((time - begins) / length, 0, 1)  # 0 to 1 while the word lasts
     loudness = np.sin(np.pi * within) ** 0.5
     pitch = voices[:, :1] * varied("pitch", 0.08) * (1.05 - 0.15 * within)
     glide = 1 / (1 + np.exp(-12 * (within - 0.5)))
