@@ -29,6 +29,7 @@ from widefield.encoders import Encoder, load_encoder
 from widefield.probes import extract
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
+from widefield.train.step import StepMetrics
 from widefield.train.trainer import Trainer
 from widefield.workflows.pretrain import pretrain, resolve_parts
 
@@ -85,8 +86,12 @@ def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
     )
     loader = Loader(data, batch_size=BATCH, device=device, seed=SEED)
     fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
-    Trainer(state, fabric=fabric, loader=loader).fit(EPOCHS, on_step=None, on_epoch=None)
+    Trainer(state, fabric=fabric, loader=loader).fit(EPOCHS, on_step=_pass, on_epoch=_pass)
     return encoder.eval()
+
+
+def _pass(metrics: StepMetrics) -> None:
+    """Leave a step as it is."""
 
 
 def trained_start(folder: Path, starts: Path) -> Path:
