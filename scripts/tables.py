@@ -28,6 +28,7 @@ from pages import (
     papers,
     pictures,
     plants,
+    promises,
     recipes,
     rooms,
     rows,
@@ -89,6 +90,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "moments": rows.moments,
     "plans": rows.plans,
     "cosines": rows.cosines,
+    "torture": promises.torture,
     "papers-counts": papers.counts,
     "papers": papers.by_paper,
 }

@@ -254,6 +254,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["pretrain", "photos", "--method", "simcrl", "--help"], "did you mean 'simclr'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
         (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be at least 1"),
+        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is no whole number"),
         (["pretrain", "photos", "--out", "r", "--limit", "9", "--batch-size", "10"], "batch_size"),
         (["pretrain", "photos", "--out", "r", "--device", "cuda"], "use --device cpu"),
         (["pretrain", "photos", "--out", "r", "--resume"], "is not a run"),

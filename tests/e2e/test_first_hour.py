@@ -145,6 +145,19 @@ def test_timms_names_are_taken_wherever_an_encoder_is(
     assert "tensors found" in command.capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["audit E D", "explore E D --out x.html"])
+def test_what_was_taken_of_weights_is_said_before_the_work(
+    words: str, arrays: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = resnet_file(Path("w.safetensors"))
+    monkeypatch.setattr(extractor, "cached_weights", lambda name: weights)
+    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
+    line = [{"E": "timm:resnet10t", "D": str(arrays)}.get(word, word) for word in words.split()]
+    with pytest.raises(pytest.fail.Exception, match="work"):
+        command(*line)
+    assert "tensors found" in command.capsys.readouterr().err
+
+
 def test_a_run_can_train_what_timm_names(arrays: Path, command: Command) -> None:
     words = [*TRAIN.split(), "--encoder", "timm:mobilenetv3_small_050"]
     command.text("pretrain", arrays, "--out", "run", *words)

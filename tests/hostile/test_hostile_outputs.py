@@ -5,7 +5,9 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import BadZipFile
 
+import numpy as np
 import pytest
 
 import made_audit
@@ -140,8 +142,6 @@ def test_an_audit_whose_page_cannot_be_written_is_kept(
 def test_a_cache_that_is_full_costs_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy as np
-
     (tmp_path / "full").write_text("no folder")
     said: list[str] = []
     result = ProbeResult(hits=np.ones(3, dtype=bool), knn=0.5)
@@ -151,6 +151,25 @@ def test_a_cache_that_is_full_costs_no_result(
     bounds._save(tmp_path / "free" / "x.npz", result, said.append)
     assert len(said) == 1
     assert bounds._load(tmp_path / "free" / "x.npz") is not None
+
+
+def test_a_damaged_entry_of_a_cache_is_measured_again(tmp_path: Path) -> None:
+    """Read by numpy alone, the old behaviour, some of these end in other errors: the control."""
+    file, result = tmp_path / "x.npz", ProbeResult(hits=np.arange(40) % 3 == 0, knn=0.5)
+    bounds._save(file, result, pytest.fail)
+    whole, strange = file.read_bytes(), set()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        found = bounds._load(file)
+        assert found is None or (found.knn == 0.5 and (found.hits == result.hits).all())
+        try:
+            with file.open("rb") as opened, np.load(opened) as arrays:
+                float(arrays["knn"])
+        except Exception as error:
+            strange.add(type(error))
+    assert not strange <= {OSError, ValueError, KeyError, EOFError, BadZipFile}
 
 
 def test_a_cache_that_cannot_be_written_is_refused_before_the_work(

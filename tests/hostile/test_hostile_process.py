@@ -1,11 +1,16 @@
 """A command whose streams, folder or variables are not as it expects them."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from runs import images
+from widefield import cli
 
 WIDEFIELD = f"{sys.executable} -m widefield"
 
@@ -38,6 +43,32 @@ def test_characters_that_the_output_has_no_room_for(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(r"widefield: no encoder 'B\xfccher'")
     assert len(done.stderr.splitlines()) == 1
+
+
+TINY = "--limit 16 --batch-size 8 --image-size 16 --epochs 1 --encoder resnet-tiny"
+TINY += " --projector-width 8 --projector-dim 8"
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_finished_run_whose_terminal_takes_ascii_alone(
+    in_tmp: Path, monkeypatch: pytest.MonkeyPatch, mended: bool
+) -> None:
+    """Unmended, the old behaviour, it ends in an error after the work: the control."""
+    np.savez("images.npz", **images())
+    streams = {name: io.TextIOWrapper(io.BytesIO(), "ascii") for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+    if not mended:
+        monkeypatch.setattr(cli, "mend_streams", lambda: None)
+    monkeypatch.setattr("sys.argv", f"widefield pretrain images.npz --out rün {TINY}".split())
+    with pytest.raises((SystemExit, UnicodeEncodeError)) as ended:
+        cli.main()
+    assert (getattr(ended.value, "code", 1) == 0) == mended
+    if mended:
+        stream = streams["stdout"]
+        stream.flush()
+        assert rb"r\xfcn" in stream.buffer.getvalue()  # type: ignore[attr-defined]
+        assert (in_tmp / "rün" / "encoder.safetensors").exists()
 
 
 @pytest.mark.parametrize(

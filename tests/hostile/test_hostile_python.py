@@ -22,6 +22,8 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "embed": lambda folder: widefield.embed(LONG, X, quiet=True),
     "embed, out": lambda folder: widefield.embed("pixels", X, out=f"{LONG}.npz", quiet=True),
     "classify": lambda folder: widefield.classify("pixels", X, labels=LONG, quiet=True),
+    "explore": lambda folder: widefield.explore("pixels", LONG, quiet=True),
+    "explore, out": lambda folder: widefield.explore("pixels", X, out=f"{LONG}.html", quiet=True),
     "export": lambda folder: widefield.export(LONG, folder / "x.safetensors"),
     "export, out": lambda folder: widefield.export("pixels", folder / "file" / "x.safetensors"),
     "audit": lambda folder: widefield.audit(LONG, X, quiet=True),

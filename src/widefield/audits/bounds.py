@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
+from widefield.data.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.methods import CEILING
 from widefield.probes import majority_hits, pixels
@@ -233,9 +233,9 @@ def _architecture(encoder: nn.Module) -> str:
 
 def _load(file: Path) -> ProbeResult | None:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return ProbeResult(hits=arrays["hits"], knn=float(arrays["knn"]))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # absent, or half of a file
+        arrays = read_arrays(file)
+        return ProbeResult(hits=arrays["hits"].astype(np.bool_), knn=float(arrays["knn"]))
+    except (OSError, ValueError, KeyError, TypeError):  # absent, damaged, or somebody else's
         return None
 
 

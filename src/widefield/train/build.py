@@ -14,8 +14,10 @@ from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods import BuildContext
 from widefield.recipe import Recipe
 from widefield.train.adversary import build_adversary
+from widefield.train.hardware import choose_precision
 from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
+from widefield.train.unseen_taps import clear_unseen_taps
 from widefield.types import WHOLE, Kind, Shard, Size, as_size
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
@@ -106,6 +108,8 @@ def build(
     ).to(device)
     views.to(memory_format=torch.channels_last)
     encoder.to(device).to(memory_format=torch.channels_last)
+    if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
+        clear_unseen_taps(encoder, _blank(data, device))
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples)
     context = BuildContext(
@@ -192,6 +196,9 @@ def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> i
     """Return D: what our encoders say, or what another one makes of an image."""
     if isinstance(encoder, Encoder):
         return encoder.dim
-    x = torch.zeros(1, data.channels, *as_size(data.image_size), device=device)
     with evaluating(encoder):
-        return int(encoder(x).shape[1])
+        return int(encoder(_blank(data, device)).shape[1])
+
+
+def _blank(data: DataFacts, device: torch.device) -> Tensor:
+    return torch.zeros(1, data.channels, *as_size(data.image_size), device=device)

@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
 from widefield.data import Dataset
 from widefield.diagnose import (
@@ -139,6 +140,7 @@ class Exploration:
         return explore_page(self, seed=seed)
 
 
+@boundary
 def explore(
     encoder: EncoderSpec,
     data: Data,
@@ -173,19 +175,15 @@ def explore(
         >>> [group.tolist() for group in explore("pixels", {"x": images}).duplicates]
         [[3, 7]]
     """
-    if out is not None:
-        checked_output(out, (".html",), overwrite=overwrite)
-    if tables is not None:
-        for name in TABLES:
-            for suffix in _FORMATS:
-                checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
+    _refuse_taken(out, tables, overwrite=overwrite)
     extractor = open_encoder(encoder, features)
+    extractor.tell(quiet=quiet)
     dataset = extractor.open(data, limit=limit, quiet=quiet)
     if len(dataset) < 4:
         raise ValueError(
             f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs 4 at least"
         )
-    h = extractor.features(dataset.images)
+    h = extractor.features(dataset.images, quiet=quiet)
     if not h.isfinite().all():
         raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
     graph = neighbour_graph(h, min(MAP_NEIGHBOURS, len(h) - 1))
@@ -208,3 +206,17 @@ def explore(
     if tables is not None:
         found.save_tables(tables)
     return found
+
+
+def _refuse_taken(out: str | Path | None, tables: str | Path | None, *, overwrite: bool) -> None:
+    """Refuse a page or tables that cannot be written, before the work.
+
+    Raises:
+        ValueError: a place is taken, of another kind, or cannot be written.
+    """
+    if out is not None:
+        checked_output(out, (".html",), overwrite=overwrite)
+    if tables is not None:
+        for name in TABLES:
+            for suffix in _FORMATS:
+                checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
