@@ -29,13 +29,14 @@ tables: $(INSTALLED)
 	$(BIN)/python scripts/tables.py
 
 # Kills a small training run at random instants and at each weak point, and compares its endings;
-# kills every command that writes at each step in which it touches a file.
+# kills every command that writes at each step in which it touches a file, and fills its disk there.
 # SAVE=1 keeps the results of this and of `make hostile` for the docs.
 KILLS ?= 100
 save = $(if $(SAVE),--json benchmarks/results/$(1).json)
 torture: $(INSTALLED)
 	$(BIN)/python tests/torture.py --kills $(KILLS) $(call save,torture)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py $(call save,kills)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py --full $(call save,full_disk)
 
 # Calls commands with words and files that nobody should give them: no traceback, nothing lost.
 N ?= 1000

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -32,6 +32,7 @@ import torch
 
 import made_audit
 import pictures
+import waves
 from damage import DAMAGE, ODD, edit_json, edit_text
 from runs import images
 from widefield.cli import main
@@ -41,11 +42,16 @@ from widefield.encoders import build_encoder
 from widefield.train.hardware import machine
 from widefield.workflows.pretrain import pretrain
 
-SECONDS = 60
-"""A case that has not ended by then hangs; most take less than one."""
+SECONDS, PATIENCE = 60, 900
+"""A case hangs that takes so long of the processor, or so long on a busy machine; most take one."""
 
 TINY = "--limit 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
 TINY += " --projector-width 8 --projector-dim 8 --device cpu --precision 32"
+
+ADAPT = "--limit 32 --batch-size 16 --checkpoint-every 1 --projector-width 8 --projector-dim 8"
+ADAPT += " --device cpu --precision 32"
+
+LABELS = "path,label\n" + "".join(f"row {i},{'red' if i % 2 == 0 else 'blue'}\n" for i in range(8))
 
 COMMANDS: dict[str, str] = {
     "pretrain": f"pretrain data.npz --out new --epochs 1 {TINY}",
@@ -56,6 +62,10 @@ COMMANDS: dict[str, str] = {
     "weights": "embed w.pth@resnet-tiny data.npz --out e.parquet --limit 8",
     "export": "export run --out e.safetensors",
     "audit": "audit --from audit.json --out page.html",
+    "classify": "classify run data.npz --labels labels.csv --out p.csv",
+    "explore": "explore run data.npz --out x.html --tables tab --limit 24",
+    "start": f"pretrain data.npz --out new --epochs 1 --start run {ADAPT}",
+    "plan": f"plan data.npz --epochs 1 {TINY}",
     "recipe": "recipe default --method simclr",
     "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
     "demo": "demo --out taken --seed 0",
@@ -65,6 +75,7 @@ COMMANDS: dict[str, str] = {
 
 OPTIONS = ("--method", "--views", "--seed", "--lr", "--recipe", "--gather", "--row-store", "--json")
 OPTIONS += ("--overwrite", "--features", "--queue-size", "--limit", "--batch-size", "--epochs")
+OPTIONS += ("--start", "--start-lr-scale", "--train-last", "--seconds", "--suggest", "--tables")
 
 
 class Hang(BaseException):
@@ -95,6 +106,7 @@ class World:
         pretrain(folder / "data.npz", out=folder / "run", epochs=1, quiet=True, **numbers)
         torch.save(build_encoder("resnet-tiny", seed=0).backbone.state_dict(), folder / "w.pth")
         (folder / "audit.json").write_text(json.dumps(made_audit.whole().to_json()))
+        (folder / "labels.csv").write_text(LABELS)
         (folder / "taken").mkdir()
         for name in ("taken/mine.txt", "taken.npz", "x.svg", "e.json"):
             (folder / name).write_text("mine")
@@ -124,20 +136,21 @@ def damaged_words(rng: random.Random) -> list[str]:
 
 
 READERS = {
-    "run/run.yaml": ("resume", "finished", "probe", "embed", "export"),
+    "run/run.yaml": ("resume", "finished", "probe", "embed", "export", "start"),
     "run/manifest.parquet": ("resume", "finished", "probe"),
     "run/metrics.csv": ("resume", "finished"),
     "run/checkpoints/last.pt": ("resume", "finished"),
     "run/checkpoints/last-step-2-rank-0-of-1.pt": ("resume", "finished"),
-    "run/encoder.safetensors": ("probe", "embed", "export"),
+    "run/encoder.safetensors": ("probe", "embed", "export", "explore", "start"),
     "run/projector.safetensors": ("embed", "probe"),
-    "run/encoder.json": ("export", "embed"),
+    "run/encoder.json": ("export", "embed", "start"),
     "w.pth": ("weights",),
     "audit.json": ("audit",),
+    "labels.csv": ("classify",),
 }
 """Which calls read each file; `data.npz` has a grammar of its own."""
 
-TEXTS = ("run/run.yaml", "run/metrics.csv")
+TEXTS = ("run/run.yaml", "run/metrics.csv", "labels.csv")
 JSONS = ("audit.json",)
 
 
@@ -167,17 +180,23 @@ def content(folder: Path) -> Mapping[str, tuple[Any, ...]]:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: int) -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(seconds)
+    limits = [
+        (signal.SIGPROF, signal.ITIMER_PROF, SECONDS),
+        (signal.SIGALRM, signal.ITIMER_REAL, PATIENCE),
+    ]
+    before = [signal.signal(sign, end) for sign, _, _ in limits]
+    for _, timer, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for (sign, timer, _), handler in zip(limits, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(sign, handler)
 
 
 def call(words: Sequence[str]) -> Outcome:
@@ -189,7 +208,7 @@ def call(words: Sequence[str]) -> Outcome:
         mock.patch("widefield.train.hardware.keep_freed_memory"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
-        time_limit(SECONDS),
+        time_limit(),
     ):
         try:
             main()
@@ -199,6 +218,14 @@ def call(words: Sequence[str]) -> Outcome:
 
 def problem_of(outcome: Outcome, before: object, after: object) -> str | None:
     """Return which promise an outcome breaks, in words; None if it keeps them all."""
+    problem = problem_of_line(outcome)
+    if problem is None and outcome.code and before != after:
+        return "refused, and left the folder changed"
+    return problem
+
+
+def problem_of_line(outcome: Outcome) -> str | None:
+    """Return what is wrong with what a call said, in words; None if nothing is."""
     if outcome.code == 0:
         return None
     lines = [line for line in outcome.err.splitlines() if line.startswith("widefield: ")]
@@ -210,8 +237,6 @@ def problem_of(outcome: Outcome, before: object, after: object) -> str | None:
         return f"a line that cannot be read: {lines[0]!r}"
     if outcome.out:
         return f"refused, and printed {outcome.out[:200]!r}"
-    if before != after:
-        return "refused, and left the folder changed"
     return None
 
 
@@ -219,9 +244,10 @@ def run_case(number: int, world: World, folder: Path) -> tuple[list[str], str | 
     """Play case `number` in `folder`; return the call and which promise it breaks."""
     rng = random.Random(number)
     world.copy(folder)
-    seen = None
+    check: Callable[[Path], str | None] | None = None
     if number % 4 == 3:
-        words, seen = pictures.strange_picture(folder, rng)
+        make = pictures.strange_picture if number % 8 == 3 else waves.strange_signal
+        words, check = make(folder, rng)
     else:
         words = damaged_words(rng) if number % 2 else damaged_file(folder, rng)
     before, home = content(folder), Path.cwd()
@@ -229,12 +255,12 @@ def run_case(number: int, world: World, folder: Path) -> tuple[list[str], str | 
     try:
         outcome = call(words)
         problem = problem_of(outcome, before, content(folder))
-        if problem is None and seen is not None:
-            refused = f"refused a sound image: {outcome.err[-300:]!r}"
-            problem = refused if outcome.code else pictures.misread(folder / "seen.npz", seen)
+        if problem is None and check is not None:
+            refused = f"refused what is sound: {outcome.err[-300:]!r}"
+            problem = refused if outcome.code else check(folder / "seen.npz")
         return words, problem
     except Hang:
-        return words, f"hangs for {SECONDS} s"
+        return words, f"hangs for {SECONDS} s of the processor, or {PATIENCE} s"
     except Exception:
         return words, traceback.format_exc()
     finally:
@@ -285,7 +311,7 @@ def play(arguments: list[str] | None = None) -> int:
     sys.stdout.write("\n".join(broken) + "\n" if broken else "")
     sys.stdout.write(f"{options.cases} calls, {len(broken)} break a promise, {seconds:.0f} s\n")
     if options.json is not None:
-        facts = {"calls": options.cases, "first": options.first, **counts(broken)}
+        facts = {"calls": options.cases, "first_seed": options.first, **counts(broken)}
         facts |= {"seconds": round(seconds), "machine": machine(torch.device("cpu"))}
         text = json.dumps(facts, indent=1) + "\n"
         write_atomically(options.json, lambda draft: draft.write_text(text))

@@ -2,14 +2,17 @@
 
     python tests/kills.py
     python tests/kills.py --most 5    # so many kills a command, spread over its steps
+    python tests/kills.py --full      # the disk is full from that step on, instead
 
 A command is forked from this process and dies by SIGKILL just before it opens a file to write,
 renames, removes or makes something. What it was to write is then absent or whole, what was there
 is as it was, and the same command ends as if it had not been killed. A killed training goes on
-with `--resume`, or begins again where nothing had begun.
+with `--resume`, or begins again where nothing had begun. On a disk that is full, no file can be
+opened to write and no folder made: all that holds too, and the command ends in one line.
 """
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -25,13 +28,17 @@ from unittest import mock
 
 import torch
 
-from calls import TINY, World, call, content
+import calls
+from calls import TINY, World, call, content, problem_of_line
 from widefield.core.files import is_draft, write_atomically
+from widefield.encoders import build_encoder, save_encoder
 from widefield.train.hardware import machine
 
-LABELS = "path,label\n" + "".join(f"row {i},{'red' if i % 2 == 0 else 'blue'}\n" for i in range(8))
-
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
+ADAPT = calls.COMMANDS["start"]
+MODEL = ("m/config.json", "m/model.safetensors", "m/README.md")
+TABLES = ("clusters", "duplicates", "labels", "neighbours", "outliers")
+PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
 
 class Killed(NamedTuple):
@@ -45,15 +52,19 @@ COMMANDS: dict[str, Killed] = {
     "embed": Killed("embed run data.npz --out out/e.npz --limit 8", ("out/e.npz",)),
     "embed a table": Killed("embed run data.npz --out e.parquet --limit 8", ("e.parquet",)),
     "export": Killed("export run --out x.safetensors", ("x.safetensors", "x.json")),
-    "classify": Killed("classify run data.npz --labels l.csv --out p.csv", ("p.csv",)),
+    "export a folder": Killed("export plain --out m", MODEL),
+    "explore": Killed(calls.COMMANDS["explore"], PAGE),
+    "classify": Killed(calls.COMMANDS["classify"], ("p.csv",)),
     "audit": Killed("audit --from audit.json --out page.html", ("page.html",)),
     "lab": Killed("lab multistep --scale tiny --seed 0 --out f.svg", ("f.svg",)),
     "probe": Killed("probe run data.npz --fit-on data.npz --no-floors --limit 16 --json", ()),
     "recipe": Killed("recipe default --json", ()),
     "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
+    "pretrain --start": Killed(ADAPT, ("new/encoder.safetensors", "new/start/encoder.json")),
 }
 
 _WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}
+_NEEDS_ROOM = {"open", "os.mkdir"}
 
 
 def _touches(event: str, arguments: tuple[Any, ...], folder: bytes) -> bool:
@@ -90,8 +101,11 @@ def _in_child(act: Callable[[int], None]) -> tuple[int, bytes]:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), told
 
 
-def run(words: str, folder: Path, deadly: int | None = None) -> tuple[int, int]:
-    """Run a command in `folder`, to die at its step `deadly`; return its end and its steps."""
+def run(words: str, folder: Path, deadly: int | None = None, full: bool = False) -> tuple[int, int]:
+    """Run a command in `folder`, to die at its step `deadly`; return its end and its steps.
+
+    With `full` it finds the disk full from that step on; its end is 2 if it ends in one line.
+    """
 
     def act(pipe: int) -> None:
         steps, below = 0, os.fsencode(folder.resolve()) + b"/"
@@ -100,14 +114,20 @@ def run(words: str, folder: Path, deadly: int | None = None) -> tuple[int, int]:
         def watch(event: str, arguments: tuple[Any, ...]) -> None:
             nonlocal steps
             if _touches(event, arguments, below):
-                if steps == deadly:
+                if deadly is not None and full and steps >= deadly and event in _NEEDS_ROOM:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), arguments[0])
+                if steps == deadly and not full:
                     os.kill(os.getpid(), signal.SIGKILL)
                 steps += 1
 
         sys.addaudithook(watch)
         outcome = call(words.split())
-        assert outcome.code == 0, outcome.err
+        assert outcome.code == 0 or full, outcome.err
+        problem = problem_of_line(outcome)
+        assert problem is None, problem
         os.write(pipe, str(steps).encode())
+        if outcome.code:
+            os._exit(outcome.code)
 
     ended, told = _in_child(act)
     return ended, int(told or 0)
@@ -156,8 +176,10 @@ class Tally:
         self.broken: list[str] = []
 
 
-def play_command(command: Killed, world: World, folder: Path, most: int | None) -> Tally:
-    """Kill a command at its steps, `most` of them at most."""
+def play_command(
+    command: Killed, world: World, folder: Path, most: int | None, full: bool = False
+) -> Tally:
+    """Kill a command at its steps, `most` of them at most, or let the disk be full from there."""
     tally = Tally()
     world.copy(folder)
     before = dict(content(folder))
@@ -172,9 +194,9 @@ def play_command(command: Killed, world: World, folder: Path, most: int | None) 
     for step in chosen:
         world.copy(folder)
         before = dict(content(folder))
-        ended, _ = run(command.words, folder, step)
-        if ended != -signal.SIGKILL:
-            tally.broken.append(f"step {step}: it ended with {ended} before it was killed")
+        ended, _ = run(command.words, folder, step, full)
+        if ended not in ((0, 2) if full else (-signal.SIGKILL,)):
+            tally.broken.append(f"step {step}: it ended with {ended}")
         else:
             tally.kills += 1
             tally.whole += len(outputs(command, folder)) == len(command.outputs)
@@ -184,10 +206,16 @@ def play_command(command: Killed, world: World, folder: Path, most: int | None) 
     return tally
 
 
+def _make(folder: Path) -> None:
+    World(folder)
+    save_encoder(build_encoder("mobilenetv3_small_050", seed=0), folder / "plain")
+
+
 def play(arguments: list[str] | None = None) -> int:
     """Kill all commands; return the exit code, 1 if something was broken."""
     parser = argparse.ArgumentParser(prog="python tests/kills.py")
     parser.add_argument("--most", type=int, help="kills a command at most; by default all")
+    parser.add_argument("--full", action="store_true", help="let the disk be full instead")
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
@@ -198,11 +226,11 @@ def play(arguments: list[str] | None = None) -> int:
     ):
         world = World.__new__(World)
         world.folder = Path(folder) / "world"
-        made, _ = _in_child(lambda pipe: World(world.folder) and None)  # in a child: it has threads
+        made, _ = _in_child(lambda pipe: _make(world.folder))  # in a child: it has threads
         assert made == 0
-        (world.folder / "l.csv").write_text(LABELS)
         for name, command in COMMANDS.items():
-            tallies[name] = play_command(command, world, Path(folder) / "case", options.most)
+            case = Path(folder) / "case"
+            tallies[name] = play_command(command, world, case, options.most, options.full)
             sys.stdout.write(f"{name}: {tallies[name].kills} kills\n")
             sys.stdout.flush()
             for problem in tallies[name].broken:

@@ -4,6 +4,8 @@ import io
 import random
 import struct
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,9 @@ from made_images import GREY, GREY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.probes import Pixels
 
 Rng = np.random.Generator
+Check = Callable[[Path], str | None]
+"""Returns how the file of features that a call wrote is wrong, in words; None if it is right."""
+
 Picture = NDArray[np.float64] | None
 """What must be seen, [H, W, 3] from 0 to 255; None where it is not known."""
 
@@ -231,8 +236,8 @@ class Seen(NamedTuple):
     rounding: float
 
 
-def strange_picture(folder: Path, rng: random.Random) -> tuple[list[str], Seen | None]:
-    """Put one image file into a folder; return a call that reads it, and what must be seen."""
+def strange_picture(folder: Path, rng: random.Random) -> tuple[list[str], Check | None]:
+    """Put one image file into a folder; return a call that reads it, and what checks its output."""
     draw = np.random.default_rng(rng.randrange(2**32))
     make = SOUND[draw.integers(len(SOUND))]
     data, picture = make(draw)
@@ -241,7 +246,8 @@ def strange_picture(folder: Path, rng: random.Random) -> tuple[list[str], Seen |
     (folder / "pictures").mkdir()
     (folder / "pictures" / f"a{rng.choice(SUFFIXES)}").write_bytes(data)
     seen = None if picture is None else Seen(picture, ROUNDING.get(make, 1))
-    return ["embed", "pixels", "pictures", "--out", "seen.npz"], seen
+    check = None if seen is None else partial(misread, seen=seen)
+    return ["embed", "pixels", "pictures", "--out", "seen.npz"], check
 
 
 def misread(features: Path, seen: Seen) -> str | None:

@@ -4,6 +4,9 @@ Windows are arrays [n, channels, time] in `.npz` or Parquet; sounds are files of
 """
 
 import io
+import random
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +15,7 @@ import pyarrow.parquet as pq
 import soundfile
 from numpy.typing import NDArray
 
-from pictures import DAMAGE, Rng
+from pictures import DAMAGE, Check, Rng
 
 RATES = (1_000, 4_000, 8_000, 11_025, 16_000)
 """Samples a second that are kept as they are."""
@@ -116,3 +119,33 @@ def parquet(x: NDArray[Any], **tasks: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table({name: column.tolist() for name, column in columns.items()}), buffer)
     return buffer.getvalue()
+
+
+def strange_signal(folder: Path, rng: random.Random) -> tuple[list[str], Check | None]:
+    """Put windows or sounds into a folder; return a call that reads them, and what checks it."""
+    draw = np.random.default_rng(rng.randrange(2**32))
+    seen = None
+    if rng.random() < 0.5:
+        name = "sounds"
+        (folder / name).mkdir()
+        for number in range(rng.randrange(1, 4)):
+            data = sound_file(draw).content if rng.random() < 0.5 else odd_sound(draw)
+            (folder / name / f"{number}{rng.choice(ENDS)}").write_bytes(data)
+    else:
+        x, seen = windows(draw) if rng.random() < 0.6 else (odd_windows(draw), None)
+        name = "w.npz" if seen is None else rng.choice(("w.npz", "w.parquet"))
+        data = npz(x) if name == "w.npz" else parquet(x)
+        if rng.random() < 0.3:
+            data, seen = rng.choice(DAMAGE)(draw, data), None
+        (folder / name).write_bytes(data)
+    check = None if seen is None else partial(misread, expected=seen)
+    return ["embed", "pixels", name, "--out", "seen.npz"], check
+
+
+def misread(features: Path, expected: NDArray[np.float32]) -> str | None:
+    """Return how sound windows were misread, in words; None if they were not."""
+    found = np.load(features)["features"]
+    same = found.shape == (len(expected), expected[0].size)
+    if same and (found == expected.reshape(found.shape)).all():
+        return None
+    return f"misread: windows {list(expected.shape)} became {list(found.shape)}"

@@ -10,7 +10,7 @@ import tables
 from pages.format import RESULTS, ROOT
 
 FILES = sorted(RESULTS.rglob("*.json"))
-TIMINGS = ("bench_", "plan_check", "store_comparison")
+TIMINGS = ("bench_", "plan_check", "store_comparison", "kills", "full_disk")
 """How the names of results begin that draw nothing which a seed would change."""
 
 

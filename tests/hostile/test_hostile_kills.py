@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kills
 
 
-def test_every_command_that_writes_is_killed_twice() -> None:
+@pytest.mark.parametrize("end", [(), ("--full",)], ids=["killed", "disk-full"])
+def test_every_command_that_writes_is_killed_twice_or_finds_no_room(end: tuple[str, ...]) -> None:
     """In a process of its own: children are forked from it, and tests have threads."""
-    command = [sys.executable, "-W", "ignore", kills.__file__, "--most", "2"]
+    command = [sys.executable, "-W", "ignore", kills.__file__, "--most", "2", *end]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     last = done.stdout.splitlines()[-1]
