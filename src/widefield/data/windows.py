@@ -1,11 +1,13 @@
 """Windows of anything as a source: many channels over time, from sensors, markets or machines."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.files import refuse_strange
 from widefield.core.names import printable
 
 SHORTEST = 16
@@ -58,6 +60,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    refuse_strange(path, largest=sys.maxsize)
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.boundary import boundary
-from widefield.core.files import checked_output, write_atomically
+from widefield.core.files import checked_output, refuse_strange, write_atomically
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
@@ -22,6 +22,8 @@ from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".parquet", ".csv")
+LARGEST = 2**30
+"""Bytes of a file of labels, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,7 @@ def read_labels(path: str | Path) -> dict[str, str]:
         ValueError: it cannot be read, lacks a column, or has an empty label or a path twice.
     """
     given: dict[str, str] = {}
+    refuse_strange(Path(path), largest=LARGEST)
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
