@@ -83,7 +83,7 @@ def interrupted_at(instant: float, signs: tuple[signal.Signals, ...], data: Path
     return "before"
 
 
-COUNT = int(os.environ.get("SIGNALS", 6))
+COUNT = int(os.environ.get("SIGNALS", 4))
 
 
 def test_at_random_instants(data: Path, tmp_path: Path) -> None:
