@@ -101,7 +101,9 @@ def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command
         "notes": [],
     }
     command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", second)
-    arrays, table = np.load(first), pq.read_table(second)
+    with np.load(first) as saved:
+        arrays = dict(saved)
+    table = pq.read_table(second)
     assert arrays["features"].shape == (48, 128)
     assert arrays["features"].dtype == np.float32
     assert arrays["index"].tolist() == list(range(48)) == table["index"].to_pylist()

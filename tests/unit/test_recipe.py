@@ -176,7 +176,7 @@ def test_ours_have_names_of_their_own_and_the_published_objective_is_as_publishe
     ours, published = make_recipe().flat(), make_recipe(method="s-diet").flat()
     assert (ours["method"], ours["logit_scale"], ours["cross_entropy"]) == (
         *("view-contrast", 10.0),
-        10.0,
+        30.0,
     )
     assert (published["method"], published["logit_scale"]) == ("s-diet", 1.0)
     assert published["label_smoothing"] == 0.8

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.names import printable
 from widefield.data.arrays import Array, read_memory, read_npz, read_windows
 from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset, Skipped
@@ -102,6 +103,11 @@ def open_dataset(
             held_out=held_out,
             memory_budget=memory_budget,
             progress=progress,
+        )
+    if size is not None and size[0] == 1:  # that of windows: no resizing of images makes sense
+        raise ValueError(
+            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} are asked for, "
+            "as windows and sounds have them: give data of the kind that the encoder was trained on"
         )
     features = _features(spec, examples)
     task = next(iter(examples.labels), None)
