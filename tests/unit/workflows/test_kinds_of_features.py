@@ -8,6 +8,7 @@ import torch
 
 from runs import images, small
 from small_run import small_facts, small_recipe
+from widefield.audits import bounds
 from widefield.audits.audit import audit
 from widefield.methods import METHODS, load_projector
 from widefield.train.build import build
@@ -48,7 +49,10 @@ def test_each_checkpoint_keeps_its_projector(run: Path) -> None:
     assert not torch.allclose(first, last)
 
 
-def test_each_command_takes_projected_features(run: Path, tmp_path: Path) -> None:
+def test_each_command_takes_projected_features(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STEPS", 4)  # no score is looked at
     report = probe(run, images(), fit_on=images(), features="projected")
     assert report.features == "projected"
     assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
