@@ -32,7 +32,8 @@ def start_table() -> str:
 
 def choices() -> str:
     """Return the settings that were tried."""
-    runs = [run for run in read("start_table")["runs"].values() if run["part"] == "choices"]
+    tried = [run for run in read("start_table")["runs"].values() if run["part"] == "choices"]
+    runs = sorted(tried, key=lambda run: list(TARGETS).index(run["target"]))
     rows = [
         [
             TARGETS[run["target"]],
