@@ -10,9 +10,10 @@ in `classify` predicts all others: from their pixels, from the start's features,
 adapted ones. Beside it the start is fine-tuned on the labelled images (`--method supervised
 --start`) and predicts the others by its own classifier.
 
-Fine-tuning has the best of the settings tried, chosen on labels and images of another seed than
-those of the table. Means over five draws of the labels for each of three seeds. The file is
-rewritten after every run, and runs that it already holds are not repeated.
+Fine-tuning has the best of the settings tried, chosen by another draw of the labels than those of
+the table, among the same images. Means over five draws of the labels for each of three seeds, of
+labels and training; the images and the start are the same for all. The file is rewritten after
+every run, and runs that it already holds are not repeated.
 """
 
 import argparse
