@@ -3,6 +3,7 @@
     python tests/kills.py
     python tests/kills.py --most 5    # so many kills a command, spread over its steps
     python tests/kills.py --full      # the disk is full from that step on, instead
+    python tests/kills.py --command lab --json FILE    # this one anew; FILE keeps the others
 
 A command is forked from this process and dies by SIGKILL just before it opens a file to write,
 renames, removes or makes something. What it was to write is then absent or whole, what was there
@@ -190,7 +191,7 @@ def play_command(
     shutil.rmtree(folder)
     chosen = range(steps)
     if most is not None and steps > most:
-        chosen = [round(i * (steps - 1) / (most - 1)) for i in range(most)]  # type: ignore[assignment]
+        chosen = [int((i + 0.5) * steps / most) for i in range(most)]  # type: ignore[assignment]
     for step in chosen:
         world.copy(folder)
         before = dict(content(folder))
@@ -211,11 +212,26 @@ def _make(folder: Path) -> None:
     save_encoder(build_encoder("mobilenetv3_small_050", seed=0), folder / "plain")
 
 
+def _keep(path: Path, tallies: dict[str, Tally], seconds: int, *, anew: bool) -> None:
+    """Write the result, beside those of other commands that are in the file unless `anew`."""
+    facts: dict[str, Any] = {"commands": {}, "seconds": 0}
+    if not anew and path.exists():
+        facts = json.loads(path.read_text())
+    facts["commands"] |= {
+        name: {"kills": tally.kills, "whole_after": tally.whole, "broken": len(tally.broken)}
+        for name, tally in tallies.items()
+    }
+    facts |= {"seconds": facts["seconds"] + seconds, "machine": machine(torch.device("cpu"))}
+    text = json.dumps(facts, indent=1) + "\n"
+    write_atomically(path, lambda draft: draft.write_text(text))
+
+
 def play(arguments: list[str] | None = None) -> int:
     """Kill all commands; return the exit code, 1 if something was broken."""
     parser = argparse.ArgumentParser(prog="python tests/kills.py")
     parser.add_argument("--most", type=int, help="kills a command at most; by default all")
     parser.add_argument("--full", action="store_true", help="let the disk be full instead")
+    parser.add_argument("--command", choices=tuple(COMMANDS), action="append")
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
@@ -228,9 +244,9 @@ def play(arguments: list[str] | None = None) -> int:
         world.folder = Path(folder) / "world"
         made, _ = _in_child(lambda pipe: _make(world.folder))  # in a child: it has threads
         assert made == 0
-        for name, command in COMMANDS.items():
+        for name in options.command or COMMANDS:
             case = Path(folder) / "case"
-            tallies[name] = play_command(command, world, case, options.most, options.full)
+            tallies[name] = play_command(COMMANDS[name], world, case, options.most, options.full)
             sys.stdout.write(f"{name}: {tallies[name].kills} kills\n")
             sys.stdout.flush()
             for problem in tallies[name].broken:
@@ -242,13 +258,7 @@ def play(arguments: list[str] | None = None) -> int:
     seconds = round(time.perf_counter() - began)
     sys.stdout.write(f"{len(tallies)} commands, {kills} kills, {broken} break a promise\n")
     if options.json is not None:
-        commands = {
-            name: {"kills": tally.kills, "whole_after": tally.whole, "broken": len(tally.broken)}
-            for name, tally in tallies.items()
-        }
-        facts = {"commands": commands, "seconds": seconds, "machine": machine(torch.device("cpu"))}
-        text = json.dumps(facts, indent=1) + "\n"
-        write_atomically(options.json, lambda draft: draft.write_text(text))
+        _keep(options.json, tallies, seconds, anew=not options.command)
     return int(broken > 0)
 
 

@@ -1,4 +1,4 @@
-"""What the long runs behind `docs/promises.md` came to."""
+"""What the kills, the full disks and the hostile calls of `docs/promises.md` came to."""
 
 from pages.format import read, whole
 

@@ -16,6 +16,7 @@ import widefield
 from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
+from widefield.train.folder import RunFolder
 from widefield.workflows.run import Pretrained
 
 COMPARED: dict[str, Any] = {k: v for k, v in SHORT.items() if k != "encoder"} | {"epochs": 1}
@@ -206,6 +207,31 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_pa
         adapted(tmp_path / "killed", str(run), on_step=die_at(1))
     widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
     assert_same(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("before", ["write_settings", "name_start", "write_manifest"])
+def test_a_run_killed_as_it_begins_takes_no_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Until there is a `run.yaml` the same command begins again; then a resume does."""
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, before, die)
+        patched.setattr(RunFolder, "withdraw", lambda self: None)  # as nothing does after SIGKILL
+        with pytest.raises(Killed):
+            adapted(tmp_path / "killed", str(run))
+    adapted(tmp_path / "whole", str(run))
+    if before == "write_settings":
+        adapted(tmp_path / "killed", str(run))
+    else:
+        widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+    assert not list((tmp_path / "killed").glob(".*.draft"))
+    start = tmp_path / "killed" / "start" / "encoder.safetensors"
+    assert start.read_bytes() == (tmp_path / "whole" / "start" / "encoder.safetensors").read_bytes()
 
 
 def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:

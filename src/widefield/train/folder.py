@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "start"
 
     @property
+    def _start_draft(self) -> Path:
+        """The start until `run.yaml` is there, under a name that holds no folder taken."""
+        return self.path / ".start.draft"
+
+    @property
     def adaptation_file(self) -> Path:
         """What became of the start, and the verdict."""
         return self.path / "adaptation.json"
@@ -118,7 +123,8 @@ class RunFolder:
 
     def withdraw(self) -> None:
         """Remove what a run began here that ended before its first step."""
-        for folder in (self.rows_folder, self.start_folder, self.path / "tensorboard"):
+        begun = (self.rows_folder, self.start_folder, self._start_draft, self.path / "tensorboard")
+        for folder in begun:
             shutil.rmtree(folder, ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
         for file in (self.settings_file, self.manifest_file, *tables):
@@ -134,12 +140,19 @@ class RunFolder:
     def begin(
         self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
     ) -> None:
-        """Write what a run needs to go on, and drop rows that one left which died at once."""
-        shutil.rmtree(self.rows_folder, ignore_errors=True)
-        if start is not None:
-            save_encoder(start, self.start_folder)
+        """Write what a run needs to go on, and drop what one left which died at once."""
+        for folder in (self.rows_folder, self._start_draft):
+            shutil.rmtree(folder, ignore_errors=True)
+        if start is not None and not self.start_folder.exists():
+            save_encoder(start, self._start_draft)
         self.write_settings(settings)
+        self.name_start()
         self.write_manifest(dataset)
+
+    def name_start(self) -> None:
+        """Give the start its name, which a run that was killed as it began may not have done."""
+        with suppress(FileNotFoundError):
+            self._start_draft.rename(self.start_folder)
 
     def keep_epochs(self, epochs: int) -> None:
         """Write another number of epochs into `run.yaml`, where a resume asks for it."""

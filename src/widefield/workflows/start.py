@@ -124,4 +124,7 @@ def kept_start(folder: RunFolder, recipe: Recipe) -> Encoder | None:
     Raises:
         ValueError: it is gone or damaged.
     """
-    return None if recipe.start is None else load_encoder(folder.start_folder)
+    if recipe.start is None:
+        return None
+    folder.name_start()
+    return load_encoder(folder.start_folder)
