@@ -12,7 +12,9 @@ be without them.
 
 The settings were chosen before that, on images of the training files that no run trains on
 (--part choices): one seed, 12 epochs of 2,000 images from the start with labels; the last of them
-is a control, with a rate that ruins the features.
+is a control, with a rate that ruins the features. Audits (--part audits) put what became of the
+start with labels beside it, for 2,000 images of each target, with planted features; probes are
+fitted on 4,000 images and scored on 1,000 test images.
 
 DATA_FOLDER holds cifar100_train.npz, and train and test files of CIFAR-10 and MNIST. The file is
 rewritten after every run, and runs that it already holds are not repeated; --seed, --images and
@@ -29,6 +31,8 @@ from typing import Any
 import torch
 
 from study import Results, Run, accuracies, validation_sets
+from widefield.audits.audit import audit
+from widefield.audits.verdict import moved
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, load_encoder, untrained_like
 from widefield.probes import extract
@@ -59,6 +63,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 """Settings tried, by name."""
 CHOICE_EPOCHS, CHOICE_IMAGES = 12, 2000
 TEST = 5000
+AUDITED = 4000
+"""Images that an audit's probes are fitted on; a quarter as many score them."""
+PARTS = ("choices", "audits", "table")
 SETTINGS: dict[str, Any] = {
     "encoder": "resnet-tiny",
     "checkpoint_every": 10_000,
@@ -148,6 +155,51 @@ class Study:
         }
         self.results.add(key, run)
 
+    def audit(self, target: str) -> None:
+        """Adapt once, and audit what came of it beside the start, on test images."""
+        key = f"audits | {target}"
+        if key in self.results:
+            return
+        n = CHOICE_IMAGES
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run"
+            pretrain(
+                self._spec(target, "train"),
+                out=out,
+                limit=n,
+                start=str(trained_start(self.folder, self.starts, "labels")),
+                epochs=SHOWN // n,
+                **SETTINGS,
+            )
+            began = time.process_time()
+            found = audit(
+                out,
+                self._spec(target, "test"),
+                fit_on=self._spec(target, "train"),
+                compare=out / "start",
+                plant=("shapes", "digits"),
+                limit=AUDITED,
+                quiet=True,
+            )
+            seconds = time.process_time() - began
+        (before,) = found.compared.values()
+        run = {
+            "part": "audits",
+            "target": target,
+            "images": n,
+            "tasks": {
+                name: {
+                    "before": before[name].accuracy,
+                    "after": after.accuracy,
+                    "moved": moved(before[name], after),
+                    "verdicts": [before[name].verdict, after.verdict],
+                }
+                for name, after in found.tasks.items()
+            },
+            "processor_seconds": round(seconds),
+        }
+        self.results.add(key, run)
+
     def _sets(self, target: str, n: int, seed: int) -> tuple[Dataset, Dataset]:
         """Images to fit a probe on, and images to score it on."""
         test = min(TEST, PHOTOS["test"]) if target == "photos" else TEST
@@ -203,17 +255,19 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--starts", type=Path, default=Path("starts"))
-    parser.add_argument("--part", choices=("choices", "table"), action="append")
+    parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--seed", type=int, choices=SEEDS, action="append")
     parser.add_argument("--images", type=int, choices=COUNTS, action="append")
     parser.add_argument("--target", choices=TARGETS, action="append")
     args = parser.parse_args()
     study = Study(args.folder, args.starts, args.json)
     seeds, counts = args.seed or SEEDS, args.images or COUNTS
-    parts = args.part or ["choices", "table"]
+    parts = args.part or PARTS
     tried = itertools.product(("cifar10", "mnist"), CHOICES)
     for target, name in tried if "choices" in parts else ():
         study.choose(target, name)
+    for target in TARGETS if "audits" in parts else ():
+        study.audit(target)
     cells = itertools.product(seeds, counts, args.target or TARGETS)
     for seed, n, target in cells if "table" in parts else ():
         for start in (*STARTS, RANDOM):

@@ -75,6 +75,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "few-labels": few_labels.few_labels,
     "start-table": start_table.start_table,
     "start-choices": start_table.choices,
+    "start-audits": start_table.audits,
     "start-moved": start_table.moved,
     "start-balance": start_table.balance,
     "start-labels": start_table.labels,

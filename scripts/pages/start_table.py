@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from pages.format import percent, points, read, spread, table, whole
+from widefield.workflows.change import Change, judged_by_labels
 
 Run = dict[str, Any]
 Cell = tuple[str, str, int]
@@ -41,11 +42,21 @@ def choices() -> str:
             percent(run["frozen"]),
             percent(run["adapted"]),
             whole(run["processor_seconds"]),
-            run["verdict"],
         ]
         for run in runs
     ]
-    return table(["target", "settings", "frozen, %", "adapted, %", "CPU seconds", "verdict"], rows)
+    return table(["target", "settings", "frozen, %", "adapted, %", "CPU seconds"], rows)
+
+
+def audits() -> str:
+    """Return what audits read before and after, and what is surely gained or lost."""
+    runs = [run for run in read("start_table")["runs"].values() if run["part"] == "audits"]
+    rows = [
+        [TARGETS[run["target"]], name, percent(t["before"]), percent(t["after"]), t["moved"]]
+        for run in runs
+        for name, t in run["tasks"].items()
+    ]
+    return table(["target", "feature", "start, %", "adapted, %", "surely"], rows)
 
 
 def moved() -> str:
@@ -63,7 +74,7 @@ def moved() -> str:
 def balance() -> str:
     """Return in a sentence how often adapting gained and lost, and what the verdict said of it."""
     runs = [r for c, cell in _runs().items() for r in cell.values() if c[0] != "random"]
-    gaps = [(100 * (run["adapted"] - run["frozen"]), run["adaptation"]["verdict"]) for run in runs]
+    gaps = [(100 * (run["adapted"] - run["frozen"]), _verdict(run)) for run in runs]
     lost = [verdict for gap, verdict in gaps if gap < -1]
     gained = sum(gap >= 2 for gap, _ in gaps)
     return (
@@ -96,8 +107,8 @@ def _row(runs: dict[Cell, dict[int, Run]], cell: Cell) -> list[str]:
         _mean(adapted),
         _mean(gaps, signed=True),
         _mean([100 * run["adapted"] for run in anew.values()]),
-        _verdicts(own, "verdict"),
-        _verdicts(own, "without_labels"),
+        _counts([_verdict(run) for run in own.values()]),
+        _counts([run["adaptation"]["without_labels"] for run in own.values()]),
     ]
 
 
@@ -109,9 +120,14 @@ def _mean(values: list[float], *, signed: bool = False) -> str:
     return points({"mean": statistics.mean(values), "half_width": half}, signed=signed)
 
 
-def _verdicts(runs: dict[int, Run], name: str) -> str:
-    counts = Counter(run["adaptation"][name] for run in runs.values())
-    return ", ".join(f"{word} ({n})" for word, n in counts.most_common())
+def _verdict(run: Run) -> str:
+    """Return the verdict that today's rule gives on what was measured."""
+    measured = [*run["adaptation"]["linear"].values(), *run["adaptation"]["knn"].values()]
+    return judged_by_labels([Change(**change) for change in measured])[0]
+
+
+def _counts(verdicts: list[str]) -> str:
+    return ", ".join(f"{word} ({n})" for word, n in Counter(verdicts).most_common())
 
 
 def labels() -> str:

@@ -15,7 +15,7 @@ from widefield.types import Kind
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
-FORMAT = 2
+FORMAT = 3
 """Number of the layout of the JSON; it grows when an older reader would not understand it."""
 
 

@@ -7,6 +7,7 @@ ceiling are resampled together: they answer for the same examples, so their diff
 than each alone.
 """
 
+import base64
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -69,6 +70,8 @@ class TaskAudit:
     ceiling: float
     classes: int
     test_examples: int
+    right: str
+    """Which test examples the probe classifies correctly: one bit each, in base 64."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -76,8 +79,24 @@ class TaskAudit:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "TaskAudit":
-        """Return the audit that `to_json` wrote."""
-        return cls(**values)
+        """Return the audit that `to_json` wrote.
+
+        Raises:
+            ValueError: `right` does not hold a bit for each test example.
+        """
+        audit = cls(**values)
+        audit.hits()
+        return audit
+
+    def hits(self) -> NDArray[np.bool_]:
+        """Return which test examples the probe classifies correctly, bool [n]."""
+        try:
+            bits = np.frombuffer(base64.b64decode(self.right, validate=True), np.uint8)
+        except ValueError as error:  # binascii's own among them
+            raise ValueError(f"{self.task}: {error}") from error
+        if len(bits) != -(-self.test_examples // 8):
+            raise ValueError(f"{self.task}: {len(bits)} bytes for {self.test_examples} examples")
+        return np.unpackbits(bits, count=self.test_examples).astype(bool)
 
     def line(self) -> str:
         """Return the verdict in one plain sentence."""
@@ -145,20 +164,37 @@ def verdict(
         ceiling=ceiling.accuracy,
         classes=classes,
         test_examples=len(encoder.hits),
+        right=packed(encoder.hits),
     )
 
 
-def moved(before: TaskAudit, after: TaskAudit) -> Literal["gained", "lost", ""]:
+def packed(hits: NDArray[np.bool_]) -> str:
+    """Return booleans [n] as bits in base 64.
+
+    Example:
+        >>> packed(np.ones(8, bool))
+        '/w=='
+    """
+    return base64.b64encode(np.packbits(hits).tobytes()).decode()
+
+
+def moved(before: TaskAudit, after: TaskAudit, *, seed: int = 0) -> Literal["gained", "lost", ""]:
     """Return what is sure of a task from one encoder to another, on the same test examples.
 
-    The intervals of the two accuracies are taken for independent, which they are not: what is
-    called gained or lost is surer than it says.
+    The interval is that of the difference, example by example: a percentile bootstrap, 95 %.
+
+    Example:
+        >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
+        >>> probes = [ProbeResult(hits=hits, knn=0.5) for hits in (none, all_)]
+        >>> moved(*(verdict("shape", p, {"pixels": p}, p, classes=2) for p in probes))
+        'gained'
     """
-    half = np.hypot(after.accuracy - after.low, before.high - before.accuracy)
-    if after.accuracy - before.accuracy > half:
+    difference = after.hits().astype(float) - before.hits()
+    drawn = np.random.default_rng(seed).integers(len(difference), size=(RESAMPLES, len(difference)))
+    low, high = _interval(difference[drawn].mean(1))
+    if low > 0:
         return "gained"
-    half = np.hypot(after.high - after.accuracy, before.accuracy - before.low)
-    return "lost" if before.accuracy - after.accuracy > half else ""
+    return "lost" if high < 0 else ""
 
 
 def judged(low: float, high: float) -> Verdict:

@@ -16,6 +16,8 @@ LOST = 0.01
 """A score with labels is lost if its mean falls by more than this, surely or not."""
 SHAKEN = 0.05
 """The agreement of neighbours is lost if it surely falls by more than this."""
+ONE_SIDED = 1.645 / 1.960
+"""Half width of a one-sided 95 % interval as a share of a two-sided one's, by the normal law."""
 FLAT = 0.5
 """Directions are lost if the effective rank falls below this share of the start's."""
 
@@ -43,6 +45,11 @@ class Change:
         if self.low > 0:
             return "gained"
         return "lost" if self.high < 0 else ""
+
+    @property
+    def probably_lost(self) -> bool:
+        """Return whether all of the one-sided 95 % interval, which asks for harm alone, is lost."""
+        return self.difference + ONE_SIDED * (self.high - self.difference) < 0
 
     def line(self) -> str:
         """Return it in percent."""
@@ -75,10 +82,10 @@ def judged_by_labels(changes: Sequence[Change]) -> tuple[Verdict, str]:
         >>> judged_by_labels([Change(before=0.5, after=0.6, low=0.05, high=0.15)])[0]
         'better'
     """
-    if any(c.difference < -LOST or c.word == "lost" for c in changes):
+    if any(c.difference < -LOST or c.probably_lost for c in changes):
         return "keep the old one", "a score with labels fell"
     if any(c.word == "gained" for c in changes):
-        return "better", "a score with labels surely rose, and none fell"
+        return "better", "a score with labels surely rose, and none is likely to have fallen"
     return "no different", "no score with labels surely rose"
 
 

@@ -83,8 +83,8 @@ def test_every_string_of_an_audit_is_escaped() -> None:
     [
         ("", "holds no JSON"),
         ("[1, 2]", "holds no audit"),
-        ('{"encoder": "resnet18", "tasks": {}}', "not an audit of layout 2"),
-        ('{"format": 2, "encoder": "resnet18"}', "damaged"),
+        ('{"encoder": "resnet18", "tasks": {}}', "not an audit of layout 3"),
+        ('{"format": 3, "encoder": "resnet18"}', "damaged"),
         (json.dumps({**whole().to_json(), "map": {"task": None}}), "damaged"),
         (json.dumps({**whole().to_json(), "colour": 1}), "damaged"),
     ],

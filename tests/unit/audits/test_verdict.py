@@ -4,7 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from widefield.audits.verdict import LEARNED, WEAKENED, ProbeResult, moved, word_for
+from widefield.audits.verdict import (
+    LEARNED,
+    WEAKENED,
+    ProbeResult,
+    TaskAudit,
+    moved,
+    word_for,
+)
 from widefield.audits.verdict import verdict as judged
 
 
@@ -88,12 +95,38 @@ def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:
         assert (word_for(edge), word_for(edge - 1e-9)) == (above, below)
 
 
+def one(accuracy: float, seed: int) -> TaskAudit:
+    probe = probed(accuracy, seed=seed)
+    return judged("t", probe, {"pixels": probe}, probe, classes=2)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "word"),
     [(0.5, 0.6, "gained"), (0.6, 0.5, "lost"), (0.5, 0.53, ""), (0.53, 0.5, ""), (0.5, 0.5, "")],
 )
-def test_what_moved_is_what_two_independent_samples_show(
-    before: float, after: float, word: str
-) -> None:
-    """Of 1,000 examples each: 1.96 sqrt(2 x 0.25 / 1000) is 4.4 points."""
-    assert moved(*(verdict(x, 0.2, 0.2, 0.9) for x in (before, after))) == word
+def test_what_moved_where_other_examples_are_read(before: float, after: float, word: str) -> None:
+    """Of 1,000 examples each, drawn apart: 1.96 sqrt(2 x 0.25 / 1000) is 4.4 points."""
+    assert moved(one(before, seed=3), one(after, seed=4)) == word
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "word"), [(0.5, 0.53, "gained"), (0.53, 0.5, "lost"), (0.5, 0.5, "")]
+)
+def test_what_moved_is_seen_example_by_example(before: float, after: float, word: str) -> None:
+    """Where all others are read as before, 30 examples of 1,000 are enough."""
+    assert moved(one(before, seed=3), one(after, seed=3)) == word
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_an_audit_keeps_which_examples_are_read(hits: list[bool]) -> None:
+    probe = ProbeResult(hits=np.array(hits), knn=0.5)
+    audit = judged("t", probe, {"pixels": probe}, probe, classes=2)
+    again = TaskAudit.from_json(audit.to_json())
+    assert again == audit
+    assert again.hits().tolist() == hits
+
+
+@pytest.mark.parametrize("right", ["", "AA==", "no bits", "é"])
+def test_bits_that_are_not_those_of_the_examples_are_refused(right: str) -> None:
+    with pytest.raises(ValueError, match="t: "):
+        TaskAudit.from_json({**one(0.5, seed=0).to_json(), "right": right})

@@ -43,6 +43,14 @@ def test_no_difference_is_seen_as_none() -> None:
     assert words.count("lost") < 15
 
 
+def test_without_a_difference_harm_is_seen_in_one_of_twenty() -> None:
+    seen = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        seen.append(change(rng.random(200) < 0.5, rng.random(200) < 0.5, seed=seed).probably_lost)
+    assert 8 < sum(seen) < 35
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=40))
 def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> None:
     before, after = np.array(pairs).T
@@ -60,6 +68,9 @@ def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> 
         ([made(0.05), made(-LOST - 0.001, half=0.1)], "keep the old one"),
         ([made(-0.005, half=0.001)], "keep the old one"),
         ([made(-0.005)], "no different"),
+        # Two-sided 95 % intervals that hold 0: harm is asked for on one side.
+        ([made(0.05), made(-0.009, half=0.0095)], "keep the old one"),
+        ([made(0.05), made(-0.009, half=0.0115)], "better"),
     ],
 )
 def test_verdicts_with_labels(changes: list[Change], verdict: str) -> None:
