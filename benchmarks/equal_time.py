@@ -52,6 +52,8 @@ LONGER = {"row-contrast": 200, "simclr": 107}
 
 NARROW = {"projector_width": 512}
 LIGHTER = {"cross_entropy": 10.0}
+FASTER = {"lr": 1e-2}
+HIGHER = {"lr": 2e-2}
 
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "view-contrast": {
@@ -87,6 +89,8 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         | {"label_smoothing": 0.2, "logit_scale": 10.0},
         "width 512, smoothing 0, scale 10": NARROW | {"label_smoothing": 0.0, "logit_scale": 10.0},
         "width 512, rows start at random": NARROW | {"row_start": "random"},
+        "lr x 2": {"lr": 4e-2},
+        "head lr x 4": {"head_lr_scale": 4.0},
     },
     "simclr": {
         "default": {},
@@ -95,16 +99,35 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "lr x 10 / 3": {"lr": 2e-2},
         "temperature 0.05": {"temperature": 0.05},
         "temperature 0.2": {"temperature": 0.2},
+        "lr x 5 / 3, temperature 0.2": FASTER | {"temperature": 0.2},
+        "lr x 5 / 3, projector width x 4": FASTER | {"projector_width": 2048},
+        "lr x 5 / 3, three layers in projector": FASTER | {"projector_layers": 3},
+        "lr x 5 / 3, weight decay / 5": FASTER | {"weight_decay": 0.01},
     },
     "barlow-twins": {
         "default": {},
         "lr x 3 / 10": {"lr": 6e-3},
         "lr x 2": {"lr": 4e-2},
+        "lr / 2": {"lr": 1e-2},
+        "off-diagonal weight x 4": {"off_diagonal_weight": 0.02},
+        "off-diagonal weight / 4": {"off_diagonal_weight": 0.00125},
+        "projector width x 4": {"projector_width": 2048},
+        "projector dim x 4": {"projector_dim": 2048},
+        "projector dim / 4": {"projector_dim": 128},
+        "two layers in projector": {"projector_layers": 2},
     },
     "vicreg": {
         "default": {},
         "lr x 3 / 10": {"lr": 2e-3},
         "lr x 10 / 3": {"lr": 2e-2},
+        "lr x 20 / 3": {"lr": 4e-2},
+        "lr x 10 / 3, variance and invariance / 2.5": HIGHER
+        | {"variance_weight": 10.0, "invariance_weight": 10.0},
+        "lr x 10 / 3, covariance x 4": HIGHER | {"cov_weight": 4.0},
+        "lr x 10 / 3, covariance / 4": HIGHER | {"cov_weight": 0.25},
+        "lr x 10 / 3, projector width x 4": HIGHER | {"projector_width": 2048},
+        "lr x 10 / 3, projector dim / 4": HIGHER | {"projector_dim": 128},
+        "lr x 10 / 3, two layers in projector": HIGHER | {"projector_layers": 2},
     },
 }
 """Settings tried, method -> name -> what differs from the default."""

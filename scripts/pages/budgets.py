@@ -3,7 +3,7 @@
 import statistics
 from typing import Any
 
-from pages.format import percent, read, spread, table, whole
+from pages.format import percent, ratio, read, spread, table, whole
 
 Run = dict[str, Any]
 
@@ -79,3 +79,17 @@ def batches() -> str:
         for images, epochs in sorted({(r["images"], r["epochs"]) for r in runs})
     ]
     return table(["images", "epochs", *map(str, sizes)], rows)
+
+
+def parts() -> str:
+    """Return what a batch takes that passes through the encoder in parts."""
+    rows = [
+        [
+            "all" if case["micro_batch"] is None else whole(case["micro_batch"]),
+            f"{case['peak_bytes'] / 1e9:.2f}",
+            ratio(case["times"]),
+        ]
+        for case in read("micro_batch")["cases"]
+    ]
+    head = ["examples at a time", "peak of the process, GB", "a step's time over the whole batch's"]
+    return table(head, rows)

@@ -38,6 +38,12 @@ def _runs(part: str) -> list[Run]:
     return [run for run in read("equal_time")["runs"].values() if run["part"] == part]
 
 
+def _table_runs() -> list[Run]:
+    """Return the table's runs; settings that were chosen once, and are no more, are left out."""
+    chosen = read("equal_time")["chosen"]
+    return [run for run in _runs("table") if run["name"] == chosen[run["method"]]]
+
+
 def _scores(runs: Iterable[Run], method: str, column: Score) -> dict[int, float]:
     """Return a method's percentages by seed."""
     data, task = column
@@ -62,7 +68,7 @@ def _methods(runs: list[Run]) -> list[str]:
 
 def equal_time() -> str:
     """Return every method at equal time, and the floors."""
-    runs, floors = _runs("table"), _runs("floor")
+    runs, floors = _table_runs(), _runs("floor")
     rows = [
         [TITLES[m], *_about(runs, m), *(_cell(runs, m, c) for c in COLUMNS.values())]
         for m in _methods(runs)
@@ -87,7 +93,7 @@ def _cell(runs: list[Run], method: str, column: Score) -> str:
 
 def differences() -> str:
     """Return the default method minus every other one, seed by seed."""
-    runs = _runs("table")
+    runs = _table_runs()
     rows = [
         [f"minus {TITLES[m]}", *(_gap(runs, m, c) for c in COLUMNS.values())]
         for m in _methods(runs)
@@ -103,7 +109,7 @@ def _gap(runs: list[Run], method: str, column: Score) -> str:
 
 def winners() -> str:
     """Return in a sentence how many columns each method leads."""
-    runs = _runs("table")
+    runs = _table_runs()
     leads = dict.fromkeys(_methods(runs), 0)
     for column in COLUMNS.values():
         means = {m: statistics.mean(_scores(runs, m, column).values()) for m in leads}

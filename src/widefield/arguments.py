@@ -28,6 +28,7 @@ class RecipeArguments(TypedDict, total=False):
     freeze_norms: bool
     epochs: int
     batch_size: int
+    micro_batch: int | None
     optimizer: Literal["adamw", "sgd", "lars"]
     schedule: Literal["cosine", "constant"]
     weight_decay: float
@@ -52,15 +53,15 @@ class RecipeArguments(TypedDict, total=False):
     projector_batch_norm: bool
     gather: bool
     head_lr_scale: float
-    logit_scale: float
-    cross_entropy: float
-    label_smoothing: float
     row_start: Literal["embedding", "random"]
     row_optimizer: Literal["adamw", "sgd"]
     row_update: Literal["exact", "estimated"]
     row_store: Literal["auto", "device", "host", "disk"]
     row_moments: Literal["float32", "bf16"]
     row_second_moment: Literal["element", "row"]
+    logit_scale: float
+    cross_entropy: float
+    label_smoothing: float
     normalise: bool
     temperature: float
     loss: Literal["nt-xent", "one-sided"]

@@ -52,6 +52,8 @@ class Recipe(Settings):
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256
     """Examples a step, over all processes; by default fewer for fewer than 4,096 examples."""
+    micro_batch: Annotated[int | None, Ge(1)] = None
+    """Examples that pass through the encoder at a time, by default all: fewer take less memory."""
     optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
     """Optimiser of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"

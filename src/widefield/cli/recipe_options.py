@@ -93,4 +93,4 @@ def _value_of(option: str, words: list[str]) -> str | None:
 
 def _shown(value: object) -> str:
     """Return a default as help shows it."""
-    return "the data's own" if value is None else str(value)
+    return "not set" if value is None else str(value)

@@ -1,13 +1,15 @@
-"""One view against a per-example head: what `row-contrast` and `s-diet` share."""
+"""Views against a per-example head: what `s-diet`, `row-contrast` and `view-contrast` share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
+from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairSettings
 from widefield.methods.projector import ProjectorSettings
 from widefield.rows import Layout, Optimizer, RowHead, Rule, Start, choose_place, choose_store
 from widefield.settings import Settings
@@ -150,5 +152,47 @@ class RowSettings(Settings):
             head=head,
             layout=self.layout,
             place=place,
+            view_count=view_count,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMethodSettings(PairSettings):
+    """Settings that all losses of a batch against its rows share."""
+
+    head_lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of the per-example head, as a multiple of lr."""
+    row: RowSettings = RowSettings()
+    """The rows of the per-example head."""
+
+    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
+        """Return the settings with the place of the rows on this machine."""
+        dim = self.projector.out_dim(feature_dim)
+        return replace(self, row=self.row.resolved(examples, dim, device))
+
+    def build_rows(
+        self,
+        context: BuildContext,
+        *,
+        loss: Callable[..., Tensor],
+        normalise: bool,
+        view_count: int = 1,
+    ) -> RowMethod:
+        """Build the method of a loss.
+
+        Raises:
+            ValueError: batches of one example, which cannot be told apart.
+        """
+        if context.batch_size < 2:
+            raise ValueError(
+                f"{self.name} tells a batch's examples apart: use a batch_size of 2 or more"
+            )
+        return self.row.build(
+            context,
+            self.projector,
+            loss=loss,
+            normalise=normalise,
+            lr_scale=self.head_lr_scale,
+            gather=self.gather,
             view_count=view_count,
         )

@@ -1,22 +1,20 @@
 """View contrast: a view against a second one without gradient, and S-DIET's loss with rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-import torch
 from annotated_types import Gt, Interval
 
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairSettings
 from widefield.methods.projector import ProjectorSettings
-from widefield.methods.row_method import RowSettings
+from widefield.methods.row_method import RowMethodSettings
 from widefield.rows import view_contrast
 from widefield.rows.head import SCALE
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewContrastSettings(PairSettings):
+class ViewContrastSettings(RowMethodSettings):
     """Decoupled contrast of a view with a second one, plus S-DIET's cross-entropy with rows.
 
     The second view is encoded without gradient, so that a step costs less than one of two views.
@@ -28,35 +26,17 @@ class ViewContrastSettings(PairSettings):
 
     projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
     """The projection head."""
-    head_lr_scale: Annotated[float, Gt(0)] = 1.0
-    """Learning rate of the per-example head, as a multiple of lr."""
     logit_scale: Annotated[float, Gt(0)] = SCALE
     """Factor of the contrast's logits."""
     cross_entropy: Annotated[float, Gt(0)] = 30.0
     """Weight of S-DIET's cross-entropy beside the contrast."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
-    row: RowSettings = RowSettings()
-    """The rows of the per-example head."""
-
-    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
-        """Return the settings with the place of the rows on this machine."""
-        dim = self.projector.out_dim(feature_dim)
-        return replace(self, row=self.row.resolved(examples, dim, device))
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run.
-
-        Raises:
-            ValueError: batches of one example, which cannot be told apart.
-        """
-        if context.batch_size < 2:
-            raise ValueError(
-                "view-contrast tells a batch's examples apart: use a batch_size of 2 or more"
-            )
-        return self.row.build(
+        """Build the method for a run."""
+        return self.build_rows(
             context,
-            self.projector,
             loss=partial(
                 view_contrast,
                 scale=self.logit_scale,
@@ -64,7 +44,5 @@ class ViewContrastSettings(PairSettings):
                 smoothing=self.label_smoothing,
             ),
             normalise=True,
-            lr_scale=self.head_lr_scale,
-            gather=self.gather,
             view_count=2,
         )

@@ -128,7 +128,8 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
-    model = PretrainModel(encoder, method, freeze_start(encoder, recipe))
+    still = freeze_start(encoder, recipe)
+    model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
     return TrainState(
         model=model,
         optimizer=build_optimizer(model, recipe),

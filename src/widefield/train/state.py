@@ -11,18 +11,34 @@ from torch import Generator, Tensor, nn
 
 from widefield.methods import Method
 from widefield.rows import RowHead, row_heads
+from widefield.train.in_parts import InParts
 from widefield.types import Loss
 from widefield.views import Augmentation
 
 
 class PretrainModel(nn.Module):
-    """Encoder and method as one module, so that one wrapper sees every trained parameter."""
+    """Encoder and method as one module, so that one wrapper sees every trained parameter.
 
-    def __init__(self, encoder: nn.Module, method: Method, still: Sequence[nn.Module] = ()) -> None:
+    Args:
+        encoder: x[B, C, H, W] -> h[B, D].
+        method: gives the loss.
+        still: modules of the encoder that are not trained.
+        micro_batch: examples that pass through the encoder at a time; None for all of a batch.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        method: Method,
+        still: Sequence[nn.Module] = (),
+        micro_batch: int | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.method = method
         self.still = tuple(still)
+        seen = encoder if micro_batch is None else InParts(encoder, most=micro_batch)
+        self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all modules but those of the encoder that are frozen."""
@@ -35,7 +51,8 @@ class PretrainModel(nn.Module):
         self, views: list[Tensor], index: Tensor | NDArray[np.int64]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and its named parts."""
-        loss: Loss = self.method(self.encoder, views, torch.as_tensor(index))
+        (encoder,) = self._seen
+        loss: Loss = self.method(encoder, views, torch.as_tensor(index))
         return loss.total, loss.parts
 
 

@@ -5,7 +5,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,6 +196,14 @@ class _Trial:
             step(batch)
             held = _bytes(self._optimizer_state())  # the first step makes it
             return torch.cuda.max_memory_allocated(self.device) - before - held
+        taken = self._saved(lambda: step(batch))
+        part = self.recipe.micro_batch
+        if part is not None:  # a part's activations are made within backward, unseen from here
+            taken += self._saved(lambda: self.run.encoder(batch.x[:part]).sum())
+        return taken
+
+    def _saved(self, act: Callable[[], Any]) -> int:
+        """Return the bytes that `act` saves for a backward pass, weights left out."""
         saved = dict[int, int]()
         weights = {x.untyped_storage().data_ptr() for x in self._weights()}
 
@@ -205,7 +213,7 @@ class _Trial:
             return x
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            step(batch)
+            act()
         return sum(size for pointer, size in saved.items() if pointer not in weights)
 
     def _batches(self) -> Iterator[Batch]:

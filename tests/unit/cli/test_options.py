@@ -38,7 +38,7 @@ def help_of(option: inspect.Parameter) -> str:
 
 
 def as_shown(values: dict[str, Any]) -> dict[str, str]:
-    return {k: "the data's own" if v is None else str(v) for k, v in values.items()}
+    return {k: "not set" if v is None else str(v) for k, v in values.items()}
 
 
 def written(recipe: Recipe) -> dict[str, Any]:
