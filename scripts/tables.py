@@ -82,6 +82,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "start-tuning": start_table.tuning,
     "start-transformer": start_table.transformer,
     "batch-size": budgets.batches,
+    "micro-batch": budgets.parts,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
     "explore-maps": explore.maps,
@@ -92,6 +93,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "plans": rows.plans,
     "cosines": rows.cosines,
     "torture": promises.torture,
+    "kills": promises.steps,
+    "hostile": promises.calls,
     "papers-counts": papers.counts,
     "papers": papers.by_paper,
 }

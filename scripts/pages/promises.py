@@ -13,3 +13,33 @@ def torture() -> str:
         f"where it would hurt most, {points['identical']} of {points['kills']} are "
         "([result](../benchmarks/results/torture.json), `make torture KILLS=1000`)."
     )
+
+
+def steps() -> str:
+    """Return in two sentences what became of commands that were killed, or found no room."""
+    return " ".join(
+        _of_steps(name, what)
+        for name, what in (("kills", "were killed"), ("full_disk", "found the disk full"))
+    )
+
+
+def _of_steps(name: str, what: str) -> str:
+    commands = [command for command in read(name)["commands"].values() if command["kills"]]
+    steps, broken = (sum(command[key] for command in commands) for key in ("kills", "broken"))
+    return (
+        f"{len(commands)} commands {what} at each step in which they touch a file, "
+        f"{whole(steps)} steps in all: {broken} left something torn, lost or behind, or ended in "
+        f"more than a line ([result](../benchmarks/results/{name}.json))."
+    )
+
+
+def calls() -> str:
+    """Return in a sentence how many of the calls that a grammar made break a promise."""
+    found = read("hostile")
+    kinds = ("tracebacks", "hangs", "silent_misreadings", "lost_files")
+    counted = ", ".join(f"{found[kind]} {kind.replace('_', ' ')}" for kind in kinds)
+    return (
+        f"{whole(found['calls'])} calls with odd words, damaged files and strange data: {counted} "
+        f"and {found['others']} other breaks ([result](../benchmarks/results/hostile.json), "
+        "`make hostile N=5000`)."
+    )
