@@ -21,19 +21,20 @@ from widefield.train.hardware import choose_device, machine
 
 CASES = (None, 64, 16)
 """Examples that pass through the encoder at a time; None for all at once."""
-BATCH, STEPS, TURNS = 128, 3, 3
+BATCH, STEPS, TURNS, SEED = 128, 3, 3, 0
 
 TAKE_STEPS = """
 import json, resource, statistics, sys, tempfile, time
 from pathlib import Path
 import widefield
-part, batch, steps = json.loads(sys.argv[1])
+part, batch, steps, seed = json.loads(sys.argv[1])
 peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 seen = []
 with tempfile.TemporaryDirectory() as folder:
     widefield.pretrain(
         "photos", out=Path(folder) / "run", method="simclr", encoder="resnet18", epochs=1,
-        batch_size=batch, micro_batch=part, limit=steps * batch, precision="32", quiet=True,
+        batch_size=batch, micro_batch=part, limit=steps * batch, precision="32", seed=seed,
+        quiet=True,
         on_step=lambda metrics: seen.append((time.process_time(), peak())),
     )
 times = [b[0] - a[0] for a, b in zip(seen, seen[1:])]
@@ -43,7 +44,7 @@ print(json.dumps({"seconds": statistics.median(times), "peak_bytes": seen[-1][1]
 
 def one_turn(part: int | None) -> dict[str, Any]:
     """Take the steps in a process of its own."""
-    arguments = json.dumps([part, BATCH, STEPS])
+    arguments = json.dumps([part, BATCH, STEPS, SEED])
     command = [sys.executable, "-c", TAKE_STEPS, arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -70,6 +71,7 @@ def main() -> None:
     report = {
         "command": "python benchmarks/micro_batch.py",
         "machine": machine(choose_device("auto")),
+        "seed": SEED,
         "batch_size": BATCH,
         "cases": cases,
         "turns": turns,
