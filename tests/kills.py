@@ -191,7 +191,7 @@ def play_command(
     shutil.rmtree(folder)
     chosen = range(steps)
     if most is not None and steps > most:
-        chosen = [int((i + 0.5) * steps / most) for i in range(most)]  # type: ignore[assignment]
+        chosen = [round(i * (steps - 1) / (most - 1)) for i in range(most)]  # type: ignore[assignment]
     for step in chosen:
         world.copy(folder)
         before = dict(content(folder))

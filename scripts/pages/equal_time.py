@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,20 +38,10 @@ def _runs(part: str) -> list[Run]:
     return [run for run in read("equal_time")["runs"].values() if run["part"] == part]
 
 
-def _shown() -> dict[str, str]:
-    """Return the settings of each method in the table: those chosen, once all their runs are done.
-
-    Until then, those that were chosen from fewer trials.
-    """
-    counts = Counter((run["method"], run["name"]) for run in _runs("table"))
-    done = [key for key, count in counts.items() if count == max(counts.values())]
-    return dict(done) | {m: n for m, n in read("equal_time")["chosen"].items() if (m, n) in done}
-
-
 def _table_runs() -> list[Run]:
     """Return the table's runs; settings that were chosen once, and are no more, are left out."""
-    shown = _shown()
-    return [run for run in _runs("table") if run["name"] == shown[run["method"]]]
+    chosen = read("equal_time")["chosen"]
+    return [run for run in _runs("table") if run["name"] == chosen[run["method"]]]
 
 
 def _scores(runs: Iterable[Run], method: str, column: Score) -> dict[int, float]:
@@ -131,11 +120,9 @@ def winners() -> str:
 
 def settings() -> str:
     """Return in a sentence which settings every method has in the table."""
-    shown, chosen = _shown(), read("equal_time")["chosen"]
-    said = [f"{TITLES[m]}: {name}" for m, name in shown.items() if name != "default"]
-    later = [f"{TITLES[m]}: {name}" for m, name in chosen.items() if name != shown[m]]
-    waiting = f" Chosen by now, not all runs are done: {'; '.join(later)}." if later else ""
-    return f"In the table with other settings than their default: {'; '.join(said)}.{waiting}"
+    chosen = {m: name for m, name in read("equal_time")["chosen"].items() if name != "default"}
+    said = [f"{TITLES[m]}: {name}" for m, name in chosen.items()]
+    return f"In the table with other settings than their default: {'; '.join(said) or 'none'}."
 
 
 def longer() -> str:

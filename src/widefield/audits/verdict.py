@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.workflows.change import change
+
 LEARNED = 0.75
 """A feature is learned if at least so much of it is."""
 WEAKENED = 0.25
@@ -178,10 +180,8 @@ def packed(hits: NDArray[np.bool_]) -> str:
     return base64.b64encode(np.packbits(hits).tobytes()).decode()
 
 
-def moved(before: TaskAudit, after: TaskAudit, *, seed: int = 0) -> Literal["gained", "lost", ""]:
+def moved(before: TaskAudit, after: TaskAudit) -> Literal["gained", "lost", ""]:
     """Return what is sure of a task from one encoder to another, on the same test examples.
-
-    The interval is that of the difference, example by example: a percentile bootstrap, 95 %.
 
     Example:
         >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
@@ -189,12 +189,7 @@ def moved(before: TaskAudit, after: TaskAudit, *, seed: int = 0) -> Literal["gai
         >>> moved(*(verdict("shape", p, {"pixels": p}, p, classes=2) for p in probes))
         'gained'
     """
-    difference = after.hits().astype(float) - before.hits()
-    drawn = np.random.default_rng(seed).integers(len(difference), size=(RESAMPLES, len(difference)))
-    low, high = _interval(difference[drawn].mean(1))
-    if low > 0:
-        return "gained"
-    return "lost" if high < 0 else ""
+    return change(before.hits(), after.hits()).word
 
 
 def judged(low: float, high: float) -> Verdict:

@@ -199,7 +199,8 @@ class _Trial:
         taken = self._saved(lambda: step(batch))
         part = self.recipe.micro_batch
         if part is not None:  # a part's activations are made within backward, unseen from here
-            taken += self._saved(lambda: self.run.encoder(batch.x[:part]).sum())
+            with self.run.ranks.fabric.autocast():
+                taken += self._saved(lambda: self.run.encoder(batch.x[:part]))
         return taken
 
     def _saved(self, act: Callable[[], Any]) -> int:
