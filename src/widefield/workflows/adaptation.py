@@ -1,29 +1,22 @@
 """What a run made of the encoder that it started from: before and after, and a verdict.
 
-Both encoders see the same images, so what changed is judged example by example. Without labels:
-how many of its nearest neighbours an image keeps when it is seen through a view, how many
-directions the features use, how alike they are to those of the start, and whether features that are
-planted into the images can be read. With labels: a linear probe and a vote of neighbours.
+Both encoders see the same images, so what changed is judged example by example.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
-from widefield.data.plants import Digits, Drawn, Shapes, plant
-from widefield.diagnose import Health, health, linear_cka, view_agreement
-from widefield.probes import extract, fit_linear
-from widefield.probes.features import image_batch
-from widefield.views import build_views
+from widefield.diagnose import linear_cka
+from widefield.probes import extract
 from widefield.workflows.change import (
     Change,
     Verdict,
@@ -31,28 +24,13 @@ from widefield.workflows.change import (
     judged_by_labels,
     judged_without_labels,
 )
-from widefield.workflows.neighbours import (
-    NEIGHBOURS,
-    of_common_classes,
-    right_votes,
-)
+from widefield.workflows.evidence import Examination
 
 FORMAT = 1
 EXAMPLES = 2000
 """Images that are compared, at most."""
 LEAST = 30
 """Images without which nothing is compared."""
-FOLDS = 3
-EACH = 2 * FOLDS
-"""Examples that a class needs, so that every fold has enough of them."""
-VIEWS = "gentle"
-"""Views that leave an image what it is, whichever the run was trained with."""
-PLANTED: tuple[type[Shapes] | type[Digits], ...] = (Shapes, Digits)
-SMALLEST_SIDE = 16
-"""Pixels below which nothing is planted."""
-_BATCH = 256
-GRADE = 2
-"""Which of a plant's grades, from hard to easy: the middle one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +84,6 @@ class Adaptation:
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
-    """What one encoder makes of the images, example by example."""
-
-    features: Tensor
-    health: Health
-    agreement: NDArray[np.float64]
-    linear: dict[str, NDArray[np.bool_]]
-    """Planted feature or task -> which examples a linear probe reads that was fitted on others."""
-    knn: dict[str, NDArray[np.bool_]]
-
-
 def compare_with_start(
     start: nn.Module,
     encoder: nn.Module,
@@ -139,17 +105,15 @@ def compare_with_start(
     """
     if len(dataset) < LEAST:
         return None
-    rows = dataset.spread_rows(EXAMPLES)
-    data = dataset.subset(rows).first_read()
-    tasks = _judging_tasks(data) if labels_unseen else {}
-    plants = _plants(data)
+    data = dataset.subset(dataset.spread_rows(EXAMPLES)).first_read()
+    questions = Examination(data, seed=seed, labels=labels_unseen)
     old, new = (
-        _evidence(e.to(device), data, plants, tasks, seed, device) for e in (start, encoder)
+        questions.of(partial(extract, e.to(device), device=device)) for e in (start, encoder)
     )
     agreement = change(old.agreement, new.agreement, seed=seed)
     linear = {name: change(old.linear[name], new.linear[name], seed=seed) for name in old.linear}
     knn = {name: change(old.knn[name], new.knn[name], seed=seed) for name in old.knn}
-    planted = {name: linear.pop(name) for name in plants if name in linear}
+    planted = {name: linear.pop(name) for name in questions.plants if name in linear}
     sick = old.health.verdict == "healthy" != new.health.verdict
     rank = old.health.effective_rank, new.health.effective_rank
     without_labels, why = judged_without_labels(agreement, planted, rank=rank, sick=sick)
@@ -160,7 +124,7 @@ def compare_with_start(
         verdict=verdict,
         why=why,
         without_labels=without_labels,
-        examples=len(rows),
+        examples=len(data),
         agreement=agreement,
         rank=rank,
         health=(old.health.verdict, new.health.verdict),
@@ -169,86 +133,6 @@ def compare_with_start(
         linear=linear,
         knn=knn,
     )
-
-
-def _evidence(
-    encoder: nn.Module,
-    data: Dataset,
-    plants: Mapping[str, Drawn],
-    tasks: Mapping[str, NDArray[np.int64]],
-    seed: int,
-    device: torch.device,
-) -> _Evidence:
-    h = extract(encoder, data.images, device=device)
-    seen = extract(encoder, _through_views(data.images, seed), device=device)
-    linear, knn = {}, {}
-    for name, feature in plants.items():
-        planted = plant(data.images, feature, seed=seed)
-        rows = of_common_classes(planted.labels, EACH)
-        if len(rows):
-            read = extract(encoder, planted.images, device=device)
-            linear[name] = _read(read, planted.labels, rows, seed)
-    for task, rows in tasks.items():
-        y = data.labels[task]
-        linear[task], knn[task] = _read(h, y, rows, seed), right_votes(h, y, rows)
-    k = min(NEIGHBOURS, len(h) - 1)
-    return _Evidence(
-        features=h,
-        health=health(h),
-        agreement=view_agreement(h, seen, k).cpu().numpy(),
-        linear=linear,
-        knn=knn,
-    )
-
-
-def _plants(data: Dataset) -> dict[str, Drawn]:
-    """Return what can be planted on these images: nothing over what is planted already."""
-    _, height, width, channels = data.images.shape
-    if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
-        return {}
-    return {kind.name: kind.grades()[GRADE] for kind in PLANTED if kind.name not in data.labels}
-
-
-def _judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
-    """Return the tasks with two classes of enough examples for every fold, and those examples."""
-    rows = {task: of_common_classes(y, EACH) for task, y in data.labels.items()}
-    return {task: some for task, some in rows.items() if len(some)}
-
-
-def _through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Return one view of each image, uint8 [n, H, W, C]."""
-    views = build_views(VIEWS, channels=images.shape[3], seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    seen = []
-    for first in range(0, len(images), _BATCH):
-        x = image_batch(images[first : first + _BATCH], torch.device("cpu"))
-        (view,) = views(x, 1, generator)
-        seen.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
-    return np.concatenate(seen)
-
-
-def _read(h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Return which of the examples `rows` a linear probe reads, each one fitted on other folds."""
-    classes, target = np.unique(y[rows], return_inverse=True)
-    fold = _folds(target, seed)
-    hits = np.zeros(len(rows), dtype=bool)
-    x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    for held in range(FOLDS):
-        out = torch.from_numpy(fold == held).to(h.device)
-        fit, test = {"task": t[~out]}, {"task": t[out]}
-        result = fit_linear(x[~out], fit, x[out], test, classes={"task": len(classes)}, seed=seed)
-        hits[fold == held] = (result["task"].guess == t[out]).cpu().numpy()
-    return hits
-
-
-def _folds(target: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Deal the examples of every class, shuffled, over the folds."""
-    fold = np.zeros(len(target), dtype=np.int64)
-    rng = np.random.default_rng(seed)
-    for k in np.unique(target):
-        rows = rng.permutation(np.flatnonzero(target == k))
-        fold[rows] = np.arange(len(rows)) % FOLDS
-    return fold
 
 
 def _alignment(old: Tensor, new: Tensor) -> float | None:

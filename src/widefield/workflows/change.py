@@ -51,6 +51,11 @@ class Change:
         """Return whether all of the one-sided 95 % interval, which asks for harm alone, is lost."""
         return self.difference + ONE_SIDED * (self.high - self.difference) < 0
 
+    @property
+    def may_be_lost(self) -> bool:
+        """Return whether a fall by more than a point is within the one-sided 95 % interval."""
+        return self.difference - ONE_SIDED * (self.difference - self.low) < -LOST
+
     def line(self) -> str:
         """Return it in percent."""
         before, after, difference, low, high = (
@@ -86,7 +91,13 @@ def judged_by_labels(changes: Sequence[Change]) -> tuple[Verdict, str]:
         return "keep the old one", "a score with labels fell"
     if any(c.word == "gained" for c in changes):
         return "better", "a score with labels surely rose, and none is likely to have fallen"
-    return "no different", "no score with labels surely rose"
+    if any(c.may_be_lost for c in changes):
+        return (
+            "keep the old one",
+            "no score with labels surely rose, and one may have fallen by more than a point; "
+            "more labels would tell",
+        )
+    return "no different", "no score with labels surely rose, and none fell by more than a point"
 
 
 def judged_without_labels(

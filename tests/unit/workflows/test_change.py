@@ -65,9 +65,11 @@ def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> 
     [
         ([made(0.05), made(0.0)], "better"),
         ([made(0.005), made(0.0)], "no different"),
+        ([made(0.005), made(0.0, half=0.013)], "keep the old one"),
         ([made(0.05), made(-LOST - 0.001, half=0.1)], "keep the old one"),
         ([made(-0.005, half=0.001)], "keep the old one"),
-        ([made(-0.005)], "no different"),
+        ([made(-0.001)], "no different"),
+        ([made(-0.005)], "keep the old one"),
         # Two-sided 95 % intervals that hold 0: harm is asked for on one side.
         ([made(0.05), made(-0.009, half=0.0095)], "keep the old one"),
         ([made(0.05), made(-0.009, half=0.0115)], "better"),
