@@ -80,7 +80,7 @@ def balance() -> str:
     return (
         f"Of {len(runs)} runs that went on from a start, {gained} ended 2 points or more above it "
         f"and {len(lost)} more than a point below; of these the verdict refused "
-        f"{lost.count('keep the old one')}. Cells without an interval have one seed."
+        f"{lost.count('keep the old one')}."
     )
 
 

@@ -37,7 +37,8 @@ def pretrain(
         Start from the settings in this file: the run.yaml of another run, or an edited copy. Other
         options win.
     resume
-        Go on with the run in --out, with its own settings.
+        Go on with the run in --out, with its own settings, or more --epochs. New examples of DATA
+        join it.
     download
         Fetch the published weights of --start timm:NAME or torchvision:NAME.
     logger

@@ -181,10 +181,10 @@ class _Frame:
         frame = cls(mean, torch.where(constant, torch.inf, deviation), torch.empty(0))
         z = frame.standardise(h)
         if len(h) >= h.shape[1]:
-            axes = torch.linalg.eigh(z.T @ z)[1]
+            axes = _eigenvectors(z.T @ z)
         else:  # a solution lies in the span of the training examples
             span, triangle = torch.linalg.qr(z.T)
-            axes = span @ torch.linalg.eigh(triangle @ triangle.T)[1]
+            axes = span @ _eigenvectors(triangle @ triangle.T)
         return replace(frame, axes=axes)
 
     def standardise(self, h: Tensor) -> Tensor:
@@ -194,6 +194,14 @@ class _Frame:
         """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
         z = self.standardise(h)
         return torch.cat([z @ self.axes, z.new_ones(len(z), 1)], dim=1)
+
+
+def _eigenvectors(gram: Tensor) -> Tensor:
+    """Return orthonormal eigenvectors of a symmetric matrix, as columns."""
+    try:
+        return torch.linalg.eigh(gram)[1]
+    except RuntimeError:  # LAPACK may give up in float32 on features mostly constant
+        return torch.linalg.eigh(gram.double())[1].to(gram)
 
 
 def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:

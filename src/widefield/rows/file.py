@@ -109,7 +109,7 @@ class RowFileHeader:
         )
 
     def refuse_other(self, header: "RowFileHeader", path: Path) -> None:
-        """Make sure that this is the header that was asked for.
+        """Make sure that this is the header that was asked for, or one of fewer examples.
 
         Raises:
             ValueError: it is not; the message names the first difference.
@@ -121,7 +121,8 @@ class RowFileHeader:
             ("rows of seed {}", self.seed, header.seed),
             ("rows of process {}", self.shard.name, header.shard.name),
         ):
-            if held != wanted:
+            grows = words == "{} rows" and self.n < header.n
+            if held != wanted and not grows:
                 raise ValueError(
                     f"{path} holds {words.format(held)}, not {wanted}: "
                     "resume with the run's own data and settings, or start a new run"
@@ -166,7 +167,7 @@ class RowFile:
 
     @classmethod
     def open(cls, path: Path, header: RowFileHeader) -> Self:
-        """Open the file that `header` describes.
+        """Open the file that `header` describes; one of fewer examples grows by empty records.
 
         Raises:
             ValueError: it is missing, damaged, truncated, or another one; the message says which.
@@ -176,13 +177,17 @@ class RowFile:
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
-            RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path).refuse_other(header, path)
-            size, expected = os.fstat(fd).st_size, header.file_bytes
-            if size != expected:
+            held = RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path)
+            held.refuse_other(header, path)
+            size, expected = os.fstat(fd).st_size, held.file_bytes
+            if size < expected:  # one that was about to grow is longer
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "
                     "restore it, or start a new run"
                 )
+            if held.n < header.n:  # the header last: until then it is a file of fewer examples
+                os.ftruncate(fd, header.file_bytes)
+                os.pwrite(fd, header.pack(), 0)
         except ValueError:
             os.close(fd)
             raise

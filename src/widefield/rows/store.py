@@ -86,15 +86,16 @@ class MemoryStore:
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over rows written by `state_dict` of a store of the same size."""
-        assert state["row"].shape == self.row.shape
+        """Take over rows written by `state_dict` of a store of the same size, or of the first n."""
+        count = len(state["row"])
+        assert count <= len(self.row)
         for name, table in self.state_dict().items():
-            table.copy_(state[name])
+            table[:count] = state[name]
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
         """Take over its rows from `state_dict` of all ranks of another world size."""
         for rank, state in enumerate(states):
-            example = Shard(rank, len(states)).examples(self.n)
+            example = Shard(rank, len(states)).examples(self.n)[: len(state["row"])]
             wanted = example % self.shard.world == self.shard.rank
             local = self.shard.local(example[wanted])
             for name, table in self.state_dict().items():

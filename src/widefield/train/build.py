@@ -15,6 +15,7 @@ from widefield.methods import BuildContext
 from widefield.recipe import Recipe
 from widefield.train.adversary import build_adversary
 from widefield.train.hardware import choose_precision
+from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
 from widefield.train.unseen_taps import clear_unseen_taps
@@ -47,12 +48,16 @@ class DataFacts:
     """Samples a second of sounds, Hz."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
+    growth: Growth | None = None
+    """Since when the run has these examples; None if since its beginning."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "DataFacts":
-        """Return the facts of a data set."""
-        mean, std = dataset.channel_mean_std()
+    def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataFacts":
+        """Return the facts of a data set; the statistics are of those that a run began with."""
+        first = dataset if growth is None else dataset.subset(slice(0, growth.first))
+        mean, std = first.channel_mean_std()
         return cls(
+            growth=growth,
             examples=len(dataset),
             image_size=dataset.images.shape[1:3],
             channels=dataset.images.shape[3],
@@ -62,7 +67,7 @@ class DataFacts:
             white=dataset.white,
             kind=dataset.kind,
             rate=dataset.rate,
-            spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(dataset),
+            spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(first),
         )
 
 
@@ -111,7 +116,7 @@ def build(
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
         clear_unseen_taps(encoder, _blank(data, device))
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
-    rates = run_rates(recipe, data.examples)
+    rates = run_rates(recipe, data.examples, data.growth)
     context = BuildContext(
         encoder=encoder,
         feature_dim=_feature_dim(encoder, data, device),
@@ -173,10 +178,15 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
     )
 
 
-def run_rates(recipe: Recipe, examples: int) -> Tensor:
-    """Return the learning rate of every step of the run, float64 [T]."""
+def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:
+    """Return the learning rate of every step of the run, float64 [T].
+
+    Where examples joined, the steps until then count as they were taken.
+    """
     per_epoch = steps_per_epoch(examples, recipe.batch_size, drop_last=recipe.drop_last)
     steps = recipe.epochs * per_epoch
+    if growth is not None:
+        steps = growth.step + max(0, recipe.epochs - growth.epoch) * per_epoch
     refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
     return learning_rates(

@@ -1,6 +1,5 @@
 """A run's folder: what was asked for, on which data, and how far it got."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -10,17 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
 from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.recipe import Recipe
+from widefield.train.manifest import CHANGED, Growth, Manifest
 
 FORMAT = 2
 """Version of `run.yaml`: 2 nests the settings of method and views."""
@@ -43,9 +37,14 @@ class RunFolder:
         return self.path / "run.yaml"
 
     @property
-    def manifest_file(self) -> Path:
+    def manifest(self) -> Manifest:
         """Which example has which index, and which files were skipped."""
-        return self.path / "manifest.parquet"
+        return Manifest(self.path / "manifest.parquet")
+
+    @property
+    def grown_manifest(self) -> Manifest:
+        """The manifest with new examples, until a checkpoint has them."""
+        return Manifest(self.path / ".manifest-grown.draft")
 
     @property
     def last_checkpoint(self) -> Path:
@@ -127,7 +126,7 @@ class RunFolder:
         for folder in begun:
             shutil.rmtree(folder, ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
-        for file in (self.settings_file, self.manifest_file, *tables):
+        for file in (self.settings_file, self.manifest.file, *tables):
             file.unlink(missing_ok=True)
 
     def remove_drafts(self) -> None:
@@ -147,19 +146,26 @@ class RunFolder:
             save_encoder(start, self._start_draft)
         self.write_settings(settings)
         self.name_start()
-        self.write_manifest(dataset)
+        self.manifest.write(dataset, Growth(first=len(dataset)))
 
     def name_start(self) -> None:
         """Give the start its name, which a run that was killed as it began may not have done."""
         with suppress(FileNotFoundError):
             self._start_draft.rename(self.start_folder)
 
-    def keep_epochs(self, epochs: int) -> None:
-        """Write another number of epochs into `run.yaml`, where a resume asks for it."""
+    def name_manifest(self, checksum: Any) -> None:
+        """Give the grown manifest its name, if it is the one that the last checkpoint names."""
+        grown = self.grown_manifest
+        if grown.file.exists() and grown.checksum() == checksum:
+            grown.file.rename(self.manifest.file)
+
+    def keep_counts(self, *, epochs: int, examples: int) -> None:
+        """Write another number of epochs or examples into `run.yaml`, where a resume has them."""
         settings = self.settings()
-        if settings["recipe"]["epochs"] != epochs:
-            settings["recipe"]["epochs"] = epochs
-            self.write_settings(settings)
+        recipe = {**settings["recipe"], "epochs": epochs}
+        kept = {**settings, "recipe": recipe, "examples": examples}
+        if kept != settings:
+            self.write_settings(kept)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
@@ -187,23 +193,14 @@ class RunFolder:
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
         return self.settings_file
 
-    def identity(self, recipe: Recipe) -> dict[str, Any]:
+    def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
         """Return what has to stay the same from one resume to the next, for the checkpoint.
 
         Raises:
             ValueError: the manifest is missing.
         """
         settings = {name: value for name, value in recipe.to_dict().items() if name != "epochs"}
-        if not self.manifest_file.is_file():
-            raise ValueError(_NO_MANIFEST.format(self.manifest_file))
-        with self.manifest_file.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 4))
-            if file.read() != b"PAR1":  # quick, where a large file is another one
-                raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
-            file.seek(0)
-            manifest = hashlib.file_digest(file, "blake2b").hexdigest()
-        return {"recipe": _plain(settings), "manifest": manifest}
+        return {"recipe": _plain(settings), "manifest": manifest.checksum()}
 
     def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
         """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
@@ -211,7 +208,7 @@ class RunFolder:
         Raises:
             ValueError: one was edited; the message names the setting.
         """
-        now = self.identity(recipe)
+        now = self.identity(recipe, self.manifest)
         if identity == now:
             return
         before = identity.get("recipe") if isinstance(identity, dict) else None
@@ -221,81 +218,7 @@ class RunFolder:
                 f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
                 "or start a new run with another --out"
             )
-        raise ValueError(_OTHER_MANIFEST.format(self.manifest_file))
-
-    def write_manifest(self, dataset: Dataset) -> None:
-        """Write which example has which index, and what was skipped."""
-        n, absent = len(dataset), [None] * len(dataset.skipped)
-        reasons = [*[None] * n, *[s.reason for s in dataset.skipped]]
-        table = pa.table(
-            {
-                "index": pa.array([*range(n), *absent], pa.int64()),
-                "path": [*dataset.paths, *[s.path for s in dataset.skipped]],
-                "digest": pa.array([*dataset.digests().tolist(), *absent], pa.uint64()),
-                "skipped": pa.array(reasons, pa.string()),
-                **{
-                    _column(task): pa.array([*y.tolist(), *absent], pa.int64())
-                    for task, y in dataset.labels.items()
-                },
-            }
-        )
-        write_atomically(self.manifest_file, lambda draft: pq.write_table(table, draft))
-
-    def paths(self) -> list[str]:
-        """Path of every example that the run is trained on, in order."""
-        paths: list[str] = self._manifest("path")["path"].to_pylist()
-        return paths
-
-    def digests(self) -> NDArray[np.uint64]:
-        """Digest of every example that the run is trained on, uint64 [n]."""
-        return np.asarray(self._manifest("digest")["digest"].to_numpy())
-
-    def refuse_other_data(self, dataset: Dataset) -> None:
-        """Make sure that every example and its labels are those that the run began with.
-
-        Raises:
-            ValueError: the data changed; the message names the first difference.
-        """
-        tasks = [_column(task) for task in dataset.labels]
-        used = self._manifest("path", "digest", *tasks)
-        change = _first_change(
-            list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
-            list(zip(dataset.paths, dataset.digests().tolist(), strict=True)),
-        )
-        for task, y in dataset.labels.items():
-            if change is None and used[_column(task)].to_pylist() != y.tolist():
-                change = f"labels of task {task!r} are others"
-        if change:
-            raise ValueError(
-                f"the data changed since the run began: {change}; "
-                "restore it, or start a new run with another --out"
-            )
-
-    def _manifest(self, *columns: str) -> pa.Table:
-        """Return these columns of the examples that the run is trained on.
-
-        Raises:
-            ValueError: the manifest is missing, damaged or another file.
-        """
-        if not self.manifest_file.is_file():
-            raise ValueError(_NO_MANIFEST.format(self.manifest_file))
-        try:
-            table = pq.read_table(self.manifest_file, columns=["index", *columns])
-            used = table.filter(pc.is_valid(table["index"])).select(columns)
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            reason = " ".join(str(error).split())[:80]
-            raise ValueError(
-                f"{self.manifest_file} is damaged or lacks a column ({reason}): restore it, or "
-                "start a new run"
-            ) from error
-        kinds = {"path": pa.types.is_string, "digest": pa.types.is_uint64}
-        for name in columns:
-            column, fits = used[name], kinds.get(name, pa.types.is_int64)
-            if not fits(column.type) or column.null_count:
-                raise ValueError(
-                    f"{self.manifest_file}: column {name!r} is not as a run writes it: restore it"
-                )
-        return used
+        raise ValueError(CHANGED.format(self.manifest.file))
 
 
 def recipe_of(file: Path) -> Recipe:
@@ -338,17 +261,6 @@ def read_settings(file: Path) -> dict[str, Any]:
 _KINDS = {"data": str, "widefield": str, "began": str, "machine": dict, "tasks": dict}
 """Types of what `run.yaml` holds beside the recipe."""
 
-_NO_MANIFEST = "{} is missing, which says what the run was trained on: restore it"
-
-_OTHER_MANIFEST = "{} was changed since the run began: restore it"
-
-_OWN_COLUMNS = ("index", "path", "digest", "skipped")
-
-
-def _column(task: str) -> str:
-    """Return the manifest's column of a task: its name, if the manifest has no other use for it."""
-    return f"label_{task}" if task in _OWN_COLUMNS or task.startswith("label_") else task
-
 
 def _plain(values: Any) -> Any:
     """Return `values` as JSON has them, so that tuples equal the lists that a file gives back."""
@@ -361,17 +273,6 @@ def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None
         pairs = ((before[key], now[key], key) for key in now)
         return next((d for pair in pairs if (d := _first_difference(*pair)) is not None), None)
     return None if before == now else f"{name} was {before!r} and is {now!r}"
-
-
-def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:
-    """What differs first between two lists of (path, digest), in words."""
-    gone = sorted({path for path, _ in before} - {path for path, _ in now})
-    new = sorted({path for path, _ in now} - {path for path, _ in before})
-    if gone or new:
-        named = ", ".join([*(f"{p} is gone" for p in gone[:1]), *(f"{p} is new" for p in new[:1])])
-        return f"{named} ({len(before)} examples then, {len(now)} now)"
-    other = [path for (path, old), (_, digest) in zip(before, now, strict=True) if old != digest]
-    return f"{other[0]} has other pixels" if other else None
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -356,7 +356,8 @@ def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
             seed=recipe.seed,
             progress=progress,
         )
-    run.refuse_other_data(dataset)
+    dataset = run.manifest.in_order(dataset)
+    run.manifest.refuse_other(dataset)
     return dataset
 
 

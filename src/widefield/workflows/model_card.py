@@ -61,7 +61,7 @@ def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) 
         )
         facts |= {
             "trained on": _code(str(settings["data"]).rstrip("/").rpartition("/")[2]),
-            "examples": f"{len(folder.paths()):,}",
+            "examples": f"{len(folder.manifest.paths()):,}",
             "method": _code(recipe.method.name),
             "views": _code(recipe.views.names),
             "epochs": str(recipe.epochs),

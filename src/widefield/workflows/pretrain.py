@@ -29,7 +29,7 @@ from widefield.train.ranks import Ranks
 from widefield.train.trainer import OnStep
 from widefield.version import __version__
 from widefield.workflows.remarks import batch_of, left_open, remarks
-from widefield.workflows.run import Pretrained, PretrainRun
+from widefield.workflows.run import Pretrained, PretrainRun, in_order
 from widefield.workflows.start import Start, kept_start, open_start, start_name
 
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
@@ -60,7 +60,8 @@ def pretrain(
         out: folder of the run; must not hold another one.
         recipe: name of a recipe, or a whole one.
         resume: go on with the run in `out`, with its own settings; any number of processes may.
-            Another number of `epochs` may be given.
+            Another number of `epochs` may be given. New examples of the data join the run: they
+            get rows of their own, and the others keep theirs.
         download: fetch the published weights of a `start` that this machine lacks.
         quiet: show no progress.
         logger: log to wandb or mlflow too; their package is to be installed.
@@ -110,13 +111,18 @@ def pretrain(
         _claimed(folder, ranks),
         torch.random.fork_rng(enabled=True),
     ):
+        growth = None
         if not resume and ranks.is_rank_zero:
             folder.refuse_if_taken()  # again: another run may have ended here meanwhile
+        if resume:
+            dataset, growth = in_order(dataset, folder, ranks)
         torch.manual_seed(chosen.seed)
         chosen = ranks.broadcast(chosen)
         with (
             _withdrawn_if_untrained(folder, ranks, resume) as runs,
-            closing(PretrainRun(chosen, dataset, folder, console, ranks, begun, logger)) as run,
+            closing(
+                PretrainRun(chosen, dataset, folder, console, ranks, begun, logger, growth)
+            ) as run,
         ):
             runs.append(run)
             if not (resume and run.resume()):

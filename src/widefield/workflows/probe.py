@@ -344,8 +344,8 @@ def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
     """Count the test images that the encoder has been trained on."""
     if extractor.run is None:
         return 0
-    same = np.isin(test.digests(), extractor.run.digests())
+    same = np.isin(test.digests(), extractor.run.manifest.digests())
     if same_images(str(extractor.run.settings()["data"]), test.spec):
         # A planted feature that is drawn anew changes the pixels, not the image below it.
-        same |= np.isin(test.paths, extractor.run.paths())
+        same |= np.isin(test.paths, extractor.run.manifest.paths())
     return int(same.sum())

@@ -4,16 +4,17 @@ import copy
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
 
-from widefield.data import Dataset, Loader
+from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.data.spec import parse
 from widefield.diagnose import Health, health
 from widefield.encoders import Encoder, no_numbers, save_encoder
@@ -22,10 +23,11 @@ from widefield.probes import extract
 from widefield.recipe import Recipe
 from widefield.train.adversary import adversary_facts, refuse_misfit
 from widefield.train.build import DataFacts, build, rank_seed
-from widefield.train.checkpoint import NOT_OURS, load_together, save_together
+from widefield.train.checkpoint import NOT_OURS, load, load_together, save_together
 from widefield.train.folder import RunFolder
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
+from widefield.train.manifest import Growth, Manifest
 from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.ranks import Ranks
 from widefield.train.step import StepMetrics
@@ -83,11 +85,13 @@ class PretrainRun:
         ranks: Ranks,
         start: Encoder | None = None,
         logger: LoggerName | None = None,
+        growth: Growth | None = None,
     ) -> None:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
+        self.growth = growth or Growth(first=len(dataset))
         self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
-        facts, rows = DataFacts.of(dataset), folder.rows_folder
+        facts, rows = DataFacts.of(dataset, growth), folder.rows_folder
         self.start = start
         self.state = build(
             recipe,
@@ -128,56 +132,89 @@ class PretrainRun:
             ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
                 fewer epochs were asked for than are finished.
         """
-        folder, ranks = self.folder, self.ranks
+        folder, ranks, manifest = self.folder, self.ranks, self.folder.manifest
         if not folder.has_checkpoint():
-            if folder.manifest_file.exists():
-                folder.refuse_other_data(self.dataset)
+            if manifest.file.exists():
+                manifest.refuse_other(self.dataset, may_grow=True)
             self._say(f"{folder.path} has no checkpoint yet: the run begins again")
             return False
         saved = load_together(folder.last_checkpoint, ranks.shard)
         folder.refuse_edited(self.recipe, saved.get("run"))
-        folder.refuse_other_data(self.dataset)
-        done = self._epochs_begun(saved)
+        new = manifest.refuse_other(self.dataset, may_grow=True)
+        done = self._epochs_begun(saved, manifest.growth(), new)
         if self.recipe.epochs < done:
             raise ValueError(
                 f"{done} epochs of the run in {folder.path} have begun: "
                 f"give at least that many epochs, not {self.recipe.epochs}"
             )
-        self._go_on_from(saved)
-        ranks.on_rank_zero(lambda: folder.keep_epochs(self.recipe.epochs))
+        if new and saved["epoch"] == self.recipe.epochs:
+            raise ValueError(
+                f"{new} examples are new and all {saved['epoch']} epochs of the run in "
+                f"{folder.path} are done: give more --epochs, so that they are trained on"
+            )
+        self._go_on_from(saved, new)
+        examples = len(self.dataset)
+        ranks.on_rank_zero(lambda: folder.keep_counts(epochs=self.recipe.epochs, examples=examples))
         ranks.on_rank_zero(folder.remove_drafts)
         self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
+        if new:
+            self._take_in(new)
         return True
 
-    def _epochs_begun(self, saved: dict[str, Any]) -> int:
-        """Return how many epochs the saved run has begun.
+    def _epochs_begun(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
+        """Return how many epochs the saved run has begun; it had all examples but `new`.
 
         Raises:
             ValueError: its counts of epochs and steps do not fit together.
         """
         epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
-        steps = self.loader.steps_per_epoch
+        size, drop = self.recipe.batch_size, self.recipe.drop_last
+        steps = steps_per_epoch(len(self.dataset) - new, size, drop_last=drop)
         if not (type(epoch) is type(epoch_step) is type(step) is int) or (
-            epoch < 0 or not 0 <= epoch_step < steps or step != epoch * steps + epoch_step
+            epoch < growth.epoch
+            or not 0 <= epoch_step < steps
+            or step != growth.step + (epoch - growth.epoch) * steps + epoch_step
         ):
             raise ValueError(NOT_OURS.format(self.folder.last_checkpoint))
         return epoch + bool(epoch_step)
 
-    def _go_on_from(self, saved: dict[str, Any]) -> None:
-        """Take over a saved state.
+    def _go_on_from(self, saved: dict[str, Any], new: int) -> None:
+        """Take over a saved state, which had all examples but `new`.
 
         Raises:
-            ValueError: it is that of another run.
+            ValueError: it is that of another run, or the method cannot take new examples.
         """
         ranks, state = self.ranks, self.state
         try:
             state.load_state_dict(saved)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            if new:
+                raise ValueError(
+                    f"{self.recipe.method.name} has weights for each example or class, so that no "
+                    f"new ones can join: start another run, with --start {self.folder.path}"
+                ) from error
             raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
         if saved["world"] != ranks.shard.world:
             # New ranks have no random state of their own: all begin anew, each with its own seed.
             state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
             self._checkpoint()
+
+    def _take_in(self, new: int) -> None:
+        """Let new examples join, which takes a checkpoint: from then on they belong to the run.
+
+        An epoch under way begins again, with all examples.
+        """
+        folder, state = self.folder, self.state
+        again = ", which begins again" if state.epoch_step else ""
+        state.epoch_step = 0
+        self._say(
+            f"{new} examples are new, {len(self.dataset)} in all: they join with epoch "
+            f"{state.epoch + 1}{again}"
+        )
+        grown = folder.grown_manifest
+        self.ranks.on_rank_zero(lambda: grown.write(self.dataset, self.growth))
+        self._checkpoint(grown)
+        self.ranks.on_rank_zero(lambda: folder.name_manifest(grown.checksum()))
 
     def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -344,8 +381,8 @@ class PretrainRun:
         images = self.dataset.images[rows]
         return rows, extract(self.encoder, images, device=self.ranks.fabric.device)
 
-    def _checkpoint(self) -> None:
-        """Save the run, so that it can go on from here.
+    def _checkpoint(self, manifest: Manifest | None = None) -> None:
+        """Save the run, so that it can go on from here, by its manifest or by a grown one.
 
         Raises:
             ValueError: the weights are no numbers any more; the last checkpoint stays.
@@ -357,7 +394,9 @@ class PretrainRun:
                 "use --precision 32, and start again with another --out"
             )
         began = time.monotonic()
-        state = self.state.state_dict() | {"run": self.folder.identity(self.recipe)}
+        state = self.state.state_dict() | {
+            "run": self.folder.identity(self.recipe, manifest or self.folder.manifest)
+        }
         save_together(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
             head.discard_old()
@@ -367,6 +406,39 @@ class PretrainRun:
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
+
+
+def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset, Growth | None]:
+    """Return the examples in the order of the run to resume, and since when it has all of them.
+
+    New ones follow those of the run, and join where its last checkpoint stands.
+
+    Raises:
+        ValueError: a file of the run is missing or damaged.
+    """
+    if not folder.has_checkpoint():
+        return dataset, None
+    if folder.grown_manifest.file.exists():
+        saved = _shared(folder)
+        ranks.on_rank_zero(lambda: folder.name_manifest(saved["run"]["manifest"]))
+    dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
+    if len(dataset) > len(folder.manifest.paths()):
+        saved = _shared(folder)
+        growth = replace(growth, epoch=saved["epoch"], step=saved["step"])
+    return dataset, growth
+
+
+def _shared(folder: RunFolder) -> dict[str, Any]:
+    """Return what the last checkpoint says of the run, whichever processes saved it.
+
+    Raises:
+        ValueError: it is damaged, or that of another run.
+    """
+    saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
+    run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
+    if not isinstance(run, dict) or not all(type(count) is int for count in counts):
+        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
+    return saved
 
 
 def next_command(run: Path, dataset: Dataset) -> str:

@@ -170,6 +170,24 @@ def test_constant_features_change_nothing() -> None:
     assert result.accuracy == pytest.approx(float((y == y.mode().values).float().mean()))
 
 
+def test_eigenvectors_that_float32_does_not_reach_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LAPACK gave up on a collapsed run, most of whose features were constant."""
+    (h, y), sizes, eigh = problem(), {"task": 4}, torch.linalg.eigh
+    found = fit_linear(h, {"task": y}, h, {"task": y}, classes=sizes)["task"]
+
+    def gives_up(gram: Tensor) -> object:
+        if gram.dtype == torch.float32:
+            raise RuntimeError("the algorithm failed to converge")
+        return eigh(gram)
+
+    monkeypatch.setattr(torch.linalg, "eigh", gives_up)
+    again = fit_linear(h, {"task": y}, h, {"task": y}, classes=sizes)["task"]
+    assert again.accuracy == found.accuracy
+    assert torch.equal(again.guess, found.guess)
+
+
 def test_reduced_precision_of_matrix_products_does_no_harm() -> None:
     h, y = problem()
     exact = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]

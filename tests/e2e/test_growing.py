@@ -1,0 +1,156 @@
+"""New examples join a run that is resumed: they get rows, and the others keep theirs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
+from widefield.train.manifest import Manifest
+from widefield.workflows.pretrain import pretrain
+
+FEW, ALL = 64, 96
+"""Examples at the beginning and in the end: four steps an epoch, then six."""
+
+
+def settings(method: str = "row-contrast", **more: Any) -> dict[str, Any]:
+    """Settings of a small run on all that is in the data."""
+    return {**small(method), "limit": None, **more}
+
+
+def some(count: int) -> dict[str, np.ndarray]:
+    return images(count)
+
+
+def rows(run: Path) -> dict[str, torch.Tensor]:
+    """Rows of the head, their moments and steps, as of the last checkpoint."""
+    step = last_checkpoint(run)["step"]
+    file = run / "checkpoints" / f"last-step-{step}-rank-0-of-1.pt"
+    (extra,) = torch.load(file, weights_only=True)["extra"].values()
+    found: dict[str, torch.Tensor] = extra["rows"]
+    return found
+
+
+def begun(run: Path, epochs: int = 2, **more: Any) -> Path:
+    pretrain(some(FEW), out=run, **settings(epochs=epochs, **more))
+    return run
+
+
+def test_new_examples_follow_and_the_others_keep_their_rows(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    before, mean = rows(run), json.loads((run / "encoder.json").read_text())["mean"]
+    with pytest.raises(Killed):
+        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True, on_step=die_at(9))
+    joined = rows(run)
+    for name, table in before.items():
+        assert torch.equal(joined[name][:FEW], table), name
+    assert len(joined["last"]) == ALL
+    assert not joined["last"][FEW:].any()  # never visited
+    done = pretrain(some(ALL), out=run, resume=True, quiet=True)
+    assert done.steps == 2 * 4 + 2 * 6
+    assert (rows(run)["last"] > 8).all()  # in the last epochs all are visited
+    assert json.loads((run / "encoder.json").read_text())["mean"] == mean
+    kept = yaml.safe_load((run / "run.yaml").read_text())
+    assert (kept["examples"], kept["recipe"]["epochs"]) == (ALL, 4)
+
+
+@pytest.mark.parametrize("place", ["host", "disk"])
+def test_a_run_that_grew_is_resumed_bit_for_bit(tmp_path: Path, place: str) -> None:
+    one, two = (begun(tmp_path / name, row_store=place) for name in ("one", "two"))
+    pretrain(some(ALL), out=one, resume=True, epochs=4, quiet=True)
+    for step in (9, 16):
+        with pytest.raises(Killed):
+            pretrain(some(ALL), out=two, resume=True, epochs=4, quiet=True, on_step=die_at(step))
+    pretrain(some(ALL), out=two, resume=True, quiet=True)
+    assert_same(one, two)
+
+
+def test_rows_on_disk_grow_as_rows_in_memory(tmp_path: Path) -> None:
+    host, disk = (begun(tmp_path / place, row_store=place) for place in ("host", "disk"))
+    for run in (host, disk):
+        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True)
+    assert_same(host, disk)
+
+
+def test_what_joins_matters(tmp_path: Path) -> None:
+    """The control: without the new examples, the same epochs end with other weights."""
+    grown, alone = (begun(tmp_path / name) for name in ("grown", "alone"))
+    pretrain(some(ALL), out=grown, resume=True, epochs=4, quiet=True)
+    pretrain(some(FEW), out=alone, resume=True, epochs=4, quiet=True)
+    with pytest.raises(AssertionError):
+        assert_same(grown, alone)
+
+
+def test_an_epoch_under_way_begins_again_with_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(some(FEW), out=run, on_step=signal_at(7), **settings())
+    stood = last_checkpoint(run)
+    assert (stood["epoch"], stood["epoch_step"]) == (1, 3)
+    done = pretrain(some(ALL), out=run, resume=True)
+    assert "32 examples are new, 96 in all: they join with epoch 2, which begins again" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    assert done.steps == 7 + 3 * 6
+
+
+def test_files_may_stand_among_those_of_the_run(tmp_path: Path) -> None:
+    folder, run = tmp_path / "images", tmp_path / "run"
+    folder.mkdir()
+    x = some(ALL)["x"]
+    for i, image in enumerate(x[:FEW]):
+        Image.fromarray(image).save(folder / f"{2 * i:03}.png")
+    pretrain(folder, out=run, **settings(epochs=1))
+    before = Manifest(run / "manifest.parquet").paths()
+    for i, image in enumerate(x[FEW:]):
+        Image.fromarray(image).save(folder / f"{2 * i + 1:03}.png")
+    pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
+    after = Manifest(run / "manifest.parquet").paths()
+    assert after[:FEW] == before
+    assert after[FEW:] == [f"{2 * i + 1:03}.png" for i in range(ALL - FEW)]
+
+
+def test_examples_can_join_twice(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", epochs=1)
+    pretrain(some(80), out=run, resume=True, epochs=2, quiet=True)
+    done = pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True)
+    assert done.steps == 4 + 5 + 6
+    growth = Manifest(run / "manifest.parquet").growth()
+    assert (growth.first, growth.epoch, growth.step) == (FEW, 2, 9)
+
+
+@pytest.mark.parametrize(
+    ("method", "count", "epochs", "said"),
+    [
+        ("row-contrast", ALL, None, "all 2 epochs of the run in .* are done: give more --epochs"),
+        ("diet", ALL, 3, "diet has weights for each example or class"),
+        ("row-contrast", FEW - 8, 3, "row 56 is gone .64 examples then, 56 now."),
+    ],
+)
+def test_what_cannot_join_is_refused_in_one_line(
+    tmp_path: Path, method: str, count: int, epochs: int | None, said: str
+) -> None:
+    run = tmp_path / "run"
+    pretrain(some(FEW), out=run, **settings(method, epochs=2))
+    checkpoint = (run / "checkpoints" / "last.pt").read_bytes()
+    given = {} if epochs is None else {"epochs": epochs}
+    with pytest.raises(ValueError, match=said) as caught:
+        pretrain(some(count), out=run, resume=True, quiet=True, **given)
+    assert "\n" not in str(caught.value)
+    assert (run / "checkpoints" / "last.pt").read_bytes() == checkpoint
+    pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+
+
+def test_a_changed_example_is_refused_beside_new_ones(tmp_path: Path) -> None:
+    run, data = begun(tmp_path / "run"), some(ALL)
+    data["x"] = data["x"].copy()
+    data["x"][3] += 1
+    with pytest.raises(ValueError, match="row 3 has other pixels"):
+        pretrain(data, out=run, resume=True, epochs=4, quiet=True)
