@@ -72,6 +72,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "audio": audio.audio,
     "audio-speeds": audio.speeds,
     "audio-suppressed": audio.suppressed,
+    "audio-waits": audio.waits,
     "few-labels": few_labels.few_labels,
     "start-table": start_table.start_table,
     "start-choices": start_table.choices,

@@ -3,7 +3,8 @@
 import statistics
 from typing import Any
 
-from pages.format import mean_percent, read, table, whole
+from pages.format import mean_percent, ratio, read, table, whole
+from widefield.methods import DEFAULT_METHOD
 
 _ROWS = {
     "specaug": "`specaug`",
@@ -78,3 +79,17 @@ def suppressed() -> str:
             name = _ROWS[views]
             parts.append(f"{name} {mean_percent(alone)} to {mean_percent(both)} %")
     return f"The digit, from speech alone to speech with a background: {'; '.join(parts)}."
+
+
+def waits() -> str:
+    """Say how much of a run is a wait for data, and how right its plan was."""
+    parts = []
+    for name in ("sounds", "windows"):
+        case = read("plan_check")["cases"][f"{DEFAULT_METHOD}, {name}"]
+        wait = statistics.median(turn["measured"]["data_wait"] for turn in case["turns"])
+        memory, seconds = (ratio(case["ratio"][k]) for k in ("host_bytes", "epoch_seconds"))
+        parts.append(
+            f"{name}: {100 * wait:.1f} % of the time is a wait for data, memory is {memory} times "
+            f"and an epoch {seconds} times what `widefield plan` says"
+        )
+    return f"The default method and encoder on made {'; '.join(parts)}."

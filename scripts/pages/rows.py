@@ -104,16 +104,20 @@ def plans() -> str:
     ]
     lowest, highest = min(map(min, seconds)), max(map(max, seconds))
     about = (
-        f"`{report['command']}`: measured over planned, median of {len(seconds[0])} turns. A turn "
-        "plans in one process and runs in the next; single turns differ as the machine does from "
-        f"minute to minute, by a factor of {ratio(lowest)} to {ratio(highest)} in an epoch's "
-        "seconds."
+        f"`{report['command']}`: measured over planned, median of the turns. A turn plans in one "
+        "process and runs in the next; single turns differ as the machine does from minute to "
+        f"minute, by a factor of {ratio(lowest)} to {ratio(highest)} in an epoch's seconds."
     )
     rows = [
-        (name, ratio(case["ratio"]["host_bytes"]), ratio(case["ratio"]["epoch_seconds"]))
+        (
+            name,
+            str(len(case["turns"])),
+            ratio(case["ratio"]["host_bytes"]),
+            ratio(case["ratio"]["epoch_seconds"]),
+        )
         for name, case in report["cases"].items()
     ]
-    return f"{about}\n\n{table(('run', 'host memory', 'seconds an epoch'), rows)}"
+    return f"{about}\n\n{table(('run', 'turns', 'host memory', 'seconds an epoch'), rows)}"
 
 
 def cosines() -> str:
