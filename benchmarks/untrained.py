@@ -4,9 +4,9 @@
 
 Four encoders, four data sets, five runs of each: the default; one epoch of it; a rate that is 30
 times too high, or 300 times too low; and SimSiam, whose features may collapse, at ten times its
-rate. 1,000 images. The label-free evidence is gathered on them as `pretrain` does. What labels say
-is a linear probe, on 2,000 test images, each judged by a probe that was fitted on others, of the
-encoder and of the same one untrained.
+rate. 1,000 images. The verdict without labels is that of `pretrain`. What labels say is a linear
+probe of the encoder and of the same one untrained, on 2,000 test images, each judged by a probe
+that was fitted on others.
 
 DATA_FOLDER holds train and test files of CIFAR-10, CIFAR-100 and MNIST; photographs are built in.
 The file is rewritten after every run, and runs that it already holds are not repeated.
@@ -19,22 +19,22 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
+from torch import nn
 
 from study import Results, Run
 from widefield.data import open_dataset
-from widefield.diagnose.hypersphere import alignment, uniformity
 from widefield.encoders import Encoder, rate_of, untrained_like
 from widefield.encoders.settings import EncoderSettings
-from widefield.probes import extract, pixels
+from widefield.probes import extract
 from widefield.recipes import make_recipe
 from widefield.workflows.change import change
-from widefield.workflows.evidence import Evidence, Examination, Features
+from widefield.workflows.evidence import Examination
+from widefield.workflows.gain import compare_with_untrained
 from widefield.workflows.pretrain import pretrain
 
 ENCODERS = ("resnet-tiny", "mobilenetv3_small_050", "test_convnext", "test_vit")
@@ -46,6 +46,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "rate / 300": {"epochs": 4, "rate": 1 / 300},
     "simsiam, rate x 10": {"epochs": 4, "rate": 10.0, "method": "simsiam"},
 }
+CPU = torch.device("cpu")
 IMAGES, TEST = 1000, {"photos": 1000}
 SEED = 0
 
@@ -56,8 +57,7 @@ class Study:
     def __init__(self, folder: Path, results: Path) -> None:
         self.folder = folder
         self.results = Results(results, _summary)
-        self.told: dict[tuple[str, str], _Told] = {}
-        self.pixels: dict[str, _Told] = {}
+        self.untrained: dict[tuple[str, str], NDArray[np.bool_]] = {}
 
     def run(self, encoder: str, data: str, name: str) -> None:
         """Train once and ask for the evidence and the probe, unless that is done."""
@@ -92,60 +92,27 @@ class Study:
         self.results.add(key, run)
 
     def _compared(self, encoder: Encoder, data: str) -> Run:
-        """Return what changed from the encoder untrained, and from pixels, and what labels say."""
-        key = (encoder.config.name, data)
-        if key not in self.told:  # runs of one encoder follow each other
-            untrained = untrained_like(encoder, seed=SEED)
-            self.told = {key: self._told(partial(extract, untrained), data)}
-        if data not in self.pixels:
-            self.pixels = {data: self._told(pixels, data)}
-        run = self._told(partial(extract, encoder), data)
-        found: Run = {}
-        for name, other in {"untrained": self.told[key], "pixels": self.pixels[data]}.items():
-            old, new = other.without_labels, run.without_labels
-            found[name] = {
-                "agreement": asdict(change(old.agreement, new.agreement)),
-                "rank": [old.health.effective_rank, new.health.effective_rank],
-                "health": [old.health.verdict, new.health.verdict],
-                **{n: asdict(change(old.linear[n], new.linear[n])) for n in old.linear},
-                "extra": [other.extra, run.extra],
-                "labels": asdict(change(other.by_labels, run.by_labels)),
-            }
-        return found
-
-    def _told(self, features: Features, data: str) -> "_Told":
+        """Return the verdict without labels, and what labels say of run and untrained."""
         train = open_dataset(self._spec(data, "train"), limit=IMAGES, seed=SEED)
+        gain = compare_with_untrained(encoder, train, seed=SEED, device=CPU)
+        assert gain is not None
+        key = (encoder.config.name, data)
+        if key not in self.untrained:  # runs of one encoder follow each other
+            self.untrained = {key: self._read(untrained_like(encoder, seed=SEED), data)}
+        labels = change(self.untrained[key], self._read(encoder, data), seed=SEED)
+        return {"gain": gain.to_json(), "labels": asdict(labels)}
+
+    def _read(self, encoder: nn.Module, data: str) -> NDArray[np.bool_]:
+        """Return which test images a linear probe reads, each one fitted on others."""
         test = open_dataset(
             self._spec(data, "test"), limit=TEST.get(data, 2000), seed=SEED, held_out=True
         )
-        questions = Examination(train, seed=SEED, labels=False)
-        evidence = questions.of(features)
-        by_labels = Examination(test, seed=SEED, labels=True)
-        by_labels.plants = {}
-        return _Told(
-            evidence, by_labels.of(features).linear["class"], _extra(evidence, questions, features)
-        )
+        questions = Examination(test, seed=SEED, labels=True)
+        questions.plants = {}
+        return questions.of(partial(extract, encoder)).linear["class"]
 
     def _spec(self, data: str, split: str) -> str:
         return f"photos:{split}" if data == "photos" else f"{self.folder}/{data}_{split}.npz"
-
-
-class _Told(NamedTuple):
-    """What one encoder, or pixels, makes of a data set."""
-
-    without_labels: Evidence
-    by_labels: NDArray[np.bool_]
-    extra: Run
-
-
-def _extra(evidence: Evidence, questions: Examination, features: Any) -> Run:
-    h, v = evidence.features, features(questions._views)
-    sims = functional.normalize(v, dim=1) @ functional.normalize(h, dim=1).T
-    return {
-        "found_again": float((sims.argmax(1) == torch.arange(len(h))).double().mean()),
-        "alignment": alignment(h, v),
-        "uniformity": uniformity(h),
-    }
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from pages import (
     rows,
     start_table,
     steps,
+    untrained,
     views,
 )
 from pages.format import ROOT
@@ -73,6 +74,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "audio-speeds": audio.speeds,
     "audio-suppressed": audio.suppressed,
     "audio-waits": audio.waits,
+    "untrained": untrained.agreement,
+    "untrained-encoders": untrained.by_encoder,
     "few-labels": few_labels.few_labels,
     "start-table": start_table.start_table,
     "start-choices": start_table.choices,

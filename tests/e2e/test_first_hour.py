@@ -253,3 +253,14 @@ def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp:
         (in_tmp / "script").write_text(script)
         subprocess.run(["bash", "-n", "script"], check=True)
     assert "tcsh" in command.refused("completion", "tcsh")
+
+
+def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp: Path) -> None:
+    """The control learns nothing: its rate is next to zero."""
+    words = "pretrain photos --limit 256 --image-size 16 --batch-size 32 --encoder resnet-tiny"
+    words += " --projector-width 64 --projector-dim 32 --out"
+    said = command.text(*words.split(), "good", "--epochs", 4)
+    assert "\nbetter than untrained: images keep " in said
+    assert "It is better than untrained" in Path("good/report.html").read_text()
+    found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["gain"]
+    assert found["verdict"] == "not shown to be better than untrained"

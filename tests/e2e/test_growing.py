@@ -117,6 +117,18 @@ def test_files_may_stand_among_those_of_the_run(tmp_path: Path) -> None:
     assert after[FEW:] == [f"{2 * i + 1:03}.png" for i in range(ALL - FEW)]
 
 
+def test_a_run_without_a_checkpoint_begins_again_with_all(tmp_path: Path) -> None:
+    folder, run = tmp_path / "images", tmp_path / "run"
+    folder.mkdir()
+    for i, image in enumerate(some(FEW)["x"]):
+        Image.fromarray(image).save(folder / f"{2 * i:03}.png")
+    with pytest.raises(Killed):
+        pretrain(folder, out=run, **settings(epochs=1), on_step=die_at(2))
+    Image.fromarray(some(FEW)["x"][0]).save(folder / "001.png")
+    done = pretrain(folder, out=run, resume=True, quiet=True)
+    assert (done.steps, len(Manifest(run / "manifest.parquet").paths())) == (4, FEW + 1)
+
+
 def test_examples_can_join_twice(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", epochs=1)
     pretrain(some(80), out=run, resume=True, epochs=2, quiet=True)

@@ -90,12 +90,15 @@ def pretrain(
                 "data_wait": round(done.data_wait, 4),
                 "health": dataclasses.asdict(done.health),
                 "finished": done.finished,
+                "gain": None if done.gain is None else done.gain.to_json(),
                 "adaptation": None if done.adaptation is None else done.adaptation.to_json(),
             }
         )
         return
     print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} examples/s")
     print_line(done.health.line())
+    if done.gain is not None:
+        print_line(done.gain.line())
     for line in () if done.adaptation is None else done.adaptation.lines():
         print_line(line)
     print_line(f"next: {done.next_command}")

@@ -132,9 +132,11 @@ class Manifest:
             if change is None and used[_column(task)].to_pylist() != y[:n].tolist():
                 change = f"labels of task {task!r} are others"
         if change:
+            joins = set(used["path"].to_pylist()) < set(dataset.paths)
+            remedy = "let new ones join with --resume and more --epochs" if joins else "restore it"
             raise ValueError(
                 f"the data changed since the run began: {change}; "
-                "restore it, or start a new run with another --out"
+                f"{remedy}, or start a new run with another --out"
             )
         return len(dataset) - n
 

@@ -62,7 +62,7 @@ class Examination:
         self.data, self.seed = data, seed
         self.plants = _plants(data)
         self.tasks = _judging_tasks(data) if labels else {}
-        self._views = _through_views(data.images, seed)
+        self._views = through_views(data.images, seed)
 
     def of(self, features: Features) -> Evidence:
         """Ask for features, images [n, H, W, C] -> h [n, D]."""
@@ -96,7 +96,7 @@ def _judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
     return {task: some for task, some in rows.items() if len(some)}
 
 
-def _through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
+def through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     """Return one view of each image, uint8 [n, H, W, C]."""
     views = build_views(VIEWS, channels=images.shape[3], seed=seed)
     generator = torch.Generator().manual_seed(seed)

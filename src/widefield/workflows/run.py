@@ -33,6 +33,7 @@ from widefield.train.ranks import Ranks
 from widefield.train.step import StepMetrics
 from widefield.train.trainer import OnStep, Trainer
 from widefield.workflows.adaptation import Adaptation, compare_with_start
+from widefield.workflows.gain import Gain, compare_with_untrained
 from widefield.workflows.neighbours import named_by_neighbours
 from widefield.workflows.summary import run_report
 
@@ -67,6 +68,8 @@ class Pretrained:
     health: Health
     adaptation: Adaptation | None = None
     """What became of the encoder that it started from; None without a start."""
+    gain: Gain | None = None
+    """The encoder beside the same one untrained; None with a start, and for few examples."""
     finished: bool
     """False when it was asked to stop; `resume=True` goes on."""
     next_command: str
@@ -117,6 +120,7 @@ class PretrainRun:
         self.images, self.seconds = 0, 0.0
         self.health: Health | None = None
         self.adaptation: Adaptation | None = None
+        self.gain: Gain | None = None
         self._saved_at, self._saving_seconds = time.monotonic(), 0.0
 
     @property
@@ -197,7 +201,8 @@ class PretrainRun:
         if saved["world"] != ranks.shard.world:
             # New ranks have no random state of their own: all begin anew, each with its own seed.
             state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
-            self._checkpoint()
+            if not new:  # else it is saved once they have joined
+                self._checkpoint()
 
     def _take_in(self, new: int) -> None:
         """Let new examples join, which takes a checkpoint: from then on they belong to the run.
@@ -258,6 +263,7 @@ class PretrainRun:
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
             health=self._last_health(),
             adaptation=self.adaptation,
+            gain=self.gain,
             finished=not self.stopped_by,
             next_command=next_command(self.folder.path, self.dataset),
         )
@@ -335,22 +341,26 @@ class PretrainRun:
         }
 
     def _compare(self) -> None:
-        """Compare the encoder with its start, and write what changed into the folder."""
+        """Compare the encoder with its start, and write what changed; or with itself untrained."""
+        seed, device = self.recipe.seed, self.ranks.fabric.device
         if self.start is None:
+            self.gain = compare_with_untrained(self.encoder, self.dataset, seed=seed, device=device)
             return
         self.adaptation = compare_with_start(
             self.start,
             self.encoder,
             self.dataset,
-            seed=self.recipe.seed,
-            device=self.ranks.fabric.device,
+            seed=seed,
+            device=device,
             labels_unseen=not self.state.method.needs_labels,
         )
         if self.adaptation is not None:
             self.adaptation.write(self.folder.adaptation_file)
 
-    def _against_start(self) -> str:
-        """Return the verdict on what became of the start, as a sentence of the report."""
+    def _against_before(self) -> str:
+        """Return the verdict against its start, or itself untrained, as a sentence."""
+        if self.gain is not None:
+            return f" It is {self.gain.line()}."
         found = self.adaptation
         return "" if found is None else f" Against its start: {found.verdict}: {found.why}."
 
@@ -360,7 +370,7 @@ class PretrainRun:
             self.dataset,
             title=f"{self.recipe.method.name} on {self.dataset.spec}",
             summary=f"The encoder is trained. Its features are {self._last_health().line()}."
-            f"{self._against_start()}",
+            f"{self._against_before()}",
             next_steps=(
                 f"`{next_command(self.folder.path, self.dataset)}` shows what the features hold",
                 f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
@@ -417,15 +427,20 @@ def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset
         ValueError: a file of the run is missing or damaged.
     """
     if not folder.has_checkpoint():
-        return dataset, None
-    if folder.grown_manifest.file.exists():
-        saved = _shared(folder)
-        ranks.on_rank_zero(lambda: folder.name_manifest(saved["run"]["manifest"]))
+        known = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if known else dataset, None
+    ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
     if len(dataset) > len(folder.manifest.paths()):
         saved = _shared(folder)
         growth = replace(growth, epoch=saved["epoch"], step=saved["step"])
     return dataset, growth
+
+
+def _finish_growth(folder: RunFolder) -> None:
+    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
+    if folder.grown_manifest.file.exists():
+        folder.name_manifest(_shared(folder)["run"].get("manifest"))
 
 
 def _shared(folder: RunFolder) -> dict[str, Any]:

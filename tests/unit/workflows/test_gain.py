@@ -1,0 +1,100 @@
+"""Better than untrained or not: encoders that are, that are not, and that collapsed."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from widefield.data import Dataset, open_dataset
+from widefield.encoders import build_encoder
+from widefield.workflows.change import Change
+from widefield.workflows.gain import LEAST, RISEN, Gain, compare_with_untrained, judged
+
+CPU = torch.device("cpu")
+SIDE = 16
+
+
+class Waves(nn.Module):
+    """A linear map of grey pixels to slow waves over the image; untrained, to noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(SIDE * SIDE, 8, bias=False)
+        place = torch.pi * (torch.arange(SIDE) + 0.5) / SIDE
+        down = torch.stack([max(k, 1) ** 0.5 * torch.cos(k * place) for k in range(4)])
+        across = torch.stack([max(2 * k, 1) ** 0.5 * torch.cos(2 * k * place) for k in range(2)])
+        with torch.no_grad():  # across, they are the same in the mirror
+            self.linear.weight.copy_(torch.einsum("ai,bj->abij", down, across).reshape(8, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        grey = x.mean(1).flatten(1)
+        h: Tensor = self.linear(grey - grey.mean(1, keepdim=True))
+        return h
+
+
+def images(count: int = 400) -> Dataset:
+    return open_dataset("photos", limit=count, image_size=SIDE)
+
+
+def gain(encoder: nn.Module, data: Dataset) -> Gain:
+    found = compare_with_untrained(encoder, data, seed=0, device=CPU)
+    assert found is not None
+    return found
+
+
+def test_an_encoder_of_what_views_keep_is_better_than_untrained() -> None:
+    found = gain(Waves(), images())
+    assert found.verdict == "better than untrained"
+    assert found.line().startswith("better than untrained: images keep ")
+    assert "labels" not in found.line()
+
+
+def test_untrained_encoders_are_not_better_than_untrained() -> None:
+    """The control: the same architecture, drawn five times."""
+    for seed in range(5):
+        encoder = build_encoder("resnet-tiny", image_size=SIDE, seed=100 + seed)
+        assert gain(encoder, images()).verdict == "not shown to be better than untrained"
+
+
+def test_features_that_collapsed_are_called_so() -> None:
+    encoder = Waves()
+    with torch.no_grad():
+        encoder.linear.weight[2:] = 0
+    assert gain(encoder, images()).verdict in ("collapsing", "collapsed")
+
+
+def test_the_encoder_and_the_global_random_state_stay() -> None:
+    encoder = Waves()
+    before, state = copy.deepcopy(encoder.state_dict()), torch.get_rng_state()
+    gain(encoder, images(LEAST))
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in encoder.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_nothing_is_said_of_few_images_and_of_signals() -> None:
+    few, windows = images(LEAST - 1), open_dataset("motion", limit=2 * LEAST)
+    for data in (few, windows):
+        assert compare_with_untrained(nn.Flatten(), data, seed=0, device=CPU) is None
+
+
+def made(difference: float, half: float) -> Change:
+    return Change(before=0.4, after=0.4 + difference, low=difference - half, high=difference + half)
+
+
+@pytest.mark.parametrize(
+    ("agreement", "verdict"),
+    [
+        (made(RISEN + 0.001, 0.01), "better than untrained"),
+        (made(RISEN - 0.001, 0.01), "not shown to be better than untrained"),
+        (made(RISEN + 0.02, RISEN + 0.03), "not shown to be better than untrained"),
+        (made(-0.2, 0.01), "not shown to be better than untrained"),
+    ],
+)
+def test_a_rise_has_to_be_sure_and_large_enough(agreement: Change, verdict: str) -> None:
+    assert judged(agreement, "healthy") == verdict
+    for state in ("collapsing", "collapsed"):
+        assert judged(agreement, state) == state  # type: ignore[arg-type]
+    found = Gain(verdict=judged(agreement, "healthy"), agreement=agreement, pixels=0.3, examples=99)
+    assert ("labels" in found.line()) == (verdict == "not shown to be better than untrained")
