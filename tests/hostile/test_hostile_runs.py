@@ -9,6 +9,7 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -122,6 +123,11 @@ def damage_last(change: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda run: change(run / "checkpoints" / "last.pt")
 
 
+def rewrite(manifest: Path) -> None:
+    """Leave what the manifest says of the examples, and not since when the run has them."""
+    pq.write_table(pq.read_table(manifest).replace_schema_metadata({}), manifest)
+
+
 def dangle(file: Path) -> None:
     file.unlink()
     file.symlink_to("gone.pt")
@@ -172,7 +178,12 @@ def without(name: str) -> Callable[[Path], None]:
         ],
         (damage_last(without("run")), "was edited since the checkpoint"),
         (lambda run: (run / "manifest.parquet").unlink(), "manifest.parquet is missing"),
-        (lambda run: (run / "manifest.parquet").write_bytes(b"PAR1"), "was changed since"),
+        (
+            lambda run: (run / "manifest.parquet").write_bytes(b"PAR1"),
+            "manifest.parquet is damaged",
+        ),
+        (lambda run: (run / "manifest.parquet").write_bytes(b"mine"), "was changed since"),
+        (lambda run: rewrite(run / "manifest.parquet"), "was changed since"),
         (lambda run: shutil.rmtree(run / "checkpoints"), "has trained, and its last.pt is gone"),
         (
             lambda run: next((run / "checkpoints").glob("last-step-*")).unlink(),

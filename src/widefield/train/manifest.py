@@ -79,13 +79,8 @@ class Manifest:
         Raises:
             ValueError: it is missing, or another one.
         """
-        self._refuse_missing()
+        self._refuse_another()
         with self.file.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 4))
-            if file.read() != b"PAR1":  # quick, where a large file is another one
-                raise ValueError(CHANGED.format(self.file))
-            file.seek(0)
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def in_order(self, dataset: Dataset) -> Dataset:
@@ -146,7 +141,7 @@ class Manifest:
         Raises:
             ValueError: the manifest is missing, damaged or another file.
         """
-        self._refuse_missing()
+        self._refuse_another()
         try:
             table = pq.read_table(self.file, columns=["index", *columns])
             used = table.filter(pc.is_valid(table["index"])).select(columns)
@@ -165,11 +160,21 @@ class Manifest:
                 )
         return used
 
-    def _refuse_missing(self) -> None:
+    def _refuse_another(self) -> None:
+        """Refuse what is no manifest, by its last bytes: quick, where a large file is another one.
+
+        Raises:
+            ValueError: it is missing, or does not end as a Parquet file.
+        """
         if not self.file.is_file():
             raise ValueError(
                 f"{self.file} is missing, which says what the run was trained on: restore it"
             )
+        with self.file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 4))
+            if file.read() != b"PAR1":
+                raise ValueError(CHANGED.format(self.file))
 
 
 CHANGED = "{} was changed since the run began: restore it"
