@@ -47,6 +47,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "longer": equal_time.longer,
     "choices": equal_time.choices,
     "budgets": budgets.budgets,
+    "budget-gaps": budgets.gaps,
     "largest": budgets.largest,
     "learning-rates": budgets.learning_rates,
     "normalisation": normalisation.normalisation,
