@@ -123,9 +123,13 @@ def damage_last(change: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda run: change(run / "checkpoints" / "last.pt")
 
 
-def rewrite(manifest: Path) -> None:
+def rewrite(manifest: Path, metadata: dict[str, str]) -> None:
     """Leave what the manifest says of the examples, and not since when the run has them."""
-    pq.write_table(pq.read_table(manifest).replace_schema_metadata({}), manifest)
+    pq.write_table(pq.read_table(manifest).replace_schema_metadata(metadata), manifest)
+
+
+def grow(run: Path, growth: str) -> None:
+    rewrite(run / "manifest.parquet", {"widefield": growth})
 
 
 def dangle(file: Path) -> None:
@@ -183,7 +187,12 @@ def without(name: str) -> Callable[[Path], None]:
             "manifest.parquet is damaged",
         ),
         (lambda run: (run / "manifest.parquet").write_bytes(b"mine"), "was changed since"),
-        (lambda run: rewrite(run / "manifest.parquet"), "was changed since"),
+        (lambda run: rewrite(run / "manifest.parquet", {}), "was changed since"),
+        (lambda run: grow(run, "[1]"), "was changed since"),
+        (lambda run: grow(run, '{"first": "x"}'), "was changed since"),
+        (lambda run: grow(run, '{"first": 0}'), "was changed since"),
+        (lambda run: grow(run, '{"first": 9, "step": -1}'), "was changed since"),
+        (lambda run: grow(run, '{"first": 9, "step": 3}'), "was changed since"),
         (lambda run: shutil.rmtree(run / "checkpoints"), "has trained, and its last.pt is gone"),
         (
             lambda run: next((run / "checkpoints").glob("last-step-*")).unlink(),

@@ -115,14 +115,13 @@ class RowFileHeader:
             ValueError: it is not; the message names the first difference.
         """
         for words, held, wanted in (
-            ("{} rows", self.n, header.n),
+            ("{} rows", max(self.n, header.n), header.n),  # fewer may grow
             ("rows of width {}", self.dim, header.dim),
             ("{} moments", self.layout, header.layout),
             ("rows of seed {}", self.seed, header.seed),
             ("rows of process {}", self.shard.name, header.shard.name),
         ):
-            grows = words == "{} rows" and self.n < header.n
-            if held != wanted and not grows:
+            if held != wanted:
                 raise ValueError(
                     f"{path} holds {words.format(held)}, not {wanted}: "
                     "resume with the run's own data and settings, or start a new run"

@@ -65,13 +65,23 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return since when the run has these examples; none joined one of an older version."""
+        """Return since when the run has these examples; none joined one of an older version.
+
+        Raises:
+            ValueError: the file is missing, or says it otherwise than a run writes it.
+        """
         table = self._read("path")
         written = (table.schema.metadata or {}).get(_METADATA)
+        if written is None:
+            return Growth(first=len(table))
         try:
-            return Growth(first=len(table)) if written is None else Growth(**json.loads(written))
+            growth = Growth(**json.loads(written))
         except (TypeError, ValueError) as error:
             raise ValueError(CHANGED.format(self.file)) from error
+        counts = (growth.first, growth.epoch, growth.step)
+        if any(type(count) is not int or count < 0 for count in counts) or growth.first < 1:
+            raise ValueError(CHANGED.format(self.file))
+        return growth
 
     def checksum(self) -> str:
         """Return the checksum of the file.

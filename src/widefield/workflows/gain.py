@@ -51,7 +51,9 @@ class Gain:
     def line(self) -> str:
         """Return it in one plain line."""
         kept = self.agreement
-        labels = "" if self.verdict == "better than untrained" else "; labels of a few would tell"
+        labels = (
+            "" if self.verdict == "better than untrained" else "; labels of a few images would tell"
+        )
         return (
             f"{self.verdict}: images keep {100 * kept.after:.0f} % of their neighbours through "
             f"views, untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %"

@@ -28,8 +28,9 @@ from widefield.train.progress import images_bar
 from widefield.train.ranks import Ranks
 from widefield.train.trainer import OnStep
 from widefield.version import __version__
+from widefield.workflows.growing import in_order
 from widefield.workflows.remarks import batch_of, left_open, remarks
-from widefield.workflows.run import Pretrained, PretrainRun, in_order
+from widefield.workflows.run import Pretrained, PretrainRun
 from widefield.workflows.start import Start, kept_start, open_start, start_name
 
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]

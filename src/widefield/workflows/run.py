@@ -4,12 +4,11 @@ import copy
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
@@ -23,7 +22,7 @@ from widefield.probes import extract
 from widefield.recipe import Recipe
 from widefield.train.adversary import adversary_facts, refuse_misfit
 from widefield.train.build import DataFacts, build, rank_seed
-from widefield.train.checkpoint import NOT_OURS, load, load_together, save_together
+from widefield.train.checkpoint import NOT_OURS, load_together, save_together
 from widefield.train.folder import RunFolder
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
@@ -416,44 +415,6 @@ class PretrainRun:
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
-
-
-def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset, Growth | None]:
-    """Return the examples in the order of the run to resume, and since when it has all of them.
-
-    New ones follow those of the run, and join where its last checkpoint stands.
-
-    Raises:
-        ValueError: a file of the run is missing or damaged.
-    """
-    if not folder.has_checkpoint():
-        known = folder.manifest.file.exists()
-        return folder.manifest.in_order(dataset) if known else dataset, None
-    ranks.on_rank_zero(lambda: _finish_growth(folder))
-    dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
-    if len(dataset) > len(folder.manifest.paths()):
-        saved = _shared(folder)
-        growth = replace(growth, epoch=saved["epoch"], step=saved["step"])
-    return dataset, growth
-
-
-def _finish_growth(folder: RunFolder) -> None:
-    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
-    if folder.grown_manifest.file.exists():
-        folder.name_manifest(_shared(folder)["run"].get("manifest"))
-
-
-def _shared(folder: RunFolder) -> dict[str, Any]:
-    """Return what the last checkpoint says of the run, whichever processes saved it.
-
-    Raises:
-        ValueError: it is damaged, or that of another run.
-    """
-    saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
-    run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
-    if not isinstance(run, dict) or not all(type(count) is int for count in counts):
-        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
-    return saved
 
 
 def next_command(run: Path, dataset: Dataset) -> str:

@@ -1,0 +1,50 @@
+"""The examples of a run that is resumed: its own in their order, and new ones after them."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from widefield.data import Dataset
+from widefield.train.checkpoint import NOT_OURS, load
+from widefield.train.folder import RunFolder
+from widefield.train.manifest import Growth
+from widefield.train.ranks import Ranks
+
+
+def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset, Growth | None]:
+    """Return the examples in the order of the run to resume, and since when it has all of them.
+
+    New ones follow those of the run, and join where its last checkpoint stands.
+
+    Raises:
+        ValueError: a file of the run is missing or damaged.
+    """
+    if not folder.has_checkpoint():
+        known = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if known else dataset, None
+    ranks.on_rank_zero(lambda: _finish_growth(folder))
+    dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
+    if len(dataset) > len(folder.manifest.paths()):
+        saved = _shared(folder)
+        growth = replace(growth, epoch=saved["epoch"], step=saved["step"])
+    return dataset, growth
+
+
+def _finish_growth(folder: RunFolder) -> None:
+    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
+    if folder.grown_manifest.file.exists():
+        folder.name_manifest(_shared(folder)["run"].get("manifest"))
+
+
+def _shared(folder: RunFolder) -> dict[str, Any]:
+    """Return what the last checkpoint says of the run, whichever processes saved it.
+
+    Raises:
+        ValueError: it is damaged, or that of another run.
+    """
+    saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
+    run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
+    if not isinstance(run, dict) or not all(type(count) is int for count in counts):
+        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
+    return saved
