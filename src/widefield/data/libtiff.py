@@ -4,6 +4,7 @@ import ctypes
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from PIL import features
@@ -26,6 +27,7 @@ def quiet_libtiff() -> Iterator[None]:
         library.TIFFSetErrorHandler(before)
 
 
+@cache  # the search takes milliseconds, and every header of a folder asks
 def _loaded() -> ctypes.CDLL | None:
     """Return the copy of libtiff that Pillow has loaded; wheels bring one of an odd name."""
     if not features.check("libtiff"):

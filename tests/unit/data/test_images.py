@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,6 +328,20 @@ def test_listing_reads_no_image(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.png").write_text("never opened")
     assert read_folder(tmp_path).names == ["0.png", "1.png", "2.png"]
+
+
+def test_headers_share_one_search_for_libtiff(tmp_path, monkeypatch):
+    """It reads the process's memory map, which takes as long as decoding hundreds of headers."""
+    folder_of(tmp_path, 30)
+    searched, read_text = [], Path.read_text
+
+    def counted(path, *args, **kwargs):
+        searched.append(path)
+        return read_text(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    open_dataset(tmp_path)
+    assert searched.count(Path("/proc/self/maps")) <= 1
 
 
 LOUD = """
