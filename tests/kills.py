@@ -14,6 +14,7 @@ opened to write and no folder made: all that holds too, and the command ends in 
 
 import argparse
 import errno
+import importlib
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -130,12 +132,18 @@ def run(words: str, folder: Path, deadly: int | None = None, full: bool = False)
         assert outcome.code == 0 or full, outcome.err
         problem = problem_of_line(outcome)
         assert problem is None, problem
-        os.write(pipe, str(steps).encode())
+        with os.fdopen(pipe, "w") as file:
+            json.dump([steps, [name for name in sys.modules if name not in loaded]], file)
         if outcome.code:
             os._exit(outcome.code)
 
+    loaded = frozenset(sys.modules)
     ended, told = _in_child(act)
-    return ended, int(told or 0)
+    steps, modules = json.loads(told) if told else (0, [])
+    for name in modules:  # so that the children to come need not
+        with suppress(ImportError):
+            importlib.import_module(name)
+    return ended, steps
 
 
 def outputs(command: Killed, folder: Path) -> dict[str, bytes]:

@@ -21,18 +21,17 @@ def fitting_width(build: Callable[[Size], Encoder], size: Size) -> int:
     Raises:
         ValueError: the encoder cannot take that size; the message names the nearest that fits.
     """
-    reason = _misfit(build, size)
-    if reason is None:
-        with torch.device("meta"):
-            return build(size).dim
+    tried = _tried(build, size)
+    if not isinstance(tried, str):
+        return tried.dim
     sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
-    fits = next((side for side in sides if _misfit(build, (side, side)) is None), None)
+    fits = next((side for side in sides if not isinstance(_tried(build, (side, side)), str)), None)
     remedy = "choose another encoder" if fits is None else f"choose an image_size such as {fits}"
-    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({reason}): {remedy}")
+    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({tried}): {remedy}")
 
 
-def _misfit(build: Callable[[Size], Encoder], size: Size) -> str | None:
-    """Return why two images of `size` do not come through the encoder; None if they do."""
+def _tried(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
+    """Return the encoder if two images of `size` come through it, else why they do not."""
     try:
         with torch.device("meta"):
             encoder = build(size)
@@ -40,4 +39,4 @@ def _misfit(build: Callable[[Size], Encoder], size: Size) -> str | None:
                 encoder(torch.empty(2, encoder.config.channels, *size))
     except (AssertionError, RuntimeError) as error:  # what torch and timm say of sizes
         return (str(error).splitlines() or ["it has no layer for them"])[0][:80]
-    return None
+    return encoder

@@ -1,6 +1,7 @@
 """Learning rates by family of encoder, as multiples of what a batch-norm network takes."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 import torch
@@ -43,6 +44,7 @@ def family_of_network(network: nn.Module) -> Family:
     return "networks with batch norm" if has_batch_norm else "networks without batch norm"
 
 
+@cache  # builds a network to look at it
 def rate_of(encoder: EncoderSettings) -> tuple[float, Family]:
     """Return the multiple of the learning rate for an encoder, and the family that it has it from.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,12 @@ def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
 
 def render(template: str, **values: Any) -> str:
     """Return a page: `template` of this folder, filled in with every string escaped."""
-    environment = Environment(
+    return _environment().get_template(template).render(series=list(SERIES.values()), **values)
+
+
+@cache  # compiling a template takes longer than filling it in
+def _environment() -> Environment:
+    return Environment(
         loader=FunctionLoader(
             lambda name: resources.files("widefield.report").joinpath(name).read_text("utf-8")
         ),
@@ -135,7 +141,6 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(series=list(SERIES.values()), **values)
 
 
 def _by_task(verdicts: Sequence[TaskVerdict]) -> dict[str, list[TaskVerdict]]:
