@@ -9,6 +9,7 @@ taken: plain sky tells nothing.
 Everything is a pure function of the photograph, the split and the crop's number.
 """
 
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,19 +62,32 @@ def read_photos(split: Split = "train", image_size: int | None = None) -> Exampl
             f"image_size {side} does not suit the built-in photos; "
             f"choose {_SMALLEST_SIDE} to {_LARGEST_SIDE}"
         )
-    labels = np.sort(np.arange(_CROPS[split]) % len(PHOTOS))
-    pixels = np.empty((len(labels), side, side, 3), dtype=np.uint8)
-    names = []
-    for class_id, photo in enumerate(PHOTOS):
-        rows = np.flatnonzero(labels == class_id)
+    counts = _counts(split)
+    return Examples(
+        names=[f"{p}/{i:04d}" for p, count in counts.items() for i in range(count)],
+        labels={"class": np.repeat(np.arange(len(PHOTOS)), list(counts.values()))},
+        classes={"class": PHOTOS},
+        pixels=_crops(split, side).copy(),
+    )
+
+
+def _counts(split: Split) -> dict[str, int]:
+    """Return how many crops each photograph has."""
+    each, more = divmod(_CROPS[split], len(PHOTOS))
+    return {photo: each + (i < more) for i, photo in enumerate(PHOTOS)}
+
+
+@lru_cache(maxsize=2)  # training and test crops, which a run, its probe and its audit share
+def _crops(split: Split, side: int) -> NDArray[np.uint8]:
+    """Return all crops, uint8 [n, side, side, 3]."""
+    crops = []
+    for photo, count in _counts(split).items():
         rgb = photograph(photo)
-        chosen = windows(photo, np.asarray(rgb), split, len(rows))
-        for row, window in zip(rows, chosen.tolist(), strict=True):
+        for window in windows(photo, np.asarray(rgb), split, count).tolist():
             # Cropping first: resizing with a box would read pixels beyond the window's edge.
             crop = rgb.crop(window).resize((side, side), Image.Resampling.BICUBIC)
-            pixels[row] = np.asarray(crop)
-        names += [f"{photo}/{number:04d}" for number in range(len(rows))]
-    return Examples(names=names, labels={"class": labels}, classes={"class": PHOTOS}, pixels=pixels)
+            crops.append(np.asarray(crop))
+    return np.stack(crops)
 
 
 def windows(photo: str, image: NDArray[np.uint8], split: Split, count: int) -> NDArray[np.int64]:

@@ -52,7 +52,15 @@ def test_no_training_window_shares_a_pixel_with_a_test_window(photo):
     assert seen["test"].mean() > 0.1
 
 
-def test_no_pixel_beyond_the_window_is_read(tmp_path, monkeypatch):
+@pytest.fixture
+def cut_anew():
+    """Crops are cut once a process: cut them for this test alone."""
+    photos._crops.cache_clear()
+    yield
+    photos._crops.cache_clear()
+
+
+def test_no_pixel_beyond_the_window_is_read(tmp_path, monkeypatch, cut_anew):
     # Test cells red, training cells blue: one foreign pixel in a filter would show.
     painted = np.zeros((300, 420, 3), dtype=np.uint8)
     painted[..., 2] = 255
@@ -78,7 +86,7 @@ def test_all_crops_differ(train, test):
     assert len(np.unique(digests)) == 5000
 
 
-def test_deterministic(train):
+def test_deterministic(train, cut_anew):
     assert (open_dataset("photos").images == train.images).all()
 
 
@@ -99,7 +107,12 @@ def test_image_size_out_of_range(size):
         open_dataset("photos", image_size=size)
 
 
-def test_a_missing_photograph_is_named(monkeypatch):
+def test_crops_are_the_callers_own():
+    photos.read_photos("test").pixels[:] = 0
+    assert photos.read_photos("test").pixels.any()
+
+
+def test_a_missing_photograph_is_named(monkeypatch, cut_anew):
     monkeypatch.setattr(photos, "PHOTOS", ("no_such_photograph",))
     with pytest.raises(ValueError, match="'no_such_photograph' is missing from skimage"):
         open_dataset("photos")
