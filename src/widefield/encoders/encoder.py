@@ -4,8 +4,10 @@ Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrogra
 """
 
 import difflib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, cast, get_args
 
 import timm
@@ -378,15 +380,19 @@ def _only_stem(name: str, stem: Stem) -> Stem:
 
 def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the convolution that replaces a ResNet's stem, of the same width."""
-    with torch.device("meta"):
-        width = cast(nn.BatchNorm2d, timm.create_model(**arguments).bn1).num_features
     return {
         "in_channels": arguments["in_chans"],
-        "out_channels": width,
+        "out_channels": _stem_width(json.dumps(arguments)),
         "kernel_size": 3,
         "padding": 1,
         "bias": False,
     }
+
+
+@cache  # builds a network to look at it
+def _stem_width(arguments: str) -> int:
+    with torch.device("meta"):
+        return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features
 
 
 def assemble(config: EncoderConfig) -> Encoder:

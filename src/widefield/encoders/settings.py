@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import torch
@@ -68,11 +69,7 @@ class EncoderSettings(Settings):
         Raises:
             ValueError: as `build`, or the encoder cannot take images of that size.
         """
-
-        def build(size: Size) -> Encoder:
-            return self.build(channels=channels, image_size=size, rate=rate, seed=0)
-
-        return fitting_width(build, as_size(image_size))
+        return _width(self, channels, as_size(image_size), rate)
 
     def build(
         self,
@@ -108,3 +105,11 @@ class EncoderSettings(Settings):
             rate=rate,
             seed=seed,
         )
+
+
+@cache  # passes images through a network to see whether they fit
+def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int | None) -> int:
+    def build(size: Size) -> Encoder:
+        return settings.build(channels=channels, image_size=size, rate=rate, seed=0)
+
+    return fitting_width(build, image_size)
