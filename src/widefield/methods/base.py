@@ -128,6 +128,8 @@ class MethodSettings(Settings, ABC):
     """What the method is called on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the work of a step, by name; `bench step` times them too."""
+    needed_visits: ClassVar[int] = 1
+    """Visits of each example that features need to become good; docs/recipe.md has how found."""
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""

@@ -102,6 +102,7 @@ class DietSettings(MethodSettings):
     """
 
     name: ClassVar[str] = "diet"
+    needed_visits: ClassVar[int] = 10
 
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""

@@ -23,6 +23,7 @@ class RowContrastSettings(RowMethodSettings):
     """
 
     name: ClassVar[str] = "row-contrast"
+    needed_visits: ClassVar[int] = 10
 
     projector: ProjectorSettings = ProjectorSettings(layers=2)
     """The projection head."""

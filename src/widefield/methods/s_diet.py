@@ -22,6 +22,7 @@ class SDietSettings(RowMethodSettings):
     """
 
     name: ClassVar[str] = "s-diet"
+    needed_visits: ClassVar[int] = 10
 
     projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
     """The projection head."""

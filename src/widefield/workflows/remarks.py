@@ -6,6 +6,7 @@ from typing import Any
 
 from widefield.data import steps_per_epoch
 from widefield.encoders import RATES_MEASURED_ON, rate_of
+from widefield.methods import DEFAULT_METHOD
 from widefield.recipe import Recipe
 
 FEW_STEPS = 200
@@ -52,7 +53,7 @@ def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tup
     lines = (
         _on_rate(recipe) if "lr" in left_open else "",
         _on_batch(recipe) if "batch_size" in left_open else "",
-        _on_steps(recipe, examples),
+        _on_steps(recipe, examples) or _on_visits(recipe),
     )
     return tuple(line for line in lines if line)
 
@@ -85,4 +86,17 @@ def _on_steps(recipe: Recipe, examples: int) -> str:
         f"{steps} steps in all are few, and the features may say less than raw pixels: "
         f"--epochs {enough} gives {enough * per_epoch}"
         + (", or choose a smaller --batch-size" if per_epoch < 10 else "")
+    )
+
+
+def _on_visits(recipe: Recipe) -> str:
+    """Say that a method which learns from old rows sees each example a few times alone."""
+    method, epochs = recipe.method, recipe.epochs
+    if epochs >= method.needed_visits:
+        return ""
+    seen = "once" if epochs == 1 else f"{epochs} times"
+    return (
+        f"each example is seen {seen}, and {method.name} learns less before it has seen them "
+        f"{method.needed_visits} times: --epochs {method.needed_visits}, or --method "
+        f"{DEFAULT_METHOD}"
     )

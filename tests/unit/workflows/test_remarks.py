@@ -13,7 +13,7 @@ from torch import nn
 from widefield.data import open_dataset, steps_per_epoch
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.encoders.rates import RATES, RATES_MEASURED_ON, family_of_network
-from widefield.methods import METHODS
+from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
 from widefield.workflows.plan import plan
@@ -136,6 +136,21 @@ def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size:
         line = said(examples, batch_size=batch_size, epochs=enough - 1)
         assert f"{(enough - 1) * per_epoch} steps in all are few" in line
         assert f"--epochs {enough} gives {enough * per_epoch}" in line
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_needs_visits_says_so(name: str) -> None:
+    """The advice, taken, is enough, and an epoch less is not."""
+    needed = METHODS[name].needed_visits
+    assert needed == (10 if name in ("s-diet", "row-contrast", "diet") else 1)
+    settings: dict[str, Any] = {"method": name}
+    assert "is seen" not in said(10**6, epochs=needed, **settings)
+    if needed > 1:
+        line = said(10**6, epochs=needed - 1, **settings)
+        assert f"each example is seen {needed - 1} times, and {name} learns less" in line
+        assert f"--epochs {needed}, or --method {DEFAULT_METHOD}" in line
+        assert "each example is seen once, and" in said(10**6, epochs=1, **settings)
+        assert "is seen" not in said(256, epochs=1, **settings)  # steps are what it lacks first
 
 
 def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
