@@ -143,7 +143,7 @@ class _Trial:
     def plan(self) -> Plan:
         """Take the steps, and add up."""
         activations, seconds = self._steps()
-        self.run.check_health()  # its batches are larger than those of most runs
+        self.run.findings.check_health()  # its batches are larger than those of most runs
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
-from torch import Tensor
 
 from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.data.spec import parse
-from widefield.diagnose import Health, health
+from widefield.diagnose import Health
 from widefield.encoders import Encoder, no_numbers, save_encoder
 from widefield.methods import Projector, save_projector
-from widefield.probes import extract
 from widefield.recipe import Recipe
 from widefield.train.adversary import adversary_facts, refuse_misfit
 from widefield.train.build import DataFacts, build, rank_seed
@@ -31,12 +27,11 @@ from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.ranks import Ranks
 from widefield.train.step import StepMetrics
 from widefield.train.trainer import OnStep, Trainer
-from widefield.workflows.adaptation import Adaptation, compare_with_start
-from widefield.workflows.gain import Gain, compare_with_untrained
-from widefield.workflows.neighbours import named_by_neighbours
+from widefield.workflows.adaptation import Adaptation
+from widefield.workflows.findings import Findings
+from widefield.workflows.gain import Gain
 from widefield.workflows.summary import run_report
 
-HEALTH_EXAMPLES = 512
 SAVING_SHARE = 0.05
 """Share of the time that checkpoints within an epoch may take."""
 
@@ -94,7 +89,6 @@ class PretrainRun:
         self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
         facts, rows = DataFacts.of(dataset, growth), folder.rows_folder
-        self.start = start
         self.state = build(
             recipe,
             facts,
@@ -117,9 +111,14 @@ class PretrainRun:
         self.stopped_by = 0
         """Number of the signal that ended the training early; 0 for none."""
         self.images, self.seconds = 0, 0.0
-        self.health: Health | None = None
-        self.adaptation: Adaptation | None = None
-        self.gain: Gain | None = None
+        self.findings = Findings(
+            self.encoder,
+            dataset,
+            seed=recipe.seed,
+            device=device,
+            start=start,
+            labels_unseen=not self.state.method.needs_labels,
+        )
         self._saved_at, self._saving_seconds = time.monotonic(), 0.0
 
     @property
@@ -252,7 +251,6 @@ class PretrainRun:
         if self.ranks.is_rank_zero:
             self._save_encoder(self.folder.path)
             if not self.stopped_by:
-                self._compare()
                 self._report()
         return Pretrained(
             run=self.folder.path,
@@ -260,9 +258,9 @@ class PretrainRun:
             steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
-            health=self._last_health(),
-            adaptation=self.adaptation,
-            gain=self.gain,
+            health=self.findings.last_health(),
+            adaptation=self.findings.adaptation,
+            gain=self.findings.gain,
             finished=not self.stopped_by,
             next_command=next_command(self.folder.path, self.dataset),
         )
@@ -308,7 +306,7 @@ class PretrainRun:
         }
         if self.ranks.is_rank_zero:
             if is_last or epoch % recipe.health_every == 0:
-                values |= self._log_health()
+                values |= self.findings.log_health(epoch, self.bar.say)
             self.log.add(epoch, values)
         if is_last or epoch % recipe.checkpoint_every == 0:
             self._checkpoint()
@@ -322,73 +320,22 @@ class PretrainRun:
         if isinstance(head, Projector):
             save_projector(head, folder)
 
-    def _log_health(self) -> dict[str, float | str]:
-        """Check the encoder's health, say it, and return what the log keeps of it."""
-        rows, h = self._some_features()
-        found = self.health = health(h)
-        named = named_by_neighbours(h, {task: y[rows] for task, y in self.dataset.labels.items()})
-        said = "".join(f"; neighbours name {task}: {100 * s:.0f} %" for task, s in named.items())
-        self.bar.say(f"epoch {self.state.epoch}: {found.line()}{said}")
-        if found.advice:
-            self.bar.say(f"  try: {found.advice}")
-        return {
-            "effective_rank": found.effective_rank,
-            "large_singular_values": float(found.large_singular_values),
-            "feature_std": found.feature_std,
-            "verdict": found.verdict,
-            **{f"neighbours_name_{task}": share for task, share in named.items()},
-        }
-
-    def _compare(self) -> None:
-        """Compare the encoder with its start, and write what changed; or with itself untrained."""
-        seed, device = self.recipe.seed, self.ranks.fabric.device
-        if self.start is None:
-            self.gain = compare_with_untrained(self.encoder, self.dataset, seed=seed, device=device)
-            return
-        self.adaptation = compare_with_start(
-            self.start,
-            self.encoder,
-            self.dataset,
-            seed=seed,
-            device=device,
-            labels_unseen=not self.state.method.needs_labels,
-        )
-        if self.adaptation is not None:
-            self.adaptation.write(self.folder.adaptation_file)
-
-    def _against_before(self) -> str:
-        """Return the verdict against its start, or itself untrained, as a sentence."""
-        if self.gain is not None:
-            return f" It is {self.gain.line()}."
-        found = self.adaptation
-        return "" if found is None else f" Against its start: {found.verdict}: {found.why}."
-
     def _report(self) -> None:
+        """Find out what was gained, and write it down."""
+        self.findings.compare()
+        if self.findings.adaptation is not None:
+            self.findings.adaptation.write(self.folder.adaptation_file)
         page = run_report(
             self.folder,
             self.dataset,
             title=f"{self.recipe.method.name} on {self.dataset.spec}",
-            summary=f"The encoder is trained. Its features are {self._last_health().line()}."
-            f"{self._against_before()}",
+            summary=f"The encoder is trained. {self.findings.summary()}",
             next_steps=(
                 f"`{next_command(self.folder.path, self.dataset)}` shows what the features hold",
                 f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
             ),
         )
         page.write(self.folder.path / "report.html", overwrite=True)
-
-    def _last_health(self) -> Health:
-        return self.health or self.check_health()
-
-    def check_health(self) -> Health:
-        """Return the label-free health of the encoder as it is now."""
-        return health(self._some_features()[1])
-
-    def _some_features(self) -> tuple[NDArray[np.int64], Tensor]:
-        """Return examples from all over the data, as folders are in the order of classes, and h."""
-        rows = self.dataset.spread_rows(HEALTH_EXAMPLES)
-        images = self.dataset.images[rows]
-        return rows, extract(self.encoder, images, device=self.ranks.fabric.device)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save the run, so that it can go on from here, by its manifest or by a grown one.
