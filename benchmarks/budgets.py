@@ -1,38 +1,70 @@
-"""What do short runs learn, on few images and on many?
+"""What do short runs learn, on few images and on many, with encoders of three families?
 
     python benchmarks/budgets.py cifar10_train.npz cifar10_test.npz \
         --json benchmarks/results/budgets.json
 
-Plain CIFAR-10 images, resnet-tiny, every method for nearly the same time: a step of two views
-costs about twice one of one view, and one of view-contrast about three quarters of that. A linear
-probe is fitted on 5,000 training images and scored on the test file, beside raw pixels and the
-encoder untrained. A run's cost is its processor seconds. The file is rewritten after every run,
-and runs that it already holds are not repeated.
+Plain CIFAR-10 images, every method for nearly the same time: a step of two views costs about twice
+one of one view, and one with a second view without gradient two thirds of that. resnet-tiny has
+the default stem and the others their native ones, so that a run takes minutes of one core. Two
+parts:
+
+- choices: every method but ours, which stands at its default, at three learning rates; 5,000
+  images, resnet-tiny, scored on 3,000 further images of the training file; one seed. Each method
+  keeps the rate that reads the class best;
+- runs: a linear probe and a vote of 20 neighbours, fitted on 5,000 training images and scored on
+  the test file, beside the floors: raw pixels, and the encoder untrained with either start of its
+  residual blocks, of which the better one counts.
+
+Other encoders than resnet-tiny take their family's multiple of each rate. A run's cost is its
+processor seconds. The file is rewritten after every run, and runs that it already holds are not
+repeated, so that two processes may share the work.
 """
 
 import argparse
+import itertools
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from study import Results, Run, accuracies, train
-from widefield.data import open_dataset
+from study import Results, Run, scores, train, validation_sets
+from widefield.data import Dataset, open_dataset
+from widefield.encoders import rate_of
+from widefield.encoders.settings import EncoderSettings
+from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.probes import extract, pixels
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
-FIT = 5000  # images for the probe
-EPOCHS: dict[int, dict[str, tuple[int, ...]]] = {
-    500: {"view-contrast": (10, 40), "s-diet": (14, 56), "simclr": (8, 32)},
-    5000: {"view-contrast": (3, 6), "s-diet": (4, 8), "simclr": (2, 4)},
-    10_000: {"view-contrast": (3, 6), "s-diet": (4, 8), "simclr": (2, 4)},
-    50_000: {"view-contrast": (1, 2), "s-diet": (2,), "simclr": (1,)},
+FIT = 5000  # images for the probe, and to train on for the choices
+ENCODERS: dict[str, dict[str, Any]] = {
+    "resnet-tiny": {},
+    "resnet18": {"stem": "native"},
+    "vit_tiny_patch16_224": {"stem": "native"},
 }
-"""Images -> method -> epochs of its runs, shorter and longer."""
-SETTINGS: dict[str, dict[str, Any]] = {"view-contrast": {}, "s-diet": {}, "simclr": {"lr": 2e-2}}
-"""SimCLR's rate is the best of those that benchmarks/equal_time.py tried on plain images."""
+ONE_VIEW = {500: (14, 56), 5000: (4, 8), 50_000: (2,)}
+SECOND_WITHOUT_GRADIENT = {500: (10, 40), 5000: (3, 6), 50_000: (1, 2)}
+TWO_VIEWS = {500: (8, 32), 5000: (2, 4), 50_000: (1,)}
+EPOCHS: dict[str, dict[int, tuple[int, ...]]] = {
+    "s-diet": ONE_VIEW | {50_000: (2, 4)},
+    "diet": ONE_VIEW,
+    "view-contrast": SECOND_WITHOUT_GRADIENT | {50_000: (1, 2, 3)},
+    "byol": SECOND_WITHOUT_GRADIENT,
+    "moco": SECOND_WITHOUT_GRADIENT,
+    "simclr": TWO_VIEWS | {50_000: (1, 2)},
+    "barlow-twins": TWO_VIEWS,
+}
+"""Method -> images -> epochs of its runs, shorter and longer."""
+RESNET_TINY_ONLY = {(500, 0), (5000, 0), (50_000, 1), (50_000, 2)}
+"""Images and place of the epochs that the larger encoders do not run."""
+FACTORS = (1 / 3, 1.0, 3.0)
+SEEDS = (0, 1, 2)
+
+Sets = tuple[Dataset, Dataset]
 
 
 def main() -> None:
@@ -41,53 +73,127 @@ def main() -> None:
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--images", type=int, action="append", choices=tuple(EPOCHS))
+    parser.add_argument("--encoder", choices=ENCODERS, action="append")
+    parser.add_argument("--method", choices=EPOCHS, action="append")
+    parser.add_argument("--images", type=int, action="append", choices=ONE_VIEW)
     parser.add_argument("--seed", type=int, action="append")
     args = parser.parse_args()
     results = Results(args.json, _summary)
-    for seed in args.seed or [0]:
+    for method in args.method or EPOCHS:
+        if method != DEFAULT_METHOD:
+            _choices(results, args.train, method)
+    for seed, encoder in itertools.product(args.seed or SEEDS, args.encoder or ENCODERS):
         sets = (
             open_dataset(str(args.train), limit=FIT, seed=seed),
             open_dataset(str(args.test), seed=seed, held_out=True),
         )
-        _floors(results, sets, seed)
-        for images in args.images or EPOCHS:
-            for method, runs in EPOCHS[images].items():
-                for epochs in runs:
-                    key = f"{images} | {method} | {epochs} epochs | seed {seed}"
-                    if key not in results:
-                        results.add(key, _run(args.train, sets, images, method, epochs, seed))
+        _floors(results, sets, encoder, seed)
+        for images, method in itertools.product(args.images or ONE_VIEW, args.method or EPOCHS):
+            for epochs in _epochs(encoder, method, images):
+                key = f"{encoder} | {images} | {method} | {epochs} epochs | seed {seed}"
+                if key not in results:
+                    factor = _chosen(results.runs).get(method, 1.0)
+                    run = _run(args.train, sets, encoder, images, method, epochs, seed, factor)
+                    results.add(key, run)
 
 
-def _run(file: Path, sets: Any, images: int, method: str, epochs: int, seed: int) -> Run:
+def _epochs(encoder: str, method: str, images: int) -> Iterator[int]:
+    for place, epochs in enumerate(EPOCHS[method][images]):
+        if encoder == "resnet-tiny" or (images, place) not in RESNET_TINY_ONLY:
+            yield epochs
+
+
+def _choices(results: Results, file: Path, method: str) -> None:
+    """Try the rates of a method."""
+    for factor in FACTORS:
+        key = f"choices | {method} | lr x {factor:.2g}"
+        if key not in results:
+            sets = validation_sets(file, "", FIT, seed=0)
+            epochs = EPOCHS[method][FIT][-1]
+            run = _run(file, sets, "resnet-tiny", FIT, method, epochs, 0, factor)
+            results.add(key, run | {"choice": factor})
+
+
+def _chosen(runs: dict[str, Run]) -> dict[str, float]:
+    """Return the factor of each method's own rate that reads the class best."""
+    tried = [run for run in runs.values() if "choice" in run]
+    best: dict[str, Run] = {}
+    for run in tried:
+        held = best.setdefault(run["method"], run)
+        if run["linear"] > held["linear"]:
+            best[run["method"]] = run
+    return {method: run["choice"] for method, run in best.items()}
+
+
+def _run(
+    file: Path,
+    sets: Sets,
+    encoder: str,
+    images: int,
+    method: str,
+    epochs: int,
+    seed: int,
+    factor: float,
+) -> Run:
     """Train once and score once."""
-    settings = SETTINGS[method]
-    trained = train(str(file), method=method, limit=images, epochs=epochs, seed=seed, **settings)
+    multiple, _ = rate_of(EncoderSettings(name=encoder))
+    settings = ENCODERS[encoder] | {"lr": factor * multiple * METHODS[method]().lr}
+    trained = train(
+        str(file),
+        method=method,
+        encoder=encoder,
+        limit=images,
+        epochs=epochs,
+        seed=seed,
+        **settings,
+    )
     return {
-        "images": images,
-        "method": method,
-        "epochs": epochs,
-        "seed": seed,
+        **_entry(encoder, images, method, epochs, seed),
         "settings": settings,
-        "accuracy": accuracies(partial(extract, trained.encoder), *sets),
+        **_read(partial(extract, trained.encoder), sets),
         "processor_seconds": trained.processor_seconds,
     }
 
 
-def _floors(results: Results, sets: Any, seed: int) -> None:
-    """Score raw pixels and the encoder untrained."""
-    recipe = make_recipe(encoder="resnet-tiny", seed=seed)
-    facts = DataFacts.of(sets[0])
-    untrained = build_run_encoder(recipe, facts, torch.device("cpu"))
-    for name, features in (("pixels", pixels), ("untrained", partial(extract, untrained))):
-        key = f"floor | {name} | seed {seed}"
+def _entry(encoder: str, images: int | None, method: str, epochs: int | None, seed: int) -> Run:
+    return {
+        "encoder": encoder,
+        "images": images,
+        "method": method,
+        "epochs": epochs,
+        "seed": seed,
+    }
+
+
+def _read(features: Callable[[np.ndarray], Tensor], sets: Sets) -> Run:
+    score = scores(features, *sets)["class"]
+    return {"linear": round(score.accuracy, 4), "knn": round(score.knn, 4)}
+
+
+def _floors(results: Results, sets: Sets, encoder: str, seed: int) -> None:
+    """Score raw pixels and the encoder untrained, by both starts where they differ."""
+    recipe = partial(make_recipe, encoder=encoder, seed=seed, **ENCODERS[encoder])
+    facts, cpu = DataFacts.of(sets[0]), torch.device("cpu")
+    floors: dict[str, Callable[[], Callable[[np.ndarray], Tensor]]] = {
+        "pixels": lambda: pixels,
+        "untrained": lambda: partial(extract, build_run_encoder(recipe(), facts, cpu)),
+    }
+    if "resnet" in encoder:
+        floors["untrained, torchvision's start"] = lambda: partial(
+            extract, build_run_encoder(recipe(zero_init=False), facts, cpu)
+        )
+    for name, features in floors.items():
+        key = f"{encoder} | floor | {name} | seed {seed}"
         if key not in results:
-            score = accuracies(features, *sets)
-            results.add(key, {"method": name, "images": None, "seed": seed, "accuracy": score})
+            entry = _entry(encoder, None, name, None, seed)
+            results.add(key, entry | _read(features(), sets))
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    return {"command": "python benchmarks/budgets.py cifar10_train.npz cifar10_test.npz"}
+    return {
+        "command": "python benchmarks/budgets.py cifar10_train.npz cifar10_test.npz",
+        "chosen_factor": _chosen(runs),
+    }
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from widefield.core.files import write_atomically
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, Projected
 from widefield.methods import load_projector
-from widefield.probes import score
+from widefield.probes import Score, score
 from widefield.train.hardware import choose_device, machine
 from widefield.workflows.pretrain import Data, pretrain
 
@@ -96,13 +97,18 @@ class Trained:
     wall_seconds: float
 
 
-def train(data: Data, *, encoder: str = "resnet-tiny", **settings: Any) -> Trained:
-    """Pretrain an encoder on `data` from start to end; Ctrl-C and SIGTERM end the program."""
+def train(
+    data: Data, *, encoder: str = "resnet-tiny", out: Path | None = None, **settings: Any
+) -> Trained:
+    """Pretrain an encoder on `data` from start to end; Ctrl-C and SIGTERM end the program.
+
+    The run stays in the folder `out`, if one is given.
+    """
     with tempfile.TemporaryDirectory() as folder:
         began, wall = time.process_time(), time.monotonic()
         done = pretrain(
             data,
-            out=Path(folder) / "run",
+            out=out or Path(folder) / "run",
             encoder=encoder,
             checkpoint_every=10_000,
             health_every=10_000,
@@ -119,10 +125,10 @@ def train(data: Data, *, encoder: str = "resnet-tiny", **settings: Any) -> Train
         )
 
 
-def accuracies(
+def scores(
     features: Callable[[np.ndarray], Tensor], train_set: Dataset, test_set: Dataset
-) -> dict[str, float]:
-    """Accuracy of every task's linear probe on frozen features of both sets."""
+) -> dict[str, Score]:
+    """Scores of every task's probes on frozen features of both sets."""
     device = choose_device("auto")
     train_y, test_y = (
         {task: torch.from_numpy(y).to(device) for task, y in d.labels.items()}
@@ -130,14 +136,24 @@ def accuracies(
     )
     classes = {task: len(names) for task, names in train_set.classes.items()}
     train_h, test_h = (features(d.images).to(device) for d in (train_set, test_set))
-    scores = score(train_h, train_y, test_h, test_y, classes=classes)
-    return {task: round(s.accuracy, 4) for task, s in scores.items()}
+    return score(train_h, train_y, test_h, test_y, classes=classes)
 
 
-def validation_sets(train_file: Path, plant: str, limit: int, seed: int) -> tuple[Dataset, Dataset]:
+def accuracies(
+    features: Callable[[np.ndarray], Tensor], train_set: Dataset, test_set: Dataset
+) -> dict[str, float]:
+    """Accuracy of every task's linear probe on frozen features of both sets."""
+    read = scores(features, train_set, test_set)
+    return {task: round(s.accuracy, 4) for task, s in read.items()}
+
+
+def validation_sets(
+    train_file: Path, plant: str, limit: int, seed: int, *, image_size: int | None = None
+) -> tuple[Dataset, Dataset]:
     """Training images, and further ones of the same file that no run trains on, for choices."""
-    train_set = open_dataset(f"{train_file}{plant}", limit=limit, seed=seed)
-    more = open_dataset(f"{train_file}{plant}", limit=limit + VALIDATION, seed=seed, held_out=True)
+    opened = partial(open_dataset, f"{train_file}{plant}", seed=seed, image_size=image_size)
+    train_set = opened(limit=limit)
+    more = opened(limit=limit + VALIDATION, held_out=True)
     trained_on = set(train_set.paths)
     others = np.flatnonzero([path not in trained_on for path in more.paths])
     assert len(others) == VALIDATION

@@ -1,114 +1,214 @@
-"""Short runs, and learning rates of encoders: docs/recipe.md."""
+"""Short runs: docs/recipe.md, README.md and docs/budgets.svg."""
 
+import io
+import re
 import statistics
+from collections.abc import Iterable
 from typing import Any
 
-from pages.format import percent, ratio, read, spread, table, whole
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pages.format import percent, read, spread, table, whole
 from widefield.methods import DEFAULT_METHOD
 
 Run = dict[str, Any]
+FLOORS = ("pixels", "untrained")
+SAME_TIME = 1.2
+"""The default is compared with a run by its best one that took so many times as long, or less."""
+TYPE = "Helvetica, Arial, sans-serif"
+INK, FAINT = "#22262b", "#8b949e"
+COLOURS = {
+    "view-contrast": "#0b5fa5",
+    "s-diet": "#c2410c",
+    "diet": "#a16207",
+    "byol": "#7c3aed",
+    "moco": "#be185d",
+    "simclr": "#15803d",
+    "barlow-twins": "#57534e",
+}
+
+
+def _all() -> list[Run]:
+    return [run for run in read("budgets")["runs"].values() if "choice" not in run]
+
+
+def _trained() -> list[Run]:
+    return [run for run in _all() if run["images"] is not None]
+
+
+def _places(runs: Iterable[Run]) -> list[tuple[str, int]]:
+    """Return all (encoder, images), in the order of the encoders' first runs."""
+    runs = list(runs)
+    order = list(dict.fromkeys(run["encoder"] for run in runs))
+    found = {(run["encoder"], run["images"]) for run in runs}
+    return sorted(found, key=lambda place: (order.index(place[0]), place[1]))
+
+
+def _series(encoder: str, images: int) -> dict[str, list[list[Run]]]:
+    """Return method -> its runs, those of other seeds together, from shorter to longer."""
+    series: dict[str, dict[int, list[Run]]] = {}
+    for run in _trained():
+        if (run["encoder"], run["images"]) == (encoder, images):
+            series.setdefault(run["method"], {}).setdefault(run["epochs"], []).append(run)
+    in_order = [method for method in COLOURS if method in series]
+    return {m: [series[m][epochs] for epochs in sorted(series[m])] for m in in_order}
+
+
+def _mean(runs: Iterable[Run], name: str) -> float:
+    return statistics.mean(run[name] for run in runs)
+
+
+def _floor(encoder: str, kind: str, name: str) -> float:
+    """Return the score of a floor; of an untrained encoder that of its better start."""
+    runs = [r for r in _all() if r["encoder"] == encoder and r["method"].startswith(kind)]
+    starts = {run["method"] for run in runs}
+    return max(_mean([run for run in runs if run["method"] == start], name) for start in starts)
 
 
 def budgets() -> str:
-    """Return every method at each number of images and of epochs, and the floors."""
-    runs: list[Run] = list(read("budgets")["runs"].values())
-    keys = dict.fromkeys((r["images"], r["method"], r.get("epochs")) for r in runs)
-    trained = sorted(key for key in keys if key[0] is not None)
-    rows = [_row(runs, *key) for key in [*trained, *(k for k in keys if k[0] is None)]]
-    return table(["images", "method", "epochs", "seconds", "class, %", "seeds"], rows)
+    """Return what every method reads, for nearly equal time, beside the floors."""
+    rows = []
+    for encoder, images in _places(_trained()):
+        series = _series(encoder, images)
+        floors = [percent(_floor(encoder, kind, "linear")) for kind in FLOORS]
+        for number in range(max(map(len, series.values()))):
+            cells = [_cell(series.get(m, []), number) for m in COLOURS]
+            rows.append([encoder, whole(images), *cells, *floors])
+    return table(["encoder", "images", *COLOURS, *FLOORS], rows)
 
 
-def _row(runs: list[Run], images: int | None, method: str, epochs: int | None) -> list[str]:
-    found = [
-        r for r in runs if (r["images"], r["method"], r.get("epochs")) == (images, method, epochs)
-    ]
-    scores = [100 * r["accuracy"]["class"] for r in found]
-    if images is None:
-        return ["", f"floor: {method}", "", "", spread(scores), str(len(found))]
-    seconds = statistics.mean(r["processor_seconds"] for r in found)
-    return [
-        *(whole(images), method, str(epochs), whole(seconds)),
-        *(spread(scores), str(len(found))),
-    ]
+def _cell(runs: list[list[Run]], number: int) -> str:
+    """Return the class score of a method's run, and its seconds."""
+    if number >= len(runs):
+        return ""
+    own = runs[number]
+    score = spread([100 * run["linear"] for run in own])
+    return f"{score} ({whole(_mean(own, 'processor_seconds'))} s)"
 
 
 def gaps() -> str:
-    """Say how far the default is from the best other, where all have a short and a long run."""
-    trained = [run for run in read("budgets")["runs"].values() if run["images"] and not run["seed"]]
+    """Say how far the default is at least from every other method, in no more time than it took."""
     said = []
-    for images in sorted({run["images"] for run in trained}):
-        scores: dict[str, list[float]] = {}
-        for run in sorted((r for r in trained if r["images"] == images), key=_epochs):
-            scores.setdefault(run["method"], []).append(100 * run["accuracy"]["class"])
-        own = scores.pop(DEFAULT_METHOD)
-        if {len(own), *map(len, scores.values())} == {2}:
-            gap = [mine - max(others) for mine, *others in zip(own, *scores.values(), strict=True)]
-            said.append(f"{gap[0]:+.1f} and {gap[1]:+.1f} points on {whole(images)} images")
+    for encoder, images in _places(_trained()):
+        series = _series(encoder, images)
+        own = series.pop(DEFAULT_METHOD)
+        gaps: dict[str, float] = {}
+        for method, runs in series.items():
+            for other in runs:
+                most = SAME_TIME * _mean(other, "processor_seconds")
+                held = [mine for mine in own if _mean(mine, "processor_seconds") <= most]
+                if held:
+                    best = max(_mean(mine, "linear") for mine in held)
+                    name = f"{method}, {_epochs(other)}"
+                    gaps[name] = 100 * (best - _mean(other, "linear"))
+        worst = min(gaps, key=lambda name: gaps[name])
+        said.append(f"{encoder}, {whole(images)} images: {gaps[worst]:+.1f} ({worst})")
     return (
-        "The default against the best other method, in the shorter and the longer runs, one seed: "
-        f"{'; '.join(said)}."
+        "The default minus another method's run, in points, where it is least, in at most a "
+        f"fifth more time: {'; '.join(said)}."
     )
+
+
+def chosen() -> str:
+    """Say which multiple of its own rate each method took."""
+    factors = read("budgets")["chosen_factor"]
+    said = [f"{method} x {factor:.2g}" for method, factor in sorted(factors.items())]
+    return f"Rates, as multiples of the method's own: {', '.join(said)}."
 
 
 def largest() -> str:
     """Return in a sentence what each method's longest run on the most images reads."""
-    runs: list[Run] = list(read("budgets")["runs"].values())
-    most = max(run["images"] or 0 for run in runs)
-    longest: dict[str, Run] = {}
-    for run in runs:
-        if run["images"] == most and run["seed"] == 0:
-            longest[run["method"]] = max(longest.get(run["method"], run), run, key=_epochs)
-    pixels = next(run for run in runs if run["method"] == "pixels")
-    said = [
-        f"{m} {percent(r['accuracy']['class'])} % ({_epochs(r)} "
-        f"{'epoch' if _epochs(r) == 1 else 'epochs'}, {whole(r['processor_seconds'])} s)"
-        for m, r in longest.items()
-    ]
-    floor = percent(pixels["accuracy"]["class"])
+    encoder, images = max(
+        (place for place in _places(_trained()) if place[0] == "resnet-tiny"), key=lambda p: p[1]
+    )
+    said = []
+    for method, runs in _series(encoder, images).items():
+        last = runs[-1]
+        score, seconds = percent(_mean(last, "linear")), _mean(last, "processor_seconds")
+        said.append(f"{method} {score} % ({_epochs(last)}, {whole(seconds)} s)")
+    floor = percent(_floor(encoder, "pixels", "linear"))
     return (
-        f"On all {whole(most)} images, one seed, the class reads: {'; '.join(said)}; "
-        f"raw pixels {floor} %."
+        f"On all {whole(images)} images the class reads: {'; '.join(said)}; raw pixels {floor} %."
     )
 
 
-def _epochs(run: Run) -> int:
-    epochs: int = run["epochs"]
-    return epochs
+def _epochs(runs: list[Run]) -> str:
+    epochs = runs[0]["epochs"]
+    return f"{epochs} {'epoch' if epochs == 1 else 'epochs'}"
 
 
-def learning_rates() -> str:
-    """Return each encoder's class score at every multiple of the method's rate."""
-    runs: list[Run] = list(read("learning_rates")["runs"].values())
-    factors = sorted({run["factor"] for run in runs})
-    rows = []
-    for encoder in dict.fromkeys(run["encoder"] for run in runs):
-        own = {run["factor"]: run for run in runs if run["encoder"] == encoder}
-        scores = [percent(own[factor]["accuracy"]["class"]) for factor in factors]
-        rows.append([encoder, *scores, percent(own[factors[0]]["untrained"]["class"])])
-    return table(["encoder", *(f"x {factor:g}" for factor in factors), "untrained"], rows)
-
-
-def batches() -> str:
-    """Return what is read after training with batches of different sizes, by number of images."""
-    runs: list[Run] = list(read("batch_size")["runs"].values())
-    sizes = sorted({run["batch_size"] for run in runs})
-    score = {(r["images"], r["batch_size"]): percent(r["accuracy"]["class"]) for r in runs}
-    rows = [
-        [whole(images), str(epochs), *(score.get((images, size), "") for size in sizes)]
-        for images, epochs in sorted({(r["images"], r["epochs"]) for r in runs})
-    ]
-    return table(["images", "epochs", *map(str, sizes)], rows)
-
-
-def parts() -> str:
-    """Return what a batch takes that passes through the encoder in parts."""
-    rows = [
-        [
-            "all" if case["micro_batch"] is None else whole(case["micro_batch"]),
-            f"{case['peak_bytes'] / 1e9:.2f}",
-            ratio(case["times"]),
+def svg() -> str:
+    """Draw linear probe and neighbours' vote against processor seconds."""
+    places = _places(_trained())
+    encoders = list(dict.fromkeys(encoder for encoder, _ in places))
+    numbers = sorted({images for _, images in places})
+    style = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "budgets",
+        "font.size": 10,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=(9.6, 0.8 + 2.5 * len(encoders)), layout="constrained")
+        all_axes = figure.subplots(len(encoders), len(numbers), sharey="row", squeeze=False)
+        for (row, encoder), (column, images) in (
+            ((i, e), (j, n)) for i, e in enumerate(encoders) for j, n in enumerate(numbers)
+        ):
+            axes = all_axes[row, column]
+            _panel(axes, encoder, _series(encoder, images))
+            if row == 0:
+                axes.set_title(f"{whole(images)} images", fontsize=10, fontweight="bold")
+            if row == len(encoders) - 1:
+                axes.set_xlabel("processor seconds")
+        for row, encoder in enumerate(encoders):
+            all_axes[row, 0].set_ylabel(f"{encoder.removesuffix('_patch16_224')}\nclass, %")
+        handles = [
+            *(
+                all_axes[0, 0].plot([], [], color=colour, marker="o", markersize=4, label=method)[0]
+                for method, colour in COLOURS.items()
+            ),
+            all_axes[0, 0].plot([], [], color=INK, ls=":", marker="o", mfc="w", label="20 nearest")[
+                0
+            ],
+            all_axes[0, 0].plot([], [], color=FAINT, ls="--", label="floors, linear")[0],
         ]
-        for case in read("micro_batch")["cases"]
-    ]
-    head = ["examples at a time", "peak of the process, GB", "a step's time over the whole batch's"]
-    return table(head, rows)
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", facecolor="#ffffff", metadata={"Date": None})
+    drawn = re.sub("font-family: [^;]*;", f"font-family: {TYPE};", text.getvalue())
+    return "\n".join(line.rstrip() for line in drawn[drawn.index("<svg") :].splitlines()) + "\n"
+
+
+def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None:
+    """Draw a method's linear probe as a line of dots, and the vote as dots that are hollow."""
+    if not series:
+        axes.set_axis_off()
+        return
+    axes.grid(axis="y", color="#e5e8eb", linewidth=0.8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color("#c4ccd4")
+    axes.tick_params(length=0)
+    for kind in FLOORS:
+        axes.axhline(100 * _floor(encoder, kind, "linear"), color=FAINT, ls="--", linewidth=1)
+    for method, runs in series.items():
+        seconds = [_mean(own, "processor_seconds") for own in runs]
+        strong = 2.2 if method == DEFAULT_METHOD else 1.2
+        for name, line, face in (("linear", "-", COLOURS[method]), ("knn", ":", "white")):
+            scores = [100 * _mean(own, name) for own in runs]
+            axes.plot(
+                seconds,
+                scores,
+                line,
+                color=COLOURS[method],
+                linewidth=strong,
+                marker="o",
+                markersize=4,
+                markerfacecolor=face,
+                zorder=3 if method == DEFAULT_METHOD else 2,
+            )
+    axes.set_xlim(0, 1.08 * axes.get_xlim()[1])
