@@ -9,6 +9,14 @@ import pytest
 
 from commands import Command
 
+LONG = ("test_hostile_kills.py", "test_hostile_signals.py", "test_hostile_calls.py")
+"""Tests of minutes; they begin first, so that no worker is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long tests before the others."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture
 def in_tmp(tmp_path: Path) -> Iterator[Path]:
