@@ -53,6 +53,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "budget-rates": budgets.chosen,
     "largest": budgets.largest,
     "learning-rates": settings_tried.learning_rates,
+    "rates-beside": settings_tried.beside_rates,
     "normalisation": normalisation.normalisation,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,

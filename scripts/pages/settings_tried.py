@@ -8,15 +8,35 @@ Run = dict[str, Any]
 
 
 def learning_rates() -> str:
-    """Return each encoder's class score at every multiple of the method's rate."""
+    """Return each encoder's class score at every multiple of the method's rate, by image size."""
+    runs = [run for run in read("learning_rates")["runs"].values() if not run["beside"]]
+    factors = sorted({run["factor"] for run in runs if run["factor"] is not None})
+    score = {(r["encoder"], r["size"], r["factor"]): percent(r["accuracy"]) for r in runs}
+    cases = sorted(dict.fromkeys((r["size"], r["encoder"]) for r in runs), key=lambda c: c[0])
+    rows = [
+        [f"{size}x{size}", encoder, *(score.get((encoder, size, f), "") for f in (*factors, None))]
+        for size, encoder in cases
+    ]
+    return table(["images", "encoder", *(f"x {factor:g}" for factor in factors), "untrained"], rows)
+
+
+def beside_rates() -> str:
+    """Return what other settings do at the family's rate, on images of 32 pixels."""
     runs: list[Run] = list(read("learning_rates")["runs"].values())
-    factors = sorted({run["factor"] for run in runs})
+    names = list(dict.fromkeys(run["beside"] for run in runs if run["beside"]))
     rows = []
-    for encoder in dict.fromkeys(run["encoder"] for run in runs):
-        own = {run["factor"]: run for run in runs if run["encoder"] == encoder}
-        scores = [percent(own[factor]["accuracy"]["class"]) for factor in factors]
-        rows.append([encoder, *scores, percent(own[factors[0]]["untrained"]["class"])])
-    return table(["encoder", *(f"x {factor:g}" for factor in factors), "untrained"], rows)
+    for encoder in dict.fromkeys(run["encoder"] for run in runs if run["beside"]):
+        own = {r["beside"]: r for r in runs if r["encoder"] == encoder and r["beside"]}
+        factor = next(iter(own.values()))["factor"]
+        usual = next(
+            run["accuracy"]
+            for run in runs
+            if (run["encoder"], run["size"], run["factor"], run["beside"])
+            == (encoder, 32, factor, "")
+        )
+        cells = [percent(own[name]["accuracy"]) if name in own else "" for name in names]
+        rows.append([encoder, percent(usual), *cells])
+    return table(["encoder", "as it is", *names], rows)
 
 
 def batches() -> str:

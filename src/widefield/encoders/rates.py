@@ -23,6 +23,8 @@ RATES: dict[Family, float] = {
 RATES_MEASURED_ON = (
     "resnet-tiny",
     "mobilenetv3_small_050",
+    "resnet18",
+    "resnet50",
     "convnext_atto",
     "vit_tiny_patch16_224",
 )
