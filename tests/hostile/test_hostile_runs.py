@@ -286,16 +286,16 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[int], Path]
 ) -> None:
     """It ends while this one still reads its images."""
-    run, read = tmp_path / "run", MODULE["open_data"]
+    finished, run, read = whole(2), tmp_path / "run", MODULE["open_data"]
 
     def slowly(*args: object) -> object:
-        shutil.copytree(whole(2), run)
+        shutil.copytree(finished, run)
         return read(*args)
 
     monkeypatch.setitem(MODULE, "open_data", slowly)
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(IMAGES, out=run, **SMALL)
-    assert content(run) == content(whole(2))
+    assert content(run) == content(finished)
 
 
 def test_drafts_that_a_killed_process_left_are_swept(run: Path) -> None:
