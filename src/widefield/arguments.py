@@ -35,6 +35,7 @@ class RecipeArguments(TypedDict, total=False):
     decay_all: bool
     drop_last: bool
     warmup_epochs: float
+    warmup_steps: int | None
     precision: Literal["auto", "32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]
     seed: int

@@ -66,6 +66,8 @@ class Recipe(Settings):
     """Leave out the last, smaller batch of an epoch."""
     warmup_epochs: Annotated[float, Ge(0)] = 3.0
     """Epochs of linear warm-up, half of all epochs at most."""
+    warmup_steps: Annotated[int | None, Ge(0)] = None
+    """Steps of linear warm-up, in place of warmup_epochs."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

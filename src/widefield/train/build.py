@@ -188,11 +188,13 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
     if growth is not None:
         steps = growth.step + max(0, recipe.epochs - growth.epoch) * per_epoch
     refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
-    warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
+    warmup_steps = recipe.warmup_steps
+    if warmup_steps is None:
+        warmup_steps = round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch)
     return learning_rates(
         recipe.method.lr,
         steps=steps,
-        warmup_steps=round(warmup_epochs * per_epoch),
+        warmup_steps=warmup_steps,
         schedule=recipe.schedule,
     )
 

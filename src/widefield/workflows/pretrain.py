@@ -15,7 +15,7 @@ from torch import Tensor
 from widefield.arguments import RecipeArguments
 from widefield.core.boundary import boundary
 from widefield.core.names import printable
-from widefield.data import Dataset, absolute, open_dataset
+from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.encoders import rate_of
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
@@ -191,6 +191,8 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
             f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
             "give more epochs or a shorter warm-up"
         )
+    if settings.keys() >= {"warmup_epochs", "warmup_steps"}:
+        raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
     bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
     return replace(recipe, precision="bf16" if bf16 else "32")
 
@@ -223,6 +225,9 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
 
     `left_open` names what goes by the encoder's family (`lr`) and by the number of examples
     (`batch_size`).
+
+    Raises:
+        ValueError: a warm-up was given in steps that does not end.
     """
     _, height, width, channels = dataset.images.shape
     device = choose_device(recipe.device)
@@ -234,7 +239,14 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
         "batch_size": batch_of(recipe.batch_size, len(dataset)),
     }
     chosen = replace(recipe, encoder=encoder, method=method)
-    return chosen.changed({name: own[name] for name in left_open})
+    chosen = chosen.changed({name: own[name] for name in left_open})
+    per_epoch = steps_per_epoch(len(dataset), chosen.batch_size, drop_last=chosen.drop_last)
+    if chosen.warmup_steps is not None and chosen.warmup_steps >= chosen.epochs * per_epoch > 0:
+        raise ValueError(
+            f"warmup_steps is {chosen.warmup_steps} and the run has {chosen.epochs * per_epoch} "
+            "steps: give more epochs or a shorter warm-up"
+        )
+    return chosen
 
 
 def open_data(

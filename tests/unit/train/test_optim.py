@@ -1,6 +1,7 @@
 """Schedule and parameter groups."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_run import small_facts, small_recipe
-from widefield.train.build import build
+from widefield.train.build import build, run_rates
 from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
 
 
@@ -30,6 +31,17 @@ def test_schedule_warms_up_then_follows_half_a_cosine(steps: int, warmup: int) -
             expected = 0.15 * (1 + math.cos(math.pi * (s - warmup - 1) / (steps - warmup)))
         assert float(rates[s - 1]) == pytest.approx(expected, rel=1e-12)
     assert float(rates.min()) > 0
+
+
+def test_a_warm_up_in_steps_takes_the_place_of_one_in_epochs() -> None:
+    recipe = small_recipe("s-diet", epochs=6, batch_size=4, warmup_epochs=2)
+    in_epochs, in_steps = (
+        run_rates(r, examples=20) for r in (recipe, replace(recipe, warmup_steps=3))
+    )
+    assert len(in_epochs) == len(in_steps) == 30  # five steps an epoch
+    assert in_epochs.argmax() == 9  # the last of ten, the first that reaches the peak
+    assert in_steps.argmax() == 2
+    assert torch.equal(run_rates(replace(recipe, warmup_steps=10), examples=20), in_epochs)
 
 
 def test_groups_cover_every_parameter_once() -> None:
