@@ -261,6 +261,10 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     words += " --projector-width 64 --projector-dim 32 --out"
     said = command.text(*words.split(), "good", "--epochs", 4)
     assert "\nbetter than untrained: images keep " in said
-    assert "It is better than untrained" in Path("good/report.html").read_text()
+    assert "\na linear probe reads class: " in said
+    page = Path("good/report.html").read_text()
+    assert "It is better than untrained" in page
+    assert "a linear probe reads class: " in page
     found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["gain"]
     assert found["verdict"] == "not shown to be better than untrained"
+    assert found["labels"]["class"]["untrained"]["low"] <= 0

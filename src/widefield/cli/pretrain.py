@@ -97,8 +97,7 @@ def pretrain(
         return
     print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} examples/s")
     print_line(done.health.line())
-    if done.gain is not None:
-        print_line(done.gain.line())
-    for line in () if done.adaptation is None else done.adaptation.lines():
-        print_line(line)
+    for found in (done.gain, done.adaptation):
+        for line in () if found is None else found.lines():
+            print_line(line)
     print_line(f"next: {done.next_command}")

@@ -61,7 +61,7 @@ class Examination:
     def __init__(self, data: Dataset, *, seed: int, labels: bool) -> None:
         self.data, self.seed = data, seed
         self.plants = _plants(data)
-        self.tasks = _judging_tasks(data) if labels else {}
+        self.tasks = judging_tasks(data) if labels else {}
         self._views = through_views(data.images, seed)
 
     def of(self, features: Features) -> Evidence:
@@ -72,10 +72,12 @@ class Examination:
             planted = plant(data.images, feature, seed=self.seed)
             rows = of_common_classes(planted.labels, EACH)
             if len(rows):
-                linear[name] = _read(features(planted.images), planted.labels, rows, self.seed)
+                linear[name] = read_in_folds(
+                    features(planted.images), planted.labels, rows, self.seed
+                )
         for task, rows in self.tasks.items():
             y = data.labels[task]
-            linear[task], knn[task] = _read(h, y, rows, self.seed), right_votes(h, y, rows)
+            linear[task], knn[task] = read_in_folds(h, y, rows, self.seed), right_votes(h, y, rows)
         kept = view_agreement(h, features(self._views), min(NEIGHBOURS, len(h) - 1))
         return Evidence(
             features=h, health=health(h), agreement=kept.cpu().numpy(), linear=linear, knn=knn
@@ -90,7 +92,7 @@ def _plants(data: Dataset) -> dict[str, Drawn]:
     return {kind.name: kind.grades()[GRADE] for kind in PLANTED if kind.name not in data.labels}
 
 
-def _judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
+def judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
     """Return the tasks with two classes of enough examples for every fold, and those examples."""
     rows = {task: of_common_classes(y, EACH) for task, y in data.labels.items()}
     return {task: some for task, some in rows.items() if len(some)}
@@ -108,7 +110,9 @@ def through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     return np.concatenate(seen)
 
 
-def _read(h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+def read_in_folds(
+    h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], seed: int
+) -> NDArray[np.bool_]:
     """Return which of the examples `rows` a linear probe reads, each one fitted on other folds."""
     classes, target = np.unique(y[rows], return_inverse=True)
     fold = _folds(target, seed)

@@ -77,7 +77,11 @@ class Findings:
         """Compare the encoder with its start, or with itself untrained."""
         if self.start is None:
             self.gain = compare_with_untrained(
-                self.encoder, self.dataset, seed=self.seed, device=self.device
+                self.encoder,
+                self.dataset,
+                seed=self.seed,
+                device=self.device,
+                labels_unseen=self.labels_unseen,
             )
             return
         self.adaptation = compare_with_start(
@@ -93,7 +97,7 @@ class Findings:
         """Return health, and the verdict against the start or the untrained, in sentences."""
         said = f"Its features are {self.last_health().line()}."
         if self.gain is not None:
-            return f"{said} It is {self.gain.line()}."
+            return " ".join([f"{said} It is", *(f"{line}." for line in self.gain.lines())])
         found = self.adaptation
         return said if found is None else f"{said} Against its start: {found.verdict}: {found.why}."
 

@@ -6,20 +6,25 @@ them an image keeps is compared with the encoder untrained, image by image. A ri
 something was learned; docs/recipe.md says how often. Without one, it may have been all the same.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from widefield.data import Dataset
 from widefield.diagnose import health, view_agreement
-from widefield.encoders import untrained_like
+from widefield.encoders import untrained_starts
 from widefield.probes import extract, pixels
 from widefield.workflows.change import Change, change
-from widefield.workflows.evidence import Features, through_views
+from widefield.workflows.evidence import through_views
 from widefield.workflows.neighbours import NEIGHBOURS
+from widefield.workflows.reading import Reading, read_labels
 
 EXAMPLES = 1000
 """Images that are compared, at most."""
@@ -43,26 +48,35 @@ class Gain:
     pixels: float
     """The same of raw pixels."""
     examples: int
+    labels: Mapping[str, Reading] = field(default_factory=dict)
+    """Task of the data -> how often a linear probe reads it; empty without labels."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
 
     def line(self) -> str:
-        """Return it in one plain line."""
+        """Return what shows without labels in one plain line."""
         kept = self.agreement
-        labels = (
-            "" if self.verdict == "better than untrained" else "; labels of a few images would tell"
-        )
+        told = self.labels or self.verdict == "better than untrained"
         return (
             f"{self.verdict}: images keep {100 * kept.after:.0f} % of their neighbours through "
             f"views, untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %"
-            f"{labels}"
+            f"{'' if told else '; labels of a few images would tell'}"
         )
+
+    def lines(self) -> list[str]:
+        """Return what shows in plain lines, that of labels last."""
+        return [self.line(), *(reading.line(task) for task, reading in self.labels.items())]
 
 
 def compare_with_untrained(
-    encoder: nn.Module, dataset: Dataset, *, seed: int, device: torch.device
+    encoder: nn.Module,
+    dataset: Dataset,
+    *,
+    seed: int,
+    device: torch.device,
+    labels_unseen: bool = True,
 ) -> Gain | None:
     """Compare an encoder with itself untrained; None for fewer than 100 examples, and for signals.
 
@@ -71,25 +85,32 @@ def compare_with_untrained(
         dataset: images, such as those that it was trained on; up to 1,000 of them are asked about.
         seed: seeds the views, the untrained weights and the interval.
         device: where the encoders run.
+        labels_unseen: whether the encoder was trained without the labels, so that they can judge.
     """
     if len(dataset) < LEAST or dataset.kind != "images":
         return None
-    images = dataset.images[dataset.spread_rows(EXAMPLES)]
-    views = through_views(images, seed)
+    data = dataset.subset(dataset.spread_rows(EXAMPLES)).first_read()
+    views = through_views(data.images, seed)
+    own, *others = (e.to(device) for e in untrained_starts(encoder, seed=seed))
+    features = partial(extract, device=device)
+    trained, before, raw = (
+        f(data.images)
+        for f in (partial(features, encoder.to(device)), partial(features, own), pixels)
+    )
 
-    def kept(features: Features) -> Any:
-        h = features(images)
-        return view_agreement(h, features(views), NEIGHBOURS).cpu().numpy(), h
+    def kept(h: Tensor, of_views: Tensor) -> NDArray[np.float64]:
+        return view_agreement(h, of_views, NEIGHBOURS).cpu().numpy()
 
-    untrained = untrained_like(encoder, seed=seed).to(device)
-    before, _ = kept(partial(extract, untrained, device=device))
-    after, h = kept(partial(extract, encoder.to(device), device=device))
-    agreement = change(before, after, seed=seed)
+    agreement = change(
+        kept(before, features(own, views)), kept(trained, features(encoder, views)), seed=seed
+    )
+    starts = chain([before], (features(e, data.images) for e in others))
     return Gain(
-        verdict=judged(agreement, health(h).verdict),
+        verdict=judged(agreement, health(trained).verdict),
         agreement=agreement,
-        pixels=float(kept(pixels)[0].mean()),
-        examples=len(images),
+        pixels=float(kept(raw, pixels(views)).mean()),
+        examples=len(data),
+        labels=read_labels(data, trained, starts, raw, seed=seed) if labels_unseen else {},
     )
 
 
