@@ -50,7 +50,7 @@ def _start(h: Tensor, seed: int) -> np.ndarray:
     Distances between groups then mean a little more than from a random start (Kobak and Linderman
     2021).
     """
-    centred = h - h.mean(0)
+    centred = (h - h.mean(0)).double()  # LAPACK may return NaN in single precision
     _, axes = torch.linalg.eigh(centred.T @ centred)  # the strongest last
     plane = (centred @ axes[:, -2:].flip(1)).cpu().numpy()
     plane = np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))

@@ -197,11 +197,17 @@ class _Frame:
 
 
 def _eigenvectors(gram: Tensor) -> Tensor:
-    """Return orthonormal eigenvectors of a symmetric matrix, as columns."""
+    """Return orthonormal eigenvectors of a symmetric matrix, as columns.
+
+    On features mostly constant LAPACK may give up in float32, or return NaN and say nothing.
+    """
     try:
-        return torch.linalg.eigh(gram)[1]
-    except RuntimeError:  # LAPACK may give up in float32 on features mostly constant
-        return torch.linalg.eigh(gram.double())[1].to(gram)
+        vectors = torch.linalg.eigh(gram)[1]
+    except RuntimeError:
+        vectors = torch.full_like(gram, torch.nan)
+    if vectors.isfinite().all():
+        return vectors
+    return torch.linalg.eigh(gram.double())[1].to(gram)
 
 
 def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:

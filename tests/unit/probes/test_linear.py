@@ -244,3 +244,26 @@ def test_input_that_cannot_work_is_refused(change: dict[str, object], reason: st
             l2_grid=given["l2_grid"],
         )
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_where_lapack_fails_in_single_precision_the_probe_does_not(
+    raises: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On features most of which are constant it gave up, or returned NaN and said nothing."""
+    h, y = problem()
+    expected = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
+    eigh = torch.linalg.eigh
+
+    def fails(gram: Tensor) -> tuple[Tensor, Tensor]:
+        values, vectors = eigh(gram)
+        if gram.dtype == torch.float64:
+            return values, vectors
+        if raises:
+            raise RuntimeError("the algorithm failed to converge")
+        return values, vectors * torch.nan
+
+    monkeypatch.setattr(torch.linalg, "eigh", fails)
+    found = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
+    assert found.accuracy == pytest.approx(expected.accuracy, abs=0.005)
+    torch.testing.assert_close(found.weight, expected.weight, rtol=0.02, atol=2e-3)
