@@ -1,23 +1,25 @@
 """Does an encoder's gain over itself untrained show without labels?
 
-    python benchmarks/untrained.py DATA_FOLDER --json benchmarks/results/untrained.json
+    python benchmarks/untrained.py DATA_FOLDER --runs FOLDER \
+        --json benchmarks/results/untrained.json
 
 Four encoders, four data sets, five runs of each: the default; one epoch of it; a rate that is 30
 times too high, or 300 times too low; and SimSiam, whose features may collapse, at ten times its
-rate. 1,000 images. The verdict without labels is that of `pretrain`. What labels say is a linear
-probe of the encoder and of the same one untrained, on 2,000 test images, each judged by a probe
-that was fitted on others.
+rate. 1,000 images, two seeds: the rule of the verdict was made on the runs of seed 0, so that those
+of seed 1 are its test. The verdict without labels is that of `pretrain`. What labels say is a
+linear probe of the encoder and of the same one untrained, on 2,000 test images, each judged by a
+probe that was fitted on others.
 
 DATA_FOLDER holds train and test files of CIFAR-10, CIFAR-100 and MNIST; photographs are built in.
-The file is rewritten after every run, and runs that it already holds are not repeated.
+Runs are kept in the folder `--runs`, and those that ended there are not trained again. The results
+file is rewritten after every run, and runs that it already holds are not asked about again.
 """
 
 import argparse
 import itertools
+import re
 import tempfile
-import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,12 @@ from torch import nn
 
 from study import Results, Run
 from widefield.data import open_dataset
-from widefield.encoders import Encoder, rate_of, untrained_like
+from widefield.encoders import Encoder, load_encoder, rate_of, untrained_like
 from widefield.encoders.settings import EncoderSettings
 from widefield.probes import extract
 from widefield.recipes import make_recipe
 from widefield.workflows.change import change
-from widefield.workflows.evidence import Examination
+from widefield.workflows.evidence import read_task
 from widefield.workflows.gain import compare_with_untrained
 from widefield.workflows.pretrain import pretrain
 
@@ -48,86 +50,99 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 CPU = torch.device("cpu")
 IMAGES, TEST = 1000, {"photos": 1000}
-SEED = 0
+SEEDS = (0, 1)
 
 
 class Study:
     """Runs what is not in the results file yet, and keeps the file up to date."""
 
-    def __init__(self, folder: Path, results: Path) -> None:
-        self.folder = folder
+    def __init__(self, data: Path, runs: Path, results: Path, seed: int) -> None:
+        self.data, self.runs, self.seed = data, runs, seed
         self.results = Results(results, _summary)
         self.untrained: dict[tuple[str, str], NDArray[np.bool_]] = {}
 
     def run(self, encoder: str, data: str, name: str) -> None:
         """Train once and ask for the evidence and the probe, unless that is done."""
-        key = f"{encoder} | {data} | {name}"
+        key = f"{encoder} | {data} | {name} | seed {self.seed}"
         if key in self.results:
             return
+        run = {"encoder": encoder, "data": data, "name": name, "seed": self.seed}
+        try:
+            trained = self._trained(encoder, data, name)
+        except ValueError as error:
+            self.results.add(key, run | {"refused": str(error)})
+            return
+        self.results.add(key, run | self._compared(trained, data))
+
+    def _trained(self, encoder: str, data: str, name: str) -> Encoder:
+        """Return the encoder of a run, which is trained unless it is there."""
+        slug = re.sub(r"[^a-z0-9]+", "-", name)
+        kept = self.runs / str(self.seed) / f"{encoder}-{data}-{slug}"
+        if kept.exists():
+            return load_encoder(kept)
         settings = dict(RUNS[name])
         rate = settings.pop("rate", None)
         if rate is not None:
             recipe = make_recipe(method=settings.get("method", "view-contrast"))
             settings["lr"] = rate * recipe.method.lr * rate_of(EncoderSettings(name=encoder))[0]
-        began = time.process_time()
-        run = {"encoder": encoder, "data": data, "name": name, "seed": SEED, **settings}
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                done = pretrain(
-                    self._spec(data, "train"),
-                    out=Path(folder) / "run",
-                    encoder=encoder,
-                    limit=IMAGES,
-                    seed=SEED,
-                    checkpoint_every=10_000,
-                    health_every=10_000,
-                    quiet=True,
-                    **settings,
-                )
-        except ValueError as error:
-            self.results.add(key, {**run, "refused": str(error)})
-            return
-        run["processor_seconds"] = round(time.process_time() - began)
-        run |= self._compared(done.encoder, data)
-        self.results.add(key, run)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            done = pretrain(
+                self._spec(data, "train"),
+                out=Path(folder) / "run",
+                encoder=encoder,
+                limit=IMAGES,
+                seed=self.seed,
+                checkpoint_every=10_000,
+                health_every=10_000,
+                quiet=True,
+                **settings,
+            )
+            done.run.rename(kept)
+        return done.encoder
 
     def _compared(self, encoder: Encoder, data: str) -> Run:
         """Return the verdict without labels, and what labels say of run and untrained."""
-        train = open_dataset(self._spec(data, "train"), limit=IMAGES, seed=SEED)
-        gain = compare_with_untrained(encoder, train, seed=SEED, device=CPU)
+        train = open_dataset(self._spec(data, "train"), limit=IMAGES, seed=self.seed)
+        gain = compare_with_untrained(
+            encoder, train, seed=self.seed, device=CPU, labels_unseen=False
+        )
         assert gain is not None
         key = (encoder.config.name, data)
         if key not in self.untrained:  # runs of one encoder follow each other
-            self.untrained = {key: self._read(untrained_like(encoder, seed=SEED), data)}
-        labels = change(self.untrained[key], self._read(encoder, data), seed=SEED)
+            self.untrained = {key: self._read(untrained_like(encoder, seed=self.seed), data)}
+        labels = change(self.untrained[key], self._read(encoder, data), seed=self.seed)
         return {"gain": gain.to_json(), "labels": asdict(labels)}
 
     def _read(self, encoder: nn.Module, data: str) -> NDArray[np.bool_]:
         """Return which test images a linear probe reads, each one fitted on others."""
         test = open_dataset(
-            self._spec(data, "test"), limit=TEST.get(data, 2000), seed=SEED, held_out=True
+            self._spec(data, "test"), limit=TEST.get(data, 2000), seed=self.seed, held_out=True
         )
-        questions = Examination(test, seed=SEED, labels=True)
-        questions.plants = {}
-        return questions.of(partial(extract, encoder)).linear["class"]
+        rows = np.arange(len(test))
+        return read_task(extract(encoder, test.images), test.labels["class"], rows, seed=self.seed)
 
     def _spec(self, data: str, split: str) -> str:
-        return f"photos:{split}" if data == "photos" else f"{self.folder}/{data}_{split}.npz"
+        return f"photos:{split}" if data == "photos" else f"{self.data}/{data}_{split}.npz"
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    return {"command": "python benchmarks/untrained.py DATA_FOLDER", "seed": SEED}
+    return {"command": "python benchmarks/untrained.py DATA_FOLDER --runs FOLDER"}
 
 
 def main() -> None:
     """Run what the results file lacks."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--seed", type=int, action="append")
+    parser.add_argument("--data", choices=DATA, action="append")
     args = parser.parse_args()
-    study = Study(args.folder, args.json)
-    for data, encoder, name in itertools.product(DATA, ENCODERS, RUNS):
-        study.run(encoder, data, name)
+    for seed, data in itertools.product(args.seed or SEEDS, args.data or DATA):
+        study = Study(args.folder, args.runs, args.json, seed)
+        for encoder, name in itertools.product(ENCODERS, RUNS):
+            study.run(encoder, data, name)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,17 @@ from widefield.workflows.change import Change
 
 Run = dict[str, Any]
 
+FITTED, TEST = 0, 1
+"""The seed whose runs the rule was made on, and the one whose runs it had not seen."""
 
-def _runs() -> list[Run]:
-    return [run for run in read("untrained")["runs"].values() if "gain" in run]
+
+def _runs(seed: int) -> list[Run]:
+    return [r for r in read("untrained")["runs"].values() if r["seed"] == seed and "gain" in r]
+
+
+def _told(runs: list[Run]) -> list[Run]:
+    """Return the runs whose order against the encoder untrained labels tell surely."""
+    return [run for run in runs if Change(**run["labels"]).word]
 
 
 def _said_better(run: Run) -> bool:
@@ -22,32 +30,35 @@ def _is_better(run: Run) -> bool:
     return bool(run["labels"]["after"] > run["labels"]["before"])
 
 
+def _alike(runs: list[Run]) -> int:
+    return sum(_said_better(run) == _is_better(run) for run in runs)
+
+
 def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
-    runs = _runs()
-    said = [run for run in runs if _said_better(run)]
-    others = [run for run in runs if not _said_better(run)]
-    missed = [run for run in others if Change(**run["labels"]).word == "gained"]
-    refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
-    ended = f" {len(refused)} more were refused: {refused[0].split(' (')[0]}." if refused else ""
+    return f"{_of_seed('Seed 0, on which the rule was made', FITTED)} {_of_seed('Seed 1', TEST)}"
+
+
+def _of_seed(name: str, seed: int) -> str:
+    runs = _runs(seed)
+    sure, said = _told(runs), [run for run in runs if _said_better(run)]
+    wrong = [run for run in said if Change(**run["labels"]).word == "lost"]
+    missed = [run for run in sure if _is_better(run) and not _said_better(run)]
     return (
-        f"Of {len(runs)} runs {len(said)} were called better, and labels read more off "
-        f"{sum(map(_is_better, said))} of these. Of the other {len(others)} labels surely read "
-        f"more off {len(missed)}: what is not shown may be there.{ended}"
+        f"{name}: of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
+        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; {len(missed)} are better "
+        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those "
+        f"included whose labels differ by chance alone, {_alike(runs)} are ordered alike."
     )
 
 
 def by_encoder() -> str:
     """Return for each encoder and kind of run how often verdict and labels order them alike."""
-    runs = _runs()
-    kinds = list(dict.fromkeys(run["name"] for run in runs))
+    sure = _told(_runs(TEST))
+    kinds = list(dict.fromkeys(run["name"] for run in _runs(TEST)))
     rows = []
-    for encoder in dict.fromkeys(run["encoder"] for run in runs):
-        own = [run for run in runs if run["encoder"] == encoder]
-        parts = [[run for run in own if run["name"] == kind] for kind in kinds]
-        rows.append([encoder, *map(_alike, parts), _alike(own)])
+    for encoder in dict.fromkeys(run["encoder"] for run in _runs(TEST)):
+        own = [run for run in sure if run["encoder"] == encoder]
+        parts = [*([run for run in own if run["name"] == kind] for kind in kinds), own]
+        rows.append([encoder, *(f"{_alike(part)} of {len(part)}" for part in parts)])
     return table(["encoder", *kinds, "all"], rows)
-
-
-def _alike(runs: list[Run]) -> str:
-    return f"{sum(_said_better(run) == _is_better(run) for run in runs)} of {len(runs)}"

@@ -72,12 +72,12 @@ class Examination:
             planted = plant(data.images, feature, seed=self.seed)
             rows = of_common_classes(planted.labels, EACH)
             if len(rows):
-                linear[name] = read_in_folds(
-                    features(planted.images), planted.labels, rows, self.seed
+                linear[name] = read_task(
+                    features(planted.images), planted.labels, rows, seed=self.seed
                 )
         for task, rows in self.tasks.items():
             y = data.labels[task]
-            linear[task], knn[task] = read_in_folds(h, y, rows, self.seed), right_votes(h, y, rows)
+            linear[task], knn[task] = read_task(h, y, rows, seed=self.seed), right_votes(h, y, rows)
         kept = view_agreement(h, features(self._views), min(NEIGHBOURS, len(h) - 1))
         return Evidence(
             features=h, health=health(h), agreement=kept.cpu().numpy(), linear=linear, knn=knn
@@ -110,18 +110,32 @@ def through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     return np.concatenate(seen)
 
 
-def read_in_folds(
-    h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], seed: int
+def read_task(
+    h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], *, seed: int
 ) -> NDArray[np.bool_]:
     """Return which of the examples `rows` a linear probe reads, each one fitted on other folds."""
-    classes, target = np.unique(y[rows], return_inverse=True)
-    fold = _folds(target, seed)
-    hits = np.zeros(len(rows), dtype=bool)
-    x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
+    target = np.unique(y[rows], return_inverse=True)[1]
+    of_rows = h[torch.from_numpy(rows).to(h.device)]
+    return read_in_folds(of_rows, target, _folds(target, seed), seed=seed)
+
+
+def read_in_folds(
+    h: Tensor, target: NDArray[np.int64], fold: NDArray[np.int64], *, seed: int
+) -> NDArray[np.bool_]:
+    """Return for which examples a linear probe that is fitted on other folds names the target.
+
+    Args:
+        h: features, [n, D].
+        target: class ids 0..K-1, [n].
+        fold: ids 0..2, [n].
+        seed: the probe's.
+    """
+    hits = np.zeros(len(target), dtype=bool)
+    classes, t = {"task": int(target.max()) + 1}, torch.from_numpy(target).to(h.device)
     for held in range(FOLDS):
         out = torch.from_numpy(fold == held).to(h.device)
         fit, test = {"task": t[~out]}, {"task": t[out]}
-        result = fit_linear(x[~out], fit, x[out], test, classes={"task": len(classes)}, seed=seed)
+        result = fit_linear(h[~out], fit, h[out], test, classes=classes, seed=seed)
         hits[fold == held] = (result["task"].guess == t[out]).cpu().numpy()
     return hits
 

@@ -1,9 +1,11 @@
 """Is an encoder better than the same one untrained? An answer that needs no labels.
 
-The neighbours of an image are the same ones when it is seen through a gentle view, the more so the
-more its features say about it and the less about the pixels that the view changes. How many of
-them an image keeps is compared with the encoder untrained, image by image. A rise shows that
-something was learned; docs/recipe.md says how often. Without one, it may have been all the same.
+Two questions to both encoders, image by image. How many of its nearest neighbours does an image
+keep when it is seen through a gentle view: the more, the more its features say about it and the
+less about the pixels that the view changes. And how well does a linear probe name the quarter turn
+of an image: the better, the more its features say about what is in it. A rise of the mean of both
+shares shows that something was learned; docs/recipe.md says how often. Without one, it may have
+been all the same.
 """
 
 from collections.abc import Mapping
@@ -22,16 +24,17 @@ from widefield.diagnose import health, view_agreement
 from widefield.encoders import untrained_starts
 from widefield.probes import extract, pixels
 from widefield.workflows.change import Change, change
-from widefield.workflows.evidence import through_views
+from widefield.workflows.evidence import Features, through_views
 from widefield.workflows.neighbours import NEIGHBOURS
 from widefield.workflows.reading import Reading, read_labels
+from widefield.workflows.turns import turns_named
 
 EXAMPLES = 1000
 """Images that are compared, at most."""
 LEAST = 100
 """Images without which nothing is compared."""
-RISEN = 0.03
-"""Less of a rise shows nothing: it comes with rates too low to learn anything."""
+RISEN = 0.015
+"""Less of a rise of the mean shows nothing: it comes with rates too low to learn anything."""
 
 Verdict = Literal[
     "better than untrained", "not shown to be better than untrained", "collapsing", "collapsed"
@@ -47,6 +50,10 @@ class Gain:
     """Share of its neighbours that an image keeps through a view, from untrained to trained."""
     pixels: float
     """The same of raw pixels."""
+    turns: Change
+    """Share of an image's quarter turns that a linear probe names, from untrained to trained."""
+    mean: Change
+    """The mean of both shares."""
     examples: int
     labels: Mapping[str, Reading] = field(default_factory=dict)
     """Task of the data -> how often a linear probe reads it; empty without labels."""
@@ -57,12 +64,13 @@ class Gain:
 
     def line(self) -> str:
         """Return what shows without labels in one plain line."""
-        kept = self.agreement
+        kept, named = self.agreement, self.turns
         told = self.labels or self.verdict == "better than untrained"
         return (
             f"{self.verdict}: images keep {100 * kept.after:.0f} % of their neighbours through "
-            f"views, untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %"
-            f"{'' if told else '; labels of a few images would tell'}"
+            f"views (untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %); a "
+            f"linear probe names {100 * named.after:.0f} % of their quarter turns (untrained "
+            f"{100 * named.before:.0f} %){'' if told else '; labels of a few images would tell'}"
         )
 
     def lines(self) -> list[str]:
@@ -90,38 +98,45 @@ def compare_with_untrained(
     if len(dataset) < LEAST or dataset.kind != "images":
         return None
     data = dataset.subset(dataset.spread_rows(EXAMPLES)).first_read()
-    views = through_views(data.images, seed)
-    own, *others = (e.to(device) for e in untrained_starts(encoder, seed=seed))
-    features = partial(extract, device=device)
-    trained, before, raw = (
-        f(data.images)
-        for f in (partial(features, encoder.to(device)), partial(features, own), pixels)
-    )
+    images, views = data.images, through_views(data.images, seed)
+    before, *others = (_features(e, device) for e in untrained_starts(encoder, seed=seed))
+    after = _features(encoder, device)
+    before_h, after_h, raw = (features(images) for features in (before, after, pixels))
 
     def kept(h: Tensor, of_views: Tensor) -> NDArray[np.float64]:
         return view_agreement(h, of_views, NEIGHBOURS).cpu().numpy()
 
-    agreement = change(
-        kept(before, features(own, views)), kept(trained, features(encoder, views)), seed=seed
-    )
-    starts = chain([before], (features(e, data.images) for e in others))
+    shares = [
+        (kept(h, f(views)), turns_named(h, f, images, seed=seed))
+        for h, f in ((before_h, before), (after_h, after))
+    ]
+    agreement, turns = (change(*pair, seed=seed) for pair in zip(*shares, strict=True))
+    mean = change(*((k + named) / 2 for k, named in shares), seed=seed)
+    starts = chain([before_h], (features(images) for features in others))
     return Gain(
-        verdict=judged(agreement, health(trained).verdict),
+        verdict=judged(mean, health(after_h).verdict),
         agreement=agreement,
         pixels=float(kept(raw, pixels(views)).mean()),
+        turns=turns,
+        mean=mean,
         examples=len(data),
-        labels=read_labels(data, trained, starts, raw, seed=seed) if labels_unseen else {},
+        labels=read_labels(data, after_h, starts, raw, seed=seed) if labels_unseen else {},
     )
 
 
-def judged(agreement: Change, state: Literal["healthy", "collapsing", "collapsed"]) -> Verdict:
-    """Judge a change of the neighbours kept, and the health of the features.
+def _features(encoder: nn.Module, device: torch.device) -> Features:
+    return partial(extract, encoder.to(device), device=device)
+
+
+def judged(mean: Change, state: Literal["healthy", "collapsing", "collapsed"]) -> Verdict:
+    """Judge the change of the mean share, and the health of the features.
+
+    Features that are collapsing may still be better than those of the start.
 
     Example:
         >>> judged(Change(before=0.4, after=0.5, low=0.08, high=0.12), "healthy")
         'better than untrained'
     """
-    if state != "healthy":
-        return state
-    risen = agreement.word == "gained" and agreement.difference > RISEN
-    return "better than untrained" if risen else "not shown to be better than untrained"
+    if state != "collapsed" and mean.word == "gained" and mean.difference > RISEN:
+        return "better than untrained"
+    return state if state != "healthy" else "not shown to be better than untrained"

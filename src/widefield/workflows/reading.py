@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widefield.data import Dataset
 from widefield.workflows.change import Change, change
-from widefield.workflows.evidence import judging_tasks, read_in_folds
+from widefield.workflows.evidence import judging_tasks, read_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def read_labels(
         return {}
 
     def hits(h: Tensor) -> dict[str, NDArray[np.bool_]]:
-        return {t: read_in_folds(h, data.labels[t], rows, seed) for t, rows in tasks.items()}
+        return {t: read_task(h, data.labels[t], rows, seed=seed) for t, rows in tasks.items()}
 
     read, of_pixels, starts = hits(trained), hits(raw), [hits(h) for h in untrained]
     return {

@@ -1,6 +1,7 @@
 """Better than untrained or not: encoders that are, that are not, and that collapsed."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -84,7 +85,7 @@ def made(difference: float, half: float) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("agreement", "verdict"),
+    ("mean", "verdict"),
     [
         (made(RISEN + 0.001, 0.01), "better than untrained"),
         (made(RISEN - 0.001, 0.01), "not shown to be better than untrained"),
@@ -92,9 +93,17 @@ def made(difference: float, half: float) -> Change:
         (made(-0.2, 0.01), "not shown to be better than untrained"),
     ],
 )
-def test_a_rise_has_to_be_sure_and_large_enough(agreement: Change, verdict: str) -> None:
-    assert judged(agreement, "healthy") == verdict
-    for state in ("collapsing", "collapsed"):
-        assert judged(agreement, state) == state  # type: ignore[arg-type]
-    found = Gain(verdict=judged(agreement, "healthy"), agreement=agreement, pixels=0.3, examples=99)
-    assert ("labels" in found.line()) == (verdict == "not shown to be better than untrained")
+def test_a_rise_has_to_be_sure_and_large_enough(mean: Change, verdict: str) -> None:
+    better = verdict == "better than untrained"
+    assert judged(mean, "healthy") == verdict
+    assert judged(mean, "collapsing") == (verdict if better else "collapsing")
+    assert judged(mean, "collapsed") == "collapsed"
+    found = replace(gain(Waves(), images(LEAST)), verdict=judged(mean, "healthy"), labels={})
+    assert ("labels" in found.line()) == (not better)
+
+
+def test_the_mean_is_that_of_both_shares() -> None:
+    found = gain(Waves(), images(LEAST))
+    for end in ("before", "after"):
+        both = getattr(found.agreement, end) + getattr(found.turns, end)
+        assert getattr(found.mean, end) == pytest.approx(both / 2)
