@@ -47,8 +47,8 @@ def _of_seed(name: str, seed: int) -> str:
     return (
         f"{name}: of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
         f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; {len(missed)} are better "
-        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those included "
-        f"whose order labels do not surely tell, {_alike(runs)} are ordered alike."
+        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those "
+        f"included whose order labels do not surely tell, {_alike(runs)} are ordered alike."
     )
 
 
