@@ -33,7 +33,7 @@ def turns_named(h: Tensor, features: Features, images: Pixels, *, seed: int) -> 
         >>> shaded = np.zeros((60, 8, 8, 3), dtype=np.uint8)
         >>> shaded[:, 0] = 255
         >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
-        >>> turns_named(flat(shaded), flat, shaded, seed=0).mean()
+        >>> float(turns_named(flat(shaded), flat, shaded, seed=0).mean())
         1.0
     """
     _, height, width, _ = images.shape
