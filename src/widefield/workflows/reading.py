@@ -21,9 +21,9 @@ class Reading:
     """How often a linear probe reads one task: off the encoder untrained and off raw pixels."""
 
     untrained: Change
-    """From the encoder untrained to the trained one."""
+    """The change from the encoder untrained to the trained one."""
     pixels: Change
-    """From raw pixels to the trained one."""
+    """The change from raw pixels to the trained encoder."""
 
     @property
     def not_above(self) -> list[str]:
