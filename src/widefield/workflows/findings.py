@@ -97,7 +97,7 @@ class Findings:
         """Return health, and the verdict against the start or the untrained, in sentences."""
         said = f"Its features are {self.last_health().line()}."
         if self.gain is not None:
-            return " ".join([f"{said} It is", *(f"{line}." for line in self.gain.lines())])
+            return f"{said} It is {'; '.join(self.gain.lines())}."
         found = self.adaptation
         return said if found is None else f"{said} Against its start: {found.verdict}: {found.why}."
 
