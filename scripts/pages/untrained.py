@@ -36,7 +36,11 @@ def _alike(runs: list[Run]) -> int:
 
 def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
-    return f"{_of_seed('Seed 0, on which the rule was made', FITTED)} {_of_seed('Seed 1', TEST)}"
+    refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
+    return (
+        f"{_of_seed('Seed 0, on which the rule was made', FITTED)} {_of_seed('Seed 1', TEST)} "
+        f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
+    )
 
 
 def _of_seed(name: str, seed: int) -> str:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from widefield.workflows.evidence import FOLDS, Features, read_in_folds
 
-Pixels = NDArray[np.uint8]
+Images = NDArray[np.uint8]
 
 
-def turns_named(h: Tensor, features: Features, images: Pixels, *, seed: int) -> NDArray[np.float64]:
+def turns_named(h: Tensor, features: Features, images: Images, *, seed: int) -> NDArray[np.float64]:
     """Return for each image the share of its turns that a linear probe names, [n].
 
     A probe is fitted on the turns of other images. Of images that are not square, only the half

@@ -28,7 +28,7 @@ def texture(labels: bool = True) -> Dataset:
 
 
 class Roughness(nn.Module):
-    """Squares of differences of neighbouring pixels, seen by a linear map; pixels show no such."""
+    """A linear map of the mean square difference between neighbours; not useful: of mean pixels."""
 
     def __init__(self, useful: bool = True) -> None:
         super().__init__()

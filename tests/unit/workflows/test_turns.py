@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from widefield.workflows.evidence import Features
-from widefield.workflows.turns import Pixels, turns_named
+from widefield.workflows.turns import Images, turns_named
 
 COUNT, SIDE = 90, 8
 
 
-def shaded(up: bool, width: int = SIDE) -> Pixels:
+def shaded(up: bool, width: int = SIDE) -> Images:
     """Noise, with a bright edge above if it has a way `up`."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (COUNT, SIDE, width, 3), dtype=np.uint8)
@@ -20,20 +20,20 @@ def shaded(up: bool, width: int = SIDE) -> Pixels:
     return images
 
 
-def rows(images: Pixels) -> Tensor:
+def rows(images: Images) -> Tensor:
     """The mean of each edge's two lines: above, below, left, right."""
     x = torch.from_numpy(images).float().mean(3)
     edges = (x[:, :2], x[:, -2:], x[:, :, :2], x[:, :, -2:])
     return torch.stack([edge.mean((1, 2)) for edge in edges], 1)
 
 
-def blind(images: Pixels) -> Tensor:
+def blind(images: Images) -> Tensor:
     """What is the same at every turn."""
     x = torch.from_numpy(images).float()
     return torch.stack([x.mean((1, 2, 3)), x.std((1, 2, 3))], 1)
 
 
-def share(images: Pixels, features: Features = rows) -> float:
+def share(images: Images, features: Features = rows) -> float:
     found = turns_named(features(images), features, images, seed=0)
     assert found.shape == (len(images),)
     assert set(np.unique(found * 4)) <= {0, 1, 2, 3, 4}
@@ -54,7 +54,7 @@ def test_images_that_are_not_square_are_turned_by_half() -> None:
     images = shaded(up=True, width=2 * SIDE)
     shapes = []
 
-    def seen(x: Pixels) -> Tensor:
+    def seen(x: Images) -> Tensor:
         shapes.append(x.shape)
         return rows(x)
 
