@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
-from widefield.recipe import RUN_SETTINGS, Recipe
+from widefield.recipe import RUN_SETTINGS
+from widefield.recipes import make_recipe
 from widefield.settings import describe
 from widefield.views import VIEWS
 
@@ -45,7 +46,7 @@ class RecipeArguments(TypedDict, total=False):
 
 def flat_hints() -> dict[str, list[Any]]:
     """Return the types that each flat setting has, over all methods and views."""
-    described = describe(Recipe())
+    described = describe(make_recipe())
     encoder = describe(EncoderSettings()).values()
     hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
     hints |= {name: [described[name].hint] for name in RUN_SETTINGS if name != "start"}

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from widefield.core.names import check_name
 from widefield.encoders import EncoderSettings
-from widefield.methods import DEFAULT_METHOD, METHODS, MethodSettings
+from widefield.methods import METHODS, MethodSettings
 from widefield.settings import Settings
 from widefield.views import VIEWS, ViewSettings
 
@@ -27,13 +27,14 @@ class Recipe(Settings):
         ValueError: a setting is out of its range; the message says which and what is allowed.
 
     Example:
-        >>> recipe = Recipe(epochs=10).changed({"method": "simclr", "temperature": 0.2})
+        >>> recipe = Recipe(method=METHODS["s-diet"](), epochs=10)
+        >>> recipe = recipe.changed({"method": "simclr", "temperature": 0.2})
         >>> recipe.method.name, recipe.method.lr
         ('simclr', 0.006)
     """
 
-    method: MethodSettings = field(default_factory=lambda: METHODS[DEFAULT_METHOD]())
-    """Objective to train: view-contrast, s-diet, simclr, ... or supervised; see docs/methods.md."""
+    method: MethodSettings
+    """Objective to train, see docs/methods.md; auto is view-contrast, or row-mix from 20 epochs."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)

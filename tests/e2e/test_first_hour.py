@@ -20,7 +20,7 @@ from widefield.audits.train_test import open_train_test
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
 from widefield.data import open_dataset
-from widefield.recipe import Recipe
+from widefield.recipes import make_recipe
 from widefield.train.folder import recipe_of
 from widefield.workflows import extractor
 from widefield.workflows.run import next_command
@@ -119,7 +119,7 @@ def test_a_setting_is_in_a_run_yaml_if_it_is_in_a_recipe(arrays: Path, command: 
     """So that nothing that a file holds is passed over."""
     command.text("pretrain", arrays, "--out", "run", *TINY.split())
     held = yaml.safe_load(Path("run/run.yaml").read_text())["recipe"]
-    assert held.keys() == Recipe().to_dict().keys()
+    assert held.keys() == make_recipe().to_dict().keys()
 
 
 @pytest.mark.parametrize("words", ["probe E D --fit-on D --no-floors", "embed E D --out e.npz",
@@ -181,7 +181,9 @@ def test_an_encoder_that_cannot_take_the_images(arrays: Path, command: Command) 
     assert not Path("run").exists()
     refused = command.refused("embed", "timm:vgg11", arrays, "--out", "e.npz")
     assert "cannot take images of 16x16" in refused
-    assert Recipe().encoder.changed({"encoder": "vgg11"}).width(image_size=int(found[1])) == 4096
+    assert (
+        make_recipe().encoder.changed({"encoder": "vgg11"}).width(image_size=int(found[1])) == 4096
+    )
 
 
 LOG = """

@@ -23,12 +23,15 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
         ValueError: a name that does not exist.
     """
     from widefield.recipe import PARTS, RUN_SETTINGS, Recipe
-    from widefield.recipes import make_recipe
+    from widefield.recipes import AUTO, make_recipe
     from widefield.settings import describe, help_texts
     from widefield.views import VIEWS
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
-    given = {name: value for name, value in named.items() if value and name != "recipe"}
+    given: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
+    epochs = _value_of("epochs", words) or ""
+    if epochs.isdecimal() and int(epochs):  # others are refused as the words are read
+        given["epochs"] = int(epochs)
     recipe = make_recipe(named["recipe"] or "default", **given)
     texts = help_texts(Recipe)
     groups = {name: group(group_of(name, "Training")) for name in (*PARTS, *RUN_SETTINGS)}
@@ -43,9 +46,12 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
         f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
     )
     kinds = _kinds()
+    defaults = recipe.flat()
+    if not named["method"] and not named["recipe"]:
+        defaults["method"] = AUTO
     return [
         _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", groups[name])
-        for name, value in recipe.flat().items()
+        for name, value in defaults.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Views against a per-example head: what `s-diet`, `row-contrast` and `view-contrast` share."""
+"""Views against a per-example head: what `s-diet` and the methods made from it share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

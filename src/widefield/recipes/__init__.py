@@ -5,9 +5,9 @@ from typing import Any
 
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import DEFAULT_METHOD, METHODS, MethodSettings
+from widefield.methods import METHODS, MethodSettings
 from widefield.recipe import Recipe
-from widefield.recipes.default import default
+from widefield.recipes.default import default, method_for
 from widefield.recipes.feature_dropout import feature_dropout, feature_dropout_published
 from widefield.recipes.published import Published
 from widefield.recipes.s_diet_paper import s_diet_paper, s_diet_published
@@ -29,13 +29,15 @@ PUBLISHED: dict[str, Callable[[str, Collection[str]], Published]] = {
 }
 """What the source of a recipe says; the default has none."""
 
+AUTO = "auto"
+"""The name of the method that a recipe chooses."""
+
 FIRST_METHOD = {
-    "default": DEFAULT_METHOD,
     "s-diet-paper": "s-diet",
     "feature-dropout": "simclr",
     "solo-learn": "simclr",
 }
-"""The method of a recipe that is asked for no other."""
+"""The method of a recipe that is asked for no other; the default one goes by the epochs."""
 
 
 def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) -> Recipe:
@@ -47,7 +49,8 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
         name: which recipe.
         data: the data spec, where the recipe depends on what is planted: 500 epochs for
             `+stacked-digits` in S-DIET, a larger viewmaker budget for `+letters`.
-        **settings: settings of the run, its method, views and encoder.
+        **settings: settings of the run, its method, views and encoder; `auto` is the method that
+            the recipe chooses.
 
     Raises:
         ValueError: no such recipe, a method that it has no entry for, or a setting that no part
@@ -60,7 +63,10 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
         0.07
     """
     check_name("recipe", name, RECIPES)
-    method = settings.pop("method", FIRST_METHOD[name])
+    method = settings.pop("method", AUTO)
+    if method == AUTO:
+        epochs = {key: settings[key] for key in ("epochs",) if key in settings}
+        method = FIRST_METHOD.get(name) or method_for(**epochs)
     method_name = method.name if isinstance(method, MethodSettings) else method
     check_name("method", method_name, METHODS)
     recipe = RECIPES[name](method_name, plant_names(data) if data else ())

@@ -96,9 +96,10 @@ def build(
         ValueError: settings, views and data that cannot work together.
 
     Example:
+        >>> from widefield.methods import METHODS
         >>> labels = {"class": torch.arange(64) % 2}
         >>> facts = DataFacts(examples=64, image_size=16, labels=labels)
-        >>> recipe = Recipe(epochs=2, batch_size=32)
+        >>> recipe = Recipe(method=METHODS["simclr"](), epochs=2, batch_size=32)
         >>> state = build(recipe, facts, device=torch.device("cpu"))
         >>> len(state.rates)
         4

@@ -239,7 +239,7 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
         "batch_size": batch_of(recipe.batch_size, len(dataset)),
     }
     chosen = replace(recipe, encoder=encoder, method=method)
-    chosen = chosen.changed({name: own[name] for name in left_open})
+    chosen = chosen.changed({name: own[name] for name in own if name in left_open})
     per_epoch = steps_per_epoch(len(dataset), chosen.batch_size, drop_last=chosen.drop_last)
     if chosen.warmup_steps is not None and chosen.warmup_steps >= chosen.epochs * per_epoch > 0:
         raise ValueError(

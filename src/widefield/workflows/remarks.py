@@ -1,4 +1,4 @@
-"""What the default recipe leaves to encoder and data, and what to say of a run before it begins."""
+"""What the default recipe leaves to the run at hand, and what to say of a run before it begins."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -8,6 +8,8 @@ from widefield.data import steps_per_epoch
 from widefield.encoders import RATES_MEASURED_ON, rate_of
 from widefield.methods import DEFAULT_METHOD
 from widefield.recipe import Recipe
+from widefield.recipes import AUTO
+from widefield.recipes.default import LONG
 
 FEW_STEPS = 200
 """Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
@@ -19,14 +21,16 @@ SMALLEST_BATCH = 64
 
 
 def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of `lr` and `batch_size` go by the encoder and by the number of examples.
+    """Return which of `method`, `lr` and `batch_size` go by epochs, encoder and examples.
 
     They do in the default recipe, unless the user gave them, or a method with its rate.
     """
     if recipe != "default":
         return frozenset()
-    own_rate = not isinstance(given.get("method", ""), str)
-    return frozenset({"lr", "batch_size"} - given.keys() - ({"lr"} if own_rate else set()))
+    method = given.get("method", AUTO)
+    own_rate = set() if isinstance(method, str) else {"lr"}
+    by_epochs = {"method"} if method == AUTO else set()
+    return frozenset(({"lr", "batch_size"} - given.keys() - own_rate) | by_epochs)
 
 
 def batch_of(most: int, examples: int) -> int:
@@ -48,14 +52,21 @@ def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tup
     Args:
         recipe: resolved settings of the run.
         examples: n.
-        left_open: what the recipe left to encoder and data.
+        left_open: what the recipe left to epochs, encoder and data.
     """
     lines = (
+        _on_method(recipe) if "method" in left_open else "",
         _on_rate(recipe) if "lr" in left_open else "",
         _on_batch(recipe) if "batch_size" in left_open else "",
         _on_steps(recipe, examples) or _on_visits(recipe),
     )
     return tuple(line for line in lines if line)
+
+
+def _on_method(recipe: Recipe) -> str:
+    """Say which method was chosen, and by what."""
+    runs = f"fewer than {LONG} epochs" if recipe.epochs < LONG else f"{LONG} epochs and more"
+    return f"method {recipe.method.name}, as runs of {runs} take: --method sets another"
 
 
 def _on_batch(recipe: Recipe) -> str:

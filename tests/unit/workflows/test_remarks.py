@@ -15,7 +15,7 @@ from widefield.encoders import EncoderSettings, rate_of
 from widefield.encoders.rates import RATES, RATES_MEASURED_ON, family_of_network
 from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
+from widefield.recipes import AUTO, make_recipe
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain, resolve_parts, resolve_with_start
 from widefield.workflows.remarks import FEW_STEPS, batch_of, left_open, remarks
@@ -32,8 +32,9 @@ def resolve(recipe: str | Recipe, settings: dict[str, Any], data: str) -> Recipe
 
 
 def said(examples: int, **settings: Any) -> str:
-    """The lines of a run of `examples` images."""
-    settings = {"encoder": "resnet-tiny", "batch_size": 256, **settings}
+    """The lines of a run of `examples` images, by a method that was named."""
+    usual = {"method": DEFAULT_METHOD, "encoder": "resnet-tiny", "batch_size": 256}
+    settings = {**usual, **settings}
     chosen = resolve("default", settings, "photos")
     return "\n".join(remarks(chosen, examples, left_open=left_open("default", settings)))
 
@@ -97,6 +98,27 @@ def test_a_rate_that_is_not_the_methods_own_is_said() -> None:
     assert "learning rate 0.02, as networks with batch norm take; efficientnet_b0 itself" in line
 
 
+@given(epochs=st.integers(1, 10**4))
+def test_the_method_goes_by_the_epochs_and_is_said(epochs: int) -> None:
+    """Rows that were seen often stand in for a second view."""
+    for settings in ({}, {"method": AUTO}):
+        recipe = make_recipe(epochs=epochs, encoder="resnet-tiny", **settings)
+        assert recipe.method == METHODS["row-mix" if epochs >= 20 else "view-contrast"]()
+        line = remarks(recipe, 10**6, left_open=left_open("default", settings))[0]
+        assert line.startswith(f"method {recipe.method.name}, as runs of ")
+        bound = "20 epochs and more" if epochs >= 20 else "fewer than 20 epochs"
+        assert line.endswith(f"{bound} take: --method sets another")
+
+
+def test_a_method_that_was_named_is_kept_and_not_said() -> None:
+    assert make_recipe(method="simclr", epochs=5).method.name == "simclr"
+    assert "method simclr" not in said(10**6, method="simclr")
+    whole = METHODS["view-contrast"](cross_entropy=3.0)
+    assert make_recipe(method=whole, epochs=100).method == whole
+    assert make_recipe("s-diet-paper", method=AUTO).method.name == "s-diet"
+    assert not left_open("s-diet-paper", {"method": AUTO})
+
+
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
 def test_the_batch_of_few_examples(examples: int, most: int) -> None:
     """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
@@ -142,7 +164,7 @@ def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size:
 def test_a_method_that_needs_visits_says_so(name: str) -> None:
     """The advice, taken, is enough, and an epoch less is not."""
     needed = METHODS[name].needed_visits
-    assert needed == (10 if name in ("s-diet", "row-contrast", "diet") else 1)
+    assert needed == (10 if name in ("s-diet", "row-mix", "row-contrast", "diet") else 1)
     settings: dict[str, Any] = {"method": name}
     assert "is seen" not in said(10**6, epochs=needed, **settings)
     if needed > 1:
@@ -159,6 +181,7 @@ def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFi
     err = " ".join(capsys.readouterr().err.split())
     assert "4 steps in all are few" in err
     assert "--epochs 100 gives 200" in err
+    assert "method view-contrast, as runs of fewer than 20 epochs take" in err
     assert any("4 steps in all are few" in line for line in plan("photos", **settings).remarks)
     pretrain("photos", out=tmp_path / "run", resume=True)
     assert "few" not in capsys.readouterr().err
