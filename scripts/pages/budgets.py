@@ -11,9 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pages.format import percent, read, spread, table, whole
-from widefield.methods import DEFAULT_METHOD
+from widefield.methods import DEFAULT_METHOD, LONG_METHOD
+from widefield.recipes.default import method_for
 
 Run = dict[str, Any]
+OURS = (DEFAULT_METHOD, LONG_METHOD)
 FLOORS = ("pixels", "untrained")
 SAME_TIME = 1.2
 """The default is compared with a run by its best one that took so many times as long, or less."""
@@ -94,7 +96,12 @@ def gaps() -> str:
     said = []
     for encoder, images in _places(_trained()):
         series = _series(encoder, images)
-        own = series.pop(DEFAULT_METHOD)
+        own = [
+            runs
+            for method in OURS
+            for runs in series.pop(method, [])
+            if method_for(epochs=runs[0]["epochs"]) == method
+        ]
         gaps: dict[str, float] = {}
         for method, runs in series.items():
             for other in runs:
@@ -198,7 +205,7 @@ def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None
         axes.axhline(100 * _floor(encoder, kind, "linear"), color=FAINT, ls="--", linewidth=1)
     for method, runs in series.items():
         seconds = [_mean(own, "processor_seconds") for own in runs]
-        strong = 2.2 if method == DEFAULT_METHOD else 1.2
+        strong = 2.2 if method in OURS else 1.2
         for name, line, face in (("linear", "-", COLOURS[method]), ("knn", ":", "white")):
             scores = [100 * _mean(own, name) for own in runs]
             axes.plot(
@@ -210,6 +217,6 @@ def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None
                 marker="o",
                 markersize=4,
                 markerfacecolor=face,
-                zorder=3 if method == DEFAULT_METHOD else 2,
+                zorder=3 if method in OURS else 2,
             )
     axes.set_xlim(0, 1.08 * axes.get_xlim()[1])

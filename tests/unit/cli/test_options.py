@@ -14,14 +14,14 @@ from widefield import arguments
 from widefield.cli.recipe_options import all_options, options_of
 from widefield.methods import METHODS
 from widefield.recipe import Recipe
-from widefield.recipes import RECIPES, make_recipe
+from widefield.recipes import AUTO, RECIPES, make_recipe
 from widefield.views import VIEWS
 
 ROOT = Path(__file__).parents[3]
 
 
 def shown_defaults(*words: str) -> dict[str, str]:
-    """Return the default that help gives for each option."""
+    """Return the default that help gives for each option, of the method that it chose if `auto`."""
     defaults = {}
     for option in options_of(["pretrain", *words]):
         text = help_of(option)
@@ -29,6 +29,9 @@ def shown_defaults(*words: str) -> dict[str, str]:
         assert match is not None, option.name
         assert len(text[: match.start()]) > 5, option.name
         defaults[option.name] = match[1]
+    if not any(word.startswith(("--method", "--recipe")) for word in words):
+        assert defaults["method"] == AUTO
+        defaults["method"] = make_recipe(epochs=int(defaults["epochs"])).method.name
     return defaults
 
 
@@ -74,6 +77,21 @@ def test_and_so_for_views(views: str) -> None:
     assert (
         shown_defaults(f"--views={views}") == as_shown(recipe.flat()) == as_shown(written(recipe))
     )
+
+
+@pytest.mark.parametrize("epochs", [1, 19, 20, 100])
+def test_and_so_for_epochs(epochs: int) -> None:
+    """They choose the method, whose settings help shows."""
+    recipe = make_recipe(epochs=epochs, method=AUTO)
+    assert recipe == make_recipe(epochs=epochs)
+    shown = shown_defaults(f"--epochs={epochs}")
+    assert shown == as_shown({**recipe.flat(), "epochs": epochs})
+
+
+@pytest.mark.parametrize("words", ["--epochs=x", "--epochs=0", "--epochs"])
+def test_epochs_that_are_none_show_the_usual_help(words: str) -> None:
+    """They are refused when the command gets them."""
+    assert shown_defaults(words) == shown_defaults()
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import build_encoder
 from widefield.workflows.change import Change
-from widefield.workflows.gain import LEAST, RISEN, Gain, compare_with_untrained, judged
+from widefield.workflows.gain import (
+    LEAST,
+    RISEN,
+    RISEN_THOUGH_COLLAPSED,
+    Gain,
+    compare_with_untrained,
+    judged,
+)
 
 CPU = torch.device("cpu")
 SIDE = 16
@@ -97,9 +104,16 @@ def test_a_rise_has_to_be_sure_and_large_enough(mean: Change, verdict: str) -> N
     better = verdict == "better than untrained"
     assert judged(mean, "healthy") == verdict
     assert judged(mean, "collapsing") == (verdict if better else "collapsing")
-    assert judged(mean, "collapsed") == "collapsed"
     found = replace(gain(Waves(), images(LEAST)), verdict=judged(mean, "healthy"), labels={})
     assert ("labels" in found.line()) == (not better)
+
+
+def test_collapsed_features_have_to_have_risen_further() -> None:
+    assert judged(made(RISEN_THOUGH_COLLAPSED - 0.001, 0.01), "collapsed") == "collapsed"
+    risen = made(RISEN_THOUGH_COLLAPSED + 0.001, 0.01)
+    assert judged(risen, "collapsed") == "better than untrained"
+    unsure = made(RISEN_THOUGH_COLLAPSED + 0.001, 0.1)
+    assert judged(unsure, "collapsed") == "collapsed"
 
 
 def test_the_mean_is_that_of_both_shares() -> None:
