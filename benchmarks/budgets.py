@@ -54,7 +54,7 @@ EPOCHS: dict[str, dict[int, tuple[int, ...]]] = {
     "s-diet": ONE_VIEW | {50_000: (2, 4)},
     "diet": ONE_VIEW,
     "view-contrast": SECOND_WITHOUT_GRADIENT | {50_000: (1, 2, 3)},
-    "row-mix": {500: (14, 56)},
+    "row-mix": {n: epochs for n, epochs in ONE_VIEW.items() if n < 50_000},
     "byol": SECOND_WITHOUT_GRADIENT,
     "moco": SECOND_WITHOUT_GRADIENT,
     "simclr": TWO_VIEWS | {50_000: (1, 2)},

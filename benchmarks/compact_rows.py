@@ -3,7 +3,7 @@
     python benchmarks/compact_rows.py cifar10_train.npz cifar10_test.npz \
         --json benchmarks/results/compact_rows.json
 
-row-contrast with its default recipe on CIFAR-10 images with a planted digit, with resnet-tiny:
+row-contrast with its default settings on CIFAR-10 images with a planted digit, with resnet-tiny:
 float32 moments, bf16 moments, one second moment a row, and both. Scores are linear probes on the
 test file; each variant is compared with float32 seed by seed, with the 95 % t-interval of the mean
 difference. The file is rewritten after every run, and runs that it already holds are not repeated.
@@ -21,6 +21,7 @@ from widefield.data import open_dataset
 from widefield.methods import RowContrastSettings
 from widefield.probes import extract
 
+METHOD = RowContrastSettings.name
 PLANT, FULL = "+digits", "float32"
 VARIANTS: dict[str, dict[str, Any]] = {
     FULL: {},
@@ -34,7 +35,9 @@ T_95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
 def run(args: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
     """Train once and score once."""
     data = f"{args.train}{PLANT}"
-    trained = train(data, limit=args.limit, epochs=args.epochs, seed=seed, **settings)
+    trained = train(
+        data, method=METHOD, limit=args.limit, epochs=args.epochs, seed=seed, **settings
+    )
     train_set = open_dataset(data, limit=args.limit, seed=seed)
     test_set = open_dataset(f"{args.test}{PLANT}", seed=seed, held_out=True)
     return {

@@ -40,7 +40,9 @@ def feature_sets(folder: Path) -> dict[str, tuple[NDArray[np.floating], NDArray[
     digits = load_digits()
     mnist = open_dataset(f"{folder}/mnist_train.npz", limit=IMAGES)
     cifar = open_dataset(f"{folder}/cifar10_train.npz", limit=IMAGES)
-    trained = train(f"{folder}/cifar10_train.npz", limit=IMAGES, epochs=EPOCHS)
+    trained = train(
+        f"{folder}/cifar10_train.npz", method="row-contrast", limit=IMAGES, epochs=EPOCHS
+    )
     return {
         "digits, pixels": (digits.data, digits.target.astype(np.int64)),
         "mnist, pixels": (pixels(mnist.images).numpy(), mnist.labels["class"]),

@@ -23,11 +23,11 @@ from widefield.train.hardware import choose_device, machine
 CLOSE_ENOUGH = 0.15
 
 CASES: dict[str, dict[str, Any]] = {
-    "row-contrast": {},
-    "row-contrast, rows on disk": {"row_store": "disk"},
+    "row-contrast": {"method": "row-contrast"},
+    "row-contrast, rows on disk": {"method": "row-contrast", "row_store": "disk"},
     "simclr": {"method": "simclr"},
     "diet": {"method": "diet"},
-    "row-contrast, resnet18": {"encoder": "resnet18"},
+    "row-contrast, resnet18": {"method": "row-contrast", "encoder": "resnet18"},
     "view-contrast, sounds": {"data": "spoken+background", "method": "view-contrast"},
     "view-contrast, windows": {"data": "motion", "method": "view-contrast"},
 }

@@ -34,7 +34,7 @@ class Recipe(Settings):
     """
 
     method: MethodSettings
-    """Objective to train, see docs/methods.md; auto is view-contrast, or row-mix from 20 epochs."""
+    """Objective to train, see docs/methods.md; auto goes by epochs and start."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)

@@ -29,7 +29,9 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
     given: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
-    epochs = _value_of("epochs", words) or ""
+    epochs, start = _value_of("epochs", words) or "", _value_of("start", words)
+    if start:
+        given["start"] = start
     if epochs.isdecimal() and int(epochs):  # others are refused as the words are read
         given["epochs"] = int(epochs)
     recipe = make_recipe(named["recipe"] or "default", **given)

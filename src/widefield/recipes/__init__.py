@@ -65,8 +65,8 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     check_name("recipe", name, RECIPES)
     method = settings.pop("method", AUTO)
     if method == AUTO:
-        epochs = {key: settings[key] for key in ("epochs",) if key in settings}
-        method = FIRST_METHOD.get(name) or method_for(**epochs)
+        given = {key: settings[key] for key in ("epochs", "start") if key in settings}
+        method = FIRST_METHOD.get(name) or method_for(**given)
     method_name = method.name if isinstance(method, MethodSettings) else method
     check_name("method", method_name, METHODS)
     recipe = RECIPES[name](method_name, plant_names(data) if data else ())

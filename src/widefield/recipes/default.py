@@ -1,6 +1,7 @@
 """The recipe that runs use unless told otherwise: each method with its measured settings."""
 
 from collections.abc import Collection
+from typing import Any
 
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
 from widefield.recipe import Recipe
@@ -17,15 +18,20 @@ def default(method: str, plants: Collection[str] = ()) -> Recipe:
     return Recipe(method=METHODS[method]())
 
 
-def method_for(**epochs: int) -> str:
-    """Return the method of a run that names none: it goes by how often each example is seen.
+def method_for(**settings: Any) -> str:
+    """Return the method of a run that names none, by how often it sees each example.
+
+    A run that goes on from an encoder takes what was measured on such runs.
+
+    Args:
+        **settings: `epochs` and `start`, if they are given.
 
     Raises:
-        ValueError: the number of `epochs` is none.
+        ValueError: one of them does not fit.
 
     Example:
         >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-mix')
     """
-    short = default(DEFAULT_METHOD).changed(epochs)
-    return DEFAULT_METHOD if short.epochs < LONG else LONG_METHOD
+    run = default(DEFAULT_METHOD).changed(settings)
+    return LONG_METHOD if run.epochs >= LONG and run.start is None else DEFAULT_METHOD

@@ -65,8 +65,10 @@ def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tup
 
 def _on_method(recipe: Recipe) -> str:
     """Say which method was chosen, and by what."""
-    runs = f"fewer than {LONG} epochs" if recipe.epochs < LONG else f"{LONG} epochs and more"
-    return f"method {recipe.method.name}, as runs of {runs} take: --method sets another"
+    runs = f"of fewer than {LONG} epochs" if recipe.epochs < LONG else f"of {LONG} epochs and more"
+    if recipe.start is not None:
+        runs = "from a start"
+    return f"method {recipe.method.name}, as runs {runs} take: --method sets another"
 
 
 def _on_batch(recipe: Recipe) -> str:

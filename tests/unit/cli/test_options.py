@@ -88,6 +88,12 @@ def test_and_so_for_epochs(epochs: int) -> None:
     assert shown == as_shown({**recipe.flat(), "epochs": epochs})
 
 
+def test_help_of_a_run_from_a_start_shows_the_method_of_such_runs() -> None:
+    options = {option.name: help_of(option) for option in options_of(["pretrain", "--start", "x"])}
+    assert options["start"].endswith("[default: x]")
+    assert options.keys() == {*make_recipe(method="view-contrast").flat()}
+
+
 @pytest.mark.parametrize("words", ["--epochs=x", "--epochs=0", "--epochs"])
 def test_epochs_that_are_none_show_the_usual_help(words: str) -> None:
     """They are refused when the command gets them."""

@@ -110,6 +110,13 @@ def test_the_method_goes_by_the_epochs_and_is_said(epochs: int) -> None:
         assert line.endswith(f"{bound} take: --method sets another")
 
 
+def test_a_run_from_a_start_takes_the_method_that_was_measured_on_such_runs() -> None:
+    recipe = make_recipe(epochs=100, encoder="resnet-tiny", start="run")
+    assert recipe.method == METHODS["view-contrast"]()
+    line = remarks(recipe, 10**6, left_open=left_open("default", {}))[0]
+    assert line == "method view-contrast, as runs from a start take: --method sets another"
+
+
 def test_a_method_that_was_named_is_kept_and_not_said() -> None:
     assert make_recipe(method="simclr", epochs=5).method.name == "simclr"
     assert "method simclr" not in said(10**6, method="simclr")
