@@ -33,8 +33,10 @@ EXAMPLES = 1000
 """Images that are compared, at most."""
 LEAST = 100
 """Images without which nothing is compared."""
-RISEN = 0.015
+RISEN = 0.01
 """Less of a rise of the mean shows nothing: it comes with rates too low to learn anything."""
+RISEN_THOUGH_COLLAPSED = 0.05
+"""The same for features that have collapsed."""
 
 Verdict = Literal[
     "better than untrained", "not shown to be better than untrained", "collapsing", "collapsed"
@@ -131,12 +133,13 @@ def _features(encoder: nn.Module, device: torch.device) -> Features:
 def judged(mean: Change, state: Literal["healthy", "collapsing", "collapsed"]) -> Verdict:
     """Judge the change of the mean share, and the health of the features.
 
-    Features that are collapsing may still be better than those of the start.
+    Features that collapsed may still be better than those of the start.
 
     Example:
         >>> judged(Change(before=0.4, after=0.5, low=0.08, high=0.12), "healthy")
         'better than untrained'
     """
-    if state != "collapsed" and mean.word == "gained" and mean.difference > RISEN:
+    least = RISEN_THOUGH_COLLAPSED if state == "collapsed" else RISEN
+    if mean.word == "gained" and mean.difference > least:
         return "better than untrained"
     return state if state != "healthy" else "not shown to be better than untrained"
