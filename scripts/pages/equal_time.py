@@ -13,8 +13,7 @@ Score = tuple[str, str]
 """Data and task."""
 
 TITLES = {
-    "row-mix": "row-mix (ours, the default from 20 epochs)",
-    "view-contrast": "view-contrast (ours, the default below)",
+    "view-contrast": "view-contrast (ours)",
     "row-contrast": "row-contrast (ours)",
     "s-diet": "S-DIET",
     "simclr": "SimCLR",
@@ -127,16 +126,24 @@ def settings() -> str:
 
 
 def longer() -> str:
-    """Return the runs of eight times as many epochs."""
-    planted = {name: c for name, c in COLUMNS.items() if c[0] == "cifar10+digits"}
-    rows = [
-        [
-            f"{TITLES[run['method']]}, {run['epochs']} epochs",
-            *(percent(run["accuracy"][task]) for _, task in planted.values()),
-        ]
-        for run in _runs("longer")
-    ]
-    return table(["", *planted], rows)
+    """Return the runs of twice and of eight times as many epochs."""
+    planted = {name: column for name, column in COLUMNS.items() if column[0] != "cifar10"}
+    rows = []
+    for part in ("twice", "longer"):
+        runs = _runs(part)
+        for method in _methods(runs):
+            own = [run for run in runs if run["method"] == method]
+            name = "" if own[0]["name"] == _chosen(method) else f", {own[0]['name']}"
+            scores = [_scores(own, method, column).get(0) for column in planted.values()]
+            cells = ["" if score is None else f"{score:.1f}" for score in scores]
+            rows.append([f"{TITLES[method]}{name}", str(own[0]["epochs"]), *cells])
+    return table(["", "epochs", *planted], rows)
+
+
+def _chosen(method: str) -> str:
+    """Return the name of a method's settings in the table."""
+    name: str = read("equal_time")["chosen"].get(method, "default")
+    return name
 
 
 def choices() -> str:

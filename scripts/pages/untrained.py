@@ -7,12 +7,12 @@ from widefield.workflows.change import Change
 
 Run = dict[str, Any]
 
-FITTED, TEST = 0, 1
-"""The seed whose runs the rule was made on, and the one whose runs it had not seen."""
+FITTED, TEST = (0, 1), (2,)
+"""Seeds whose runs the rule was made on, and those whose runs it had not seen."""
 
 
-def _runs(seed: int) -> list[Run]:
-    return [r for r in read("untrained")["runs"].values() if r["seed"] == seed and "gain" in r]
+def _runs(seeds: tuple[int, ...]) -> list[Run]:
+    return [r for r in read("untrained")["runs"].values() if r["seed"] in seeds and "gain" in r]
 
 
 def _told(runs: list[Run]) -> list[Run]:
@@ -38,13 +38,13 @@ def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
     return (
-        f"{_of_seed('Seed 0, on which the rule was made', FITTED)} {_of_seed('Seed 1', TEST)} "
+        f"{_of('Seeds 0 and 1, on which the rule was made', FITTED)} {_of('Seed 2', TEST)} "
         f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 
 
-def _of_seed(name: str, seed: int) -> str:
-    runs = _runs(seed)
+def _of(name: str, seeds: tuple[int, ...]) -> str:
+    runs = _runs(seeds)
     sure, said = _told(runs), [run for run in runs if _said_better(run)]
     wrong = [run for run in said if Change(**run["labels"]).word == "lost"]
     missed = [run for run in sure if _is_better(run) and not _said_better(run)]

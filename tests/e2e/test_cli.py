@@ -249,7 +249,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],
-            "temperature is no setting of row-mix with views expert: it is one of simclr, ",
+            "temperature is no setting of row-contrast with views expert: it is one of simclr, ",
         ),
         (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),

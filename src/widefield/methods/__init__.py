@@ -25,7 +25,6 @@ from widefield.methods.projector_file import save_projector as save_projector
 from widefield.methods.row_contrast import RowContrastSettings as RowContrastSettings
 from widefield.methods.row_method import RowMethod as RowMethod
 from widefield.methods.row_method import RowSettings as RowSettings
-from widefield.methods.row_mix import RowMixSettings as RowMixSettings
 from widefield.methods.s_diet import SDietSettings as SDietSettings
 from widefield.methods.simclr import SimCLRSettings as SimCLRSettings
 from widefield.methods.simsiam import SimSiam as SimSiam
@@ -38,7 +37,6 @@ from widefield.methods.view_contrast import ViewContrastSettings as ViewContrast
 
 METHODS: dict[str, type[MethodSettings]] = {
     "view-contrast": ViewContrastSettings,
-    "row-mix": RowMixSettings,
     "row-contrast": RowContrastSettings,
     "s-diet": SDietSettings,
     "diet": DietSettings,
@@ -61,7 +59,7 @@ METHODS: dict[str, type[MethodSettings]] = {
 DEFAULT_METHOD = "view-contrast"
 """The method of a run of a few epochs that names none."""
 
-LONG_METHOD = "row-mix"
+LONG_METHOD = "row-contrast"
 """The method of a longer run that names none."""
 
 CEILING = "supervised"

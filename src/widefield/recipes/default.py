@@ -6,8 +6,8 @@ from typing import Any
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
 from widefield.recipe import Recipe
 
-LONG = 20
-"""Epochs from which rows teach as much as a second view does; docs/recipe.md has how found."""
+LONG = 40
+"""Epochs from which rows alone teach more than a second view; docs/recipe.md has how found."""
 
 
 def default(method: str, plants: Collection[str] = ()) -> Recipe:
@@ -31,7 +31,7 @@ def method_for(**settings: Any) -> str:
 
     Example:
         >>> method_for(epochs=5), method_for(epochs=100)
-        ('view-contrast', 'row-mix')
+        ('view-contrast', 'row-contrast')
     """
     run = default(DEFAULT_METHOD).changed(settings)
     return LONG_METHOD if run.epochs >= LONG and run.start is None else DEFAULT_METHOD

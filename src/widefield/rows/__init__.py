@@ -6,7 +6,7 @@ from widefield.rows.head import Optimizer, RowHead, Start, row_heads
 from widefield.rows.initial import initial_rows
 from widefield.rows.layout import Layout
 from widefield.rows.lock import FolderLock
-from widefield.rows.losses import batch_cross_entropy, decoupled_contrast, row_mix, view_contrast
+from widefield.rows.losses import batch_cross_entropy, decoupled_contrast, view_contrast
 from widefield.rows.sgd import LazySGD
 from widefield.rows.store import MemoryStore, choose_place, choose_store
 from widefield.rows.table import RowTable, Rule, Store
@@ -32,6 +32,5 @@ __all__ = [
     "decoupled_contrast",
     "initial_rows",
     "row_heads",
-    "row_mix",
     "view_contrast",
 ]

@@ -88,29 +88,3 @@ def view_contrast(
     contrast = decoupled_contrast(z, second, scale=scale)
     told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
     return contrast + cross_entropy * told_apart
-
-
-def row_mix(
-    z: Tensor, rows: Tensor, *, scale: float, cross_entropy: float, smoothing: float
-) -> Tensor:
-    """Return a view's contrast with the rows, plus S-DIET's cross-entropy with the same rows.
-
-    With features z [b, m] of a view on the unit sphere, and rows w [b, m],
-
-        loss = decoupled_contrast(z, w; scale)
-               + cross_entropy batch_cross_entropy(z, w; 1, smoothing).
-
-    It is `view_contrast` with the rows as second view. They know little at first, and later more
-    than one view of an example shows.
-
-    Example:
-        >>> z = torch.eye(4)
-        >>> mixed = row_mix(z, z, scale=10.0, cross_entropy=2.0, smoothing=0.0)
-        >>> bool(mixed == view_contrast(z, z, z, scale=10.0, cross_entropy=2.0, smoothing=0.0))
-        True
-
-    Source: ours; its second term is S-DIET (2025), section 5.
-    """
-    return view_contrast(
-        z, rows, rows, scale=scale, cross_entropy=cross_entropy, smoothing=smoothing
-    )

@@ -79,7 +79,7 @@ def test_and_so_for_views(views: str) -> None:
     )
 
 
-@pytest.mark.parametrize("epochs", [1, 19, 20, 100])
+@pytest.mark.parametrize("epochs", [1, 39, 40, 100])
 def test_and_so_for_epochs(epochs: int) -> None:
     """They choose the method, whose settings help shows."""
     recipe = make_recipe(epochs=epochs, method=AUTO)

@@ -103,10 +103,10 @@ def test_the_method_goes_by_the_epochs_and_is_said(epochs: int) -> None:
     """Rows that were seen often stand in for a second view."""
     for settings in ({}, {"method": AUTO}):
         recipe = make_recipe(epochs=epochs, encoder="resnet-tiny", **settings)
-        assert recipe.method == METHODS["row-mix" if epochs >= 20 else "view-contrast"]()
+        assert recipe.method == METHODS["row-contrast" if epochs >= 40 else "view-contrast"]()
         line = remarks(recipe, 10**6, left_open=left_open("default", settings))[0]
         assert line.startswith(f"method {recipe.method.name}, as runs of ")
-        bound = "20 epochs and more" if epochs >= 20 else "fewer than 20 epochs"
+        bound = "40 epochs and more" if epochs >= 40 else "fewer than 40 epochs"
         assert line.endswith(f"{bound} take: --method sets another")
 
 
@@ -171,7 +171,7 @@ def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size:
 def test_a_method_that_needs_visits_says_so(name: str) -> None:
     """The advice, taken, is enough, and an epoch less is not."""
     needed = METHODS[name].needed_visits
-    assert needed == (10 if name in ("s-diet", "row-mix", "row-contrast", "diet") else 1)
+    assert needed == (10 if name in ("s-diet", "row-contrast", "diet") else 1)
     settings: dict[str, Any] = {"method": name}
     assert "is seen" not in said(10**6, epochs=needed, **settings)
     if needed > 1:
@@ -188,7 +188,7 @@ def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFi
     err = " ".join(capsys.readouterr().err.split())
     assert "4 steps in all are few" in err
     assert "--epochs 100 gives 200" in err
-    assert "method view-contrast, as runs of fewer than 20 epochs take" in err
+    assert "method view-contrast, as runs of fewer than 40 epochs take" in err
     assert any("4 steps in all are few" in line for line in plan("photos", **settings).remarks)
     pretrain("photos", out=tmp_path / "run", resume=True)
     assert "few" not in capsys.readouterr().err
