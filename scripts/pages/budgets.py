@@ -23,7 +23,7 @@ TYPE = "Helvetica, Arial, sans-serif"
 INK, FAINT = "#22262b", "#8b949e"
 COLOURS = {
     "view-contrast": "#0b5fa5",
-    "row-contrast": "#0e7490",
+    "row-contrast": "#2ea8e0",
     "s-diet": "#c2410c",
     "diet": "#a16207",
     "byol": "#7c3aed",
