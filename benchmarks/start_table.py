@@ -99,6 +99,7 @@ class Study:
             done = pretrain(
                 self._spec(target, "train"),
                 out=Path(folder) / "run",
+                method="view-contrast",  # from random weights too
                 limit=n,
                 seed=seed,
                 epochs=epochs,
