@@ -99,7 +99,7 @@ class Study:
             done = pretrain(
                 self._spec(target, "train"),
                 out=Path(folder) / "run",
-                method="view-contrast",  # from random weights too
+                method="view-contrast",  # without a start, many epochs would choose another
                 limit=n,
                 seed=seed,
                 epochs=epochs,

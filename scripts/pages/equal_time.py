@@ -142,7 +142,7 @@ def longer() -> str:
 
 def _chosen(method: str) -> str:
     """Return the name of a method's settings in the table."""
-    name: str = read("equal_time")["chosen"].get(method, "default")
+    name: str = read("equal_time")["chosen"][method]
     return name
 
 
