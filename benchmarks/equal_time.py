@@ -5,15 +5,15 @@
 
 5,000 CIFAR-10 images, resnet-tiny, as much time as 25 epochs of row-contrast; two views cost
 twice one, so that methods of two views get half the epochs, and view-contrast, which encodes its
-second view without gradient, two thirds. Four parts:
+second view without gradient, two thirds, as do BYOL and MoCo. Four parts:
 
 - choices: one setting changed at a time, with a planted digit, and on plain images too where the
   class is within two points of the method's best and there are several such; scored on 3,000
   further images of the training file, which are neither trained on nor part of the test; one seed;
-- table: every method with the settings chosen from these, on plain images and with planted
+- table: every such method with the settings chosen from these, on plain images and with planted
   digits or shapes, scored on the test file, over three seeds, beside floors and ceiling;
-- twice and longer: all of ours and SimCLR with the digit for twice and for eight times as long,
-  and with the shape for twice, one seed.
+- twice: these, BYOL, MoCo and DIET with the digit and with the shape for twice as many epochs;
+- longer: ours and SimCLR with the digit for eight times as long, one seed.
 
 The rule of choice is the same for all but ours, which stand at their defaults: of the settings
 whose class, the mean of both data, is within a point of the best, the one that reads the digit
@@ -38,6 +38,8 @@ from widefield.train.build import DataFacts, build_run_encoder
 
 TRAIN = 5000  # images
 OURS = ("view-contrast", "row-contrast")
+RATE_ALONE = ("byol", "moco", "diet")
+"""Methods that have the best of the three rates that benchmarks/budgets.py tried."""
 PLANTS = ("", "+digits", "+shapes")
 PARTS = ("choices", "table", "twice", "longer")
 SEEDS = (0, 1, 2)
@@ -48,9 +50,11 @@ EPOCHS = {
     "simclr": 13,
     "barlow-twins": 12,
     "vicreg": 12,
+    "byol": 17,
+    "moco": 17,
+    "diet": 25,
 }
 """Epochs that take the same time: `widefield bench step` has what a step of each costs."""
-TWICE = {"view-contrast": 34, "row-contrast": 50, "simclr": 26}
 LONGER = {"view-contrast": 136, "row-contrast": 200, "simclr": 107}
 
 NARROW = {"projector_width": 512}
@@ -132,6 +136,9 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "lr x 10 / 3, projector dim / 4": HIGHER | {"projector_dim": 128},
         "lr x 10 / 3, two layers in projector": HIGHER | {"projector_layers": 2},
     },
+    "byol": {"default": {}},
+    "moco": {"default": {}},
+    "diet": {"lr x 3": {"lr": 6e-3}},
 }
 """Settings tried, method -> name -> what differs from the default."""
 
@@ -192,8 +199,8 @@ class Study:
 
 def chosen(runs: dict[str, Run], method: str) -> str:
     """Return the name of a method's settings in the table, by the rule above."""
-    if method in OURS:
-        return "default"
+    if method in OURS + RATE_ALONE:
+        return next(iter(CHOICES[method]))
     names, scores = finalists(runs, method), tried(runs, method)
     if len(names) == 1:
         return names[0]
@@ -229,6 +236,8 @@ def _summary(runs: dict[str, Run]) -> dict[str, Any]:
 
 def _all_tried(runs: dict[str, Run], method: str) -> bool:
     """Return whether every setting was tried, and every finalist on plain images too."""
+    if method in RATE_ALONE:
+        return True
     scores = tried(runs, method)
     if scores["+digits"].keys() != CHOICES[method].keys():
         return False
@@ -244,27 +253,29 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--method", choices=tuple(EPOCHS), action="append")
+    parser.add_argument("--seed", type=int, choices=SEEDS, action="append")
     args = parser.parse_args()
     parts, methods = args.part or PARTS, args.method or list(EPOCHS)
     study = Study(args.train, args.test, args.json)
-    for method in methods if "choices" in parts else ():
+    compared = [method for method in methods if method not in RATE_ALONE]
+    for method in compared if "choices" in parts else ():
         for name in CHOICES[method]:
             study.run("choices", method, name, "+digits", 0, epochs=EPOCHS[method])
         names = finalists(study.results.runs, method)
         for name in names if len(names) > 1 else ():
             study.run("choices", method, name, "", 0, epochs=EPOCHS[method])
-    for seed, plant in itertools.product(SEEDS, PLANTS) if "table" in parts else ():
-        study.floors(plant, seed)
-        for method in methods:
-            name = chosen(study.results.runs, method)
-            study.run("table", method, name, plant, seed, epochs=EPOCHS[method])
-    for method in methods:
-        if method in LONGER:
-            name = chosen(study.results.runs, method)
-            for plant in ("+digits", "+shapes") if "twice" in parts else ():
-                study.run("twice", method, name, plant, 0, epochs=TWICE[method])
-            if "longer" in parts:
-                study.run("longer", method, name, "+digits", 0, epochs=LONGER[method])
+    settings = {method: chosen(study.results.runs, method) for method in methods}
+    for seed, plant in itertools.product(args.seed or SEEDS, PLANTS):
+        if "table" in parts:
+            study.floors(plant, seed)
+        for method, name in settings.items():
+            if "table" in parts and method in compared:
+                study.run("table", method, name, plant, seed, epochs=EPOCHS[method])
+            if "twice" in parts and plant:
+                study.run("twice", method, name, plant, seed, epochs=2 * EPOCHS[method])
+    for method, epochs in LONGER.items() if "longer" in parts else ():
+        if method in settings:
+            study.run("longer", method, settings[method], "+digits", 0, epochs=epochs)
 
 
 if __name__ == "__main__":

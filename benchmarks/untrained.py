@@ -5,10 +5,10 @@
 
 Four encoders, four data sets, five runs of each: the default; one epoch of it; a rate that is 30
 times too high, or 300 times too low; and SimSiam, whose features may collapse, at ten times its
-rate. 1,000 images, three seeds: the rule of the verdict was made on the runs of seeds 0 and 1, so
-that those of seed 2 are its test. The verdict without labels is that of `pretrain`. What labels say
-is a linear probe of the encoder and of the same one untrained, on 2,000 test images, each judged by
-a probe that was fitted on others.
+rate. Rows take the encoder's rate. 1,000 images, three seeds: the rule of the verdict was made on
+the runs of seeds 0 and 1, so that those of seed 2 are its test. The verdict without labels is that
+of `pretrain`. What labels say is a linear probe of the encoder and of the same one untrained, on
+2,000 test images, each judged by a probe that was fitted on others.
 
 DATA_FOLDER holds train and test files of CIFAR-10, CIFAR-100 and MNIST; photographs are built in.
 Runs are kept in the folder `--runs`, and those that ended there are not trained again. The results
@@ -42,8 +42,8 @@ from widefield.workflows.pretrain import pretrain
 ENCODERS = ("resnet-tiny", "mobilenetv3_small_050", "test_convnext", "test_vit")
 DATA = ("cifar10", "cifar100", "mnist", "photos")
 RUNS: dict[str, dict[str, Any]] = {
-    "default": {"epochs": 12},
-    "one epoch": {"epochs": 1},
+    "default": {"epochs": 12, "head_lr_scale": 1.0},
+    "one epoch": {"epochs": 1, "head_lr_scale": 1.0},
     "rate x 30": {"epochs": 4, "rate": 30.0},
     "rate / 300": {"epochs": 4, "rate": 1 / 300},
     "simsiam, rate x 10": {"epochs": 4, "rate": 10.0, "method": "simsiam"},

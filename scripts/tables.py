@@ -54,6 +54,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "largest": budgets.largest,
     "learning-rates": settings_tried.learning_rates,
     "rates-beside": settings_tried.beside_rates,
+    "row-rates": settings_tried.row_rates,
     "normalisation": normalisation.normalisation,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,

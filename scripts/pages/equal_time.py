@@ -19,6 +19,9 @@ TITLES = {
     "simclr": "SimCLR",
     "barlow-twins": "Barlow Twins",
     "vicreg": "VICReg",
+    "byol": "BYOL",
+    "moco": "MoCo",
+    "diet": "DIET",
     "pixels": "floor: pixels",
     "untrained": "floor: the encoder untrained",
 }
@@ -88,7 +91,11 @@ def _about(runs: list[Run], method: str) -> tuple[str, str]:
 
 
 def _cell(runs: list[Run], method: str, column: Score) -> str:
-    return points(_mean(list(_scores(runs, method, column).values())))
+    """Return the mean over seeds and its interval, the score of one seed alone, or nothing."""
+    scores = list(_scores(runs, method, column).values())
+    if len(scores) > 1:
+        return points(_mean(scores))
+    return f"{scores[0]:.1f}" if scores else ""
 
 
 def differences() -> str:
@@ -120,8 +127,8 @@ def winners() -> str:
 
 def settings() -> str:
     """Return in a sentence which settings every method has in the table."""
-    chosen = {m: name for m, name in read("equal_time")["chosen"].items() if name != "default"}
-    said = [f"{TITLES[m]}: {name}" for m, name in chosen.items()]
+    chosen = {method: _chosen(method) for method in _methods(_table_runs())}
+    said = [f"{TITLES[m]}: {name}" for m, name in chosen.items() if name != "default"]
     return f"In the table with other settings than their default: {'; '.join(said) or 'none'}."
 
 
@@ -134,8 +141,7 @@ def longer() -> str:
         for method in _methods(runs):
             own = [run for run in runs if run["method"] == method]
             name = "" if own[0]["name"] == _chosen(method) else f", {own[0]['name']}"
-            scores = [_scores(own, method, column).get(0) for column in planted.values()]
-            cells = ["" if score is None else f"{score:.1f}" for score in scores]
+            cells = [_cell(own, method, column) for column in planted.values()]
             rows.append([f"{TITLES[method]}{name}", str(own[0]["epochs"]), *cells])
     return table(["", "epochs", *planted], rows)
 

@@ -1,8 +1,8 @@
-"""Learning rates of encoders, batches of few images, batches in parts: docs/recipe.md."""
+"""Learning rates of encoders and rows, batches of few images, batches in parts: docs/recipe.md."""
 
 from typing import Any
 
-from pages.format import percent, ratio, read, table, whole
+from pages.format import percent, ratio, read, spread, table, whole
 
 Run = dict[str, Any]
 
@@ -37,6 +37,22 @@ def beside_rates() -> str:
         cells = [percent(own[name]["accuracy"]) if name in own else "" for name in names]
         rows.append([encoder, percent(usual), *cells])
     return table(["encoder", "as it is", *names], rows)
+
+
+def row_rates() -> str:
+    """Return what a linear probe and 20 neighbours read where rows learn at different rates."""
+    runs: list[Run] = list(read("row_rates")["runs"].values())
+    rates = list(dict.fromkeys(run["rows"] for run in runs))
+    cases = dict.fromkeys((run["encoder"], run["method"]) for run in runs)
+    rows = []
+    for encoder, method in cases:
+        cells = []
+        for rate in rates:
+            case = (encoder, method, rate)
+            own = [r for r in runs if (r["encoder"], r["method"], r["rows"]) == case]
+            cells.append(" / ".join(spread([100 * r[k] for r in own]) for k in ("linear", "knn")))
+        rows.append([encoder, method, *cells])
+    return table(["encoder", "method", *rates], rows)
 
 
 def batches() -> str:

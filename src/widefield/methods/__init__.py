@@ -24,6 +24,7 @@ from widefield.methods.projector_file import load_projector as load_projector
 from widefield.methods.projector_file import save_projector as save_projector
 from widefield.methods.row_contrast import RowContrastSettings as RowContrastSettings
 from widefield.methods.row_method import RowMethod as RowMethod
+from widefield.methods.row_method import RowMethodSettings as RowMethodSettings
 from widefield.methods.row_method import RowSettings as RowSettings
 from widefield.methods.s_diet import SDietSettings as SDietSettings
 from widefield.methods.simclr import SimCLRSettings as SimCLRSettings

@@ -161,7 +161,7 @@ class RowMethodSettings(PairSettings):
     """Settings that all losses of a batch against its rows share."""
 
     head_lr_scale: Annotated[float, Gt(0)] = 1.0
-    """Learning rate of the per-example head, as a multiple of lr."""
+    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
     row: RowSettings = RowSettings()
     """The rows of the per-example head."""
 

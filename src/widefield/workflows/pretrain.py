@@ -17,6 +17,7 @@ from widefield.core.boundary import boundary
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.encoders import rate_of
+from widefield.methods import RowMethodSettings
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
 from widefield.rows import FolderLock
@@ -223,8 +224,8 @@ def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str] = ()) -> Recipe:
     """Return a resolved recipe with what encoder and method leave to data and machine.
 
-    `left_open` names what goes by the encoder's family (`lr`) and by the number of examples
-    (`batch_size`).
+    `left_open` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
+    of examples (`batch_size`).
 
     Raises:
         ValueError: a warm-up was given in steps that does not end.
@@ -234,10 +235,13 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
     encoder = recipe.encoder.resolved(device, dataset.kind)
     feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
     method = recipe.method.resolved(len(dataset), feature_dim, device)
+    multiple, _ = rate_of(encoder)
     own = {
-        "lr": rate_of(encoder)[0] * method.lr,
+        "lr": multiple * method.lr,
         "batch_size": batch_of(recipe.batch_size, len(dataset)),
     }
+    if isinstance(method, RowMethodSettings):
+        own["head_lr_scale"] = 1 / multiple  # rows keep the method's own rate
     chosen = replace(recipe, encoder=encoder, method=method)
     chosen = chosen.changed({name: own[name] for name in own if name in left_open})
     per_epoch = steps_per_epoch(len(dataset), chosen.batch_size, drop_last=chosen.drop_last)

@@ -21,16 +21,18 @@ SMALLEST_BATCH = 64
 
 
 def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of `method`, `lr` and `batch_size` go by epochs, encoder and examples.
+    """Return which of `method`, the rates and `batch_size` go by epochs, encoder and examples.
 
-    They do in the default recipe, unless the user gave them, or a method with its rate.
+    They do in the default recipe, unless the user gave them, or a method with its rates. Rows go
+    by the user's `lr`, if there is one.
     """
     if recipe != "default":
         return frozenset()
     method = given.get("method", AUTO)
-    own_rate = set() if isinstance(method, str) else {"lr"}
-    by_epochs = {"method"} if method == AUTO else set()
-    return frozenset(({"lr", "batch_size"} - given.keys() - own_rate) | by_epochs)
+    free = {"batch_size"} - given.keys()
+    if "lr" not in given and isinstance(method, str):
+        free |= {"lr", "head_lr_scale"} - given.keys()
+    return frozenset(free | ({"method"} if method == AUTO else set()))
 
 
 def batch_of(most: int, examples: int) -> int:
@@ -85,7 +87,11 @@ def _on_rate(recipe: Recipe) -> str:
     if measured and factor == 1:
         return ""
     unknown = "" if measured else f"; {recipe.encoder.name} itself was not measured"
-    return f"learning rate {recipe.method.lr:g}, as {family} take{unknown}: --lr sets another"
+    rows = recipe.method.lr * getattr(recipe.method, "head_lr_scale", 1.0)
+    apart = "" if math.isclose(rows, recipe.method.lr) else f" and {rows:g} for rows"
+    return (
+        f"learning rate {recipe.method.lr:g}{apart}, as {family} take{unknown}: --lr sets another"
+    )
 
 
 def _on_steps(recipe: Recipe, examples: int) -> str:

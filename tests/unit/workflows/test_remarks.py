@@ -70,6 +70,20 @@ def test_the_default_recipe_takes_the_familys_rate(method: str) -> None:
     assert resolve("default", small, "photos").method.lr == own
 
 
+@pytest.mark.parametrize("method", ["view-contrast", "row-contrast", "s-diet"])
+def test_rows_keep_the_methods_rate_where_an_encoder_takes_less(method: str) -> None:
+    own = METHODS[method]().lr
+    settings: dict[str, Any] = {"method": method, "encoder": "vit_tiny_patch16_224"}
+    chosen = resolve("default", settings, "photos").method.flat()
+    assert chosen["lr"] * chosen["head_lr_scale"] == pytest.approx(own)
+    assert f"learning rate 0.0006 and {own:g} for rows, as transformers" in said(10**6, **settings)
+    for own_rate in ({"head_lr_scale": 2.0}, {"lr": 0.5}, {"lr": 0.5, "head_lr_scale": 2.0}):
+        kept = resolve("default", {**settings, **own_rate}, "photos").method.flat()
+        assert kept["head_lr_scale"] == own_rate.get("head_lr_scale", 1.0)
+    small = resolve("default", {"method": method, "encoder": "resnet-tiny"}, "photos").method
+    assert small == METHODS[method]().resolved(LIMIT, 64, torch.device("cpu"))
+
+
 @pytest.mark.parametrize(
     "given", [{"lr": 0.5}, {"method": METHODS["simclr"](lr=0.5)}], ids=["lr", "a whole method"]
 )
@@ -90,8 +104,8 @@ def test_a_recipe_of_a_paper_keeps_its_rate() -> None:
 
 def test_a_rate_that_is_not_the_methods_own_is_said() -> None:
     assert said(10**6) == ""
-    line = said(10**6, encoder="vit_tiny_patch16_224")
-    assert line.startswith("learning rate 0.0006, as transformers take: --lr sets another")
+    line = said(10**6, encoder="vit_tiny_patch16_224", method="simclr")
+    assert line.startswith("learning rate 0.00018, as transformers take: --lr sets another")
     line = said(10**6, encoder="mobilevit_xxs")
     assert "mobilevit_xxs itself was not measured" in line
     line = said(10**6, encoder="efficientnet_b0")  # the method's own, but not known to be right
