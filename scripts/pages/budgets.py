@@ -162,7 +162,8 @@ def svg() -> str:
         "ytick.color": FAINT,
     }
     with rc_context(style):
-        figure = Figure(figsize=(9.6, 0.8 + 2.5 * len(encoders)), layout="constrained")
+        figure = Figure(figsize=(9.6, 0.8 + 2.5 * len(encoders)))
+        figure.set_layout_engine("constrained", w_pad=0.1)  # tick labels of neighbours stay apart
         all_axes = figure.subplots(len(encoders), len(numbers), sharey="row", squeeze=False)
         for (row, encoder), (column, images) in (
             ((i, e), (j, n)) for i, e in enumerate(encoders) for j, n in enumerate(numbers)
