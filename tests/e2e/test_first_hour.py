@@ -261,7 +261,7 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     """The control learns nothing: its rate is next to zero."""
     words = "pretrain photos --limit 256 --image-size 16 --batch-size 32 --encoder resnet-tiny"
     words += " --projector-width 64 --projector-dim 32 --out"
-    said = command.text(*words.split(), "good", "--epochs", 4)
+    said = command.text(*words.split(), "good", "--epochs", 12)
     assert "\nbetter than untrained: images keep " in said
     assert "\na linear probe reads class: " in said
     page = Path("good/report.html").read_text()
