@@ -87,11 +87,9 @@ def _on_rate(recipe: Recipe) -> str:
     if measured and factor == 1:
         return ""
     unknown = "" if measured else f"; {recipe.encoder.name} itself was not measured"
-    rows = recipe.method.lr * getattr(recipe.method, "head_lr_scale", 1.0)
-    apart = "" if math.isclose(rows, recipe.method.lr) else f" and {rows:g} for rows"
-    return (
-        f"learning rate {recipe.method.lr:g}{apart}, as {family} take{unknown}: --lr sets another"
-    )
+    lr, scale = recipe.method.lr, getattr(recipe.method, "head_lr_scale", 1.0)
+    rows = f" and {lr * scale:g} for rows" if scale == 1 / factor != 1 else ""
+    return f"learning rate {lr:g}{rows}, as {family} take{unknown}: --lr sets another"
 
 
 def _on_steps(recipe: Recipe, examples: int) -> str:

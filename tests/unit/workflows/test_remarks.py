@@ -77,6 +77,7 @@ def test_rows_keep_the_methods_rate_where_an_encoder_takes_less(method: str) -> 
     chosen = resolve("default", settings, "photos").method.flat()
     assert chosen["lr"] * chosen["head_lr_scale"] == pytest.approx(own)
     assert f"learning rate 0.0006 and {own:g} for rows, as transformers" in said(10**6, **settings)
+    assert "for rows" not in said(10**6, **settings, head_lr_scale=2.0)
     for own_rate in ({"head_lr_scale": 2.0}, {"lr": 0.5}, {"lr": 0.5, "head_lr_scale": 2.0}):
         kept = resolve("default", {**settings, **own_rate}, "photos").method.flat()
         assert kept["head_lr_scale"] == own_rate.get("head_lr_scale", 1.0)
