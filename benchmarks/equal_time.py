@@ -5,7 +5,7 @@
 
 5,000 CIFAR-10 images, resnet-tiny, as much time as 25 epochs of row-contrast; two views cost
 twice one, so that methods of two views get half the epochs, and view-contrast, which encodes its
-second view without gradient, two thirds, as do BYOL and MoCo. Four parts:
+second view without gradient, two thirds, as do BYOL and MoCo. Parts:
 
 - choices: one setting changed at a time, with a planted digit, and on plain images too where the
   class is within two points of the method's best and there are several such; scored on 3,000
@@ -13,7 +13,9 @@ second view without gradient, two thirds, as do BYOL and MoCo. Four parts:
 - table: every such method with the settings chosen from these, on plain images and with planted
   digits or shapes, scored on the test file, over three seeds, beside floors and ceiling;
 - twice: these, BYOL, MoCo and DIET with the digit and with the shape for twice as many epochs;
-- longer: ours and SimCLR with the digit for eight times as long, one seed.
+- longer: ours and SimCLR with the digit for eight times as long, one seed;
+- all, all-longer: view-contrast and SimCLR with the digit on all 50,000 images, for as long as 5
+  and as 20 epochs of SimCLR, one seed.
 
 The rule of choice is the same for all but ours, which stand at their defaults: of the settings
 whose class, the mean of both data, is within a point of the best, the one that reads the digit
@@ -36,12 +38,11 @@ from widefield.probes import extract, pixels
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
-TRAIN = 5000  # images
+TRAIN = 5000  # images, to train on and to fit a probe on
 OURS = ("view-contrast", "row-contrast")
 RATE_ALONE = ("byol", "moco", "diet")
 """Methods that have the best of the three rates that benchmarks/budgets.py tried."""
 PLANTS = ("", "+digits", "+shapes")
-PARTS = ("choices", "table", "twice", "longer")
 SEEDS = (0, 1, 2)
 EPOCHS = {
     "view-contrast": 17,
@@ -55,7 +56,13 @@ EPOCHS = {
     "diet": 25,
 }
 """Epochs that take the same time: `widefield bench step` has what a step of each costs."""
-LONGER = {"view-contrast": 136, "row-contrast": 200, "simclr": 107}
+LONGER = {
+    "longer": {"view-contrast": 136, "row-contrast": 200, "simclr": 107},
+    "all": {"view-contrast": 7, "simclr": 5},
+    "all-longer": {"view-contrast": 27, "simclr": 20},
+}
+"""Parts of one seed -> method -> epochs."""
+PARTS = ("choices", "table", "twice", *LONGER)
 
 NARROW = {"projector_width": 512}
 LIGHTER = {"cross_entropy": 10.0}
@@ -157,7 +164,8 @@ class Study:
             return
         settings = CHOICES[method][name]
         data = f"{self.train_file}{plant}"
-        trained = train(data, method=method, limit=TRAIN, seed=seed, epochs=epochs, **settings)
+        limit = None if part.startswith("all") else TRAIN
+        trained = train(data, method=method, limit=limit, seed=seed, epochs=epochs, **settings)
         score = partial(extract, trained.encoder)
         run = {
             "part": part,
@@ -273,9 +281,10 @@ def main() -> None:
                 study.run("table", method, name, plant, seed, epochs=EPOCHS[method])
             if "twice" in parts and plant:
                 study.run("twice", method, name, plant, seed, epochs=2 * EPOCHS[method])
-    for method, epochs in LONGER.items() if "longer" in parts else ():
-        if method in settings:
-            study.run("longer", method, settings[method], "+digits", 0, epochs=epochs)
+    for part, lengths in LONGER.items():
+        for method, epochs in lengths.items():
+            if part in parts and method in settings:
+                study.run(part, method, settings[method], "+digits", 0, epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ Run = dict[str, Any]
 class Results:
     """Finished runs by name, in a JSON file that several processes may add to.
 
+    The file names the machine of its first run; a run that was made on another names that.
+
     Args:
         path: the file; it is rewritten after every run, and never half written.
         summary: computes the rest of the file from all its runs.
@@ -41,7 +43,8 @@ class Results:
 
     def __init__(self, path: Path, summary: Callable[[dict[str, Run]], dict[str, Any]]) -> None:
         self.path, self.summary = path, summary
-        self.runs = self._read()
+        self.machine = machine(choose_device("auto"))
+        self.runs = self._read().get("runs", {})
 
     def __contains__(self, name: str) -> bool:
         return name in self.runs
@@ -50,20 +53,21 @@ class Results:
         """Keep a run."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path.parent):
-            self.runs = self._read() | {name: run}
+            kept = self._read()
+            first = kept.get("machine", self.machine)
+            here = {} if first == self.machine else {"machine": self.machine}
+            self.runs = kept.get("runs", {}) | {name: run | here}
             report = {
-                "machine": machine(choose_device("auto")),
+                "machine": first,
                 "threads": torch.get_num_threads(),
                 **self.summary(self.runs),
                 "runs": self.runs,
             }
             write_text(self.path, json.dumps(report, indent=1) + "\n")
 
-    def _read(self) -> dict[str, Run]:
-        if not self.path.exists():
-            return {}
-        runs: dict[str, Run] = json.loads(self.path.read_text())["runs"]
-        return runs
+    def _read(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        return content
 
 
 @contextmanager

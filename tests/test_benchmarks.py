@@ -1,10 +1,12 @@
-"""Every script under benchmarks/ imports and prints its help."""
+"""Every script under benchmarks/ prints its help, and results say where they were made."""
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
@@ -31,3 +33,24 @@ def test_splitting_steps_loses_nothing() -> None:
         "machine": {"cpu": "x"},
     }
     assert parts["a"]["values"] | parts["b"]["values"] == values
+
+
+def test_a_run_made_elsewhere_names_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file's machine is that of its first run, and no later run passes for one of it."""
+    study = import_module("study")
+    file = tmp_path / "results.json"
+    for name, cpu in (("first", "a"), ("second", "b"), ("third", "a")):
+        monkeypatch.setattr(study, "machine", lambda device, cpu=cpu: {"cpu": cpu})
+        study.Results(file, lambda runs: {"count": len(runs)}).add(name, {"seed": 0})
+    assert json.loads(file.read_text()) == {
+        "machine": {"cpu": "a"},
+        "threads": torch.get_num_threads(),
+        "count": 3,
+        "runs": {
+            "first": {"seed": 0},
+            "second": {"seed": 0, "machine": {"cpu": "b"}},
+            "third": {"seed": 0},
+        },
+    }

@@ -33,6 +33,8 @@ COLUMNS: dict[str, Score] = {
     "the shape, %": ("cifar10+shapes", "shapes"),
 }
 """Heading of a column -> data and task."""
+LONGER = {"twice": "5,000", "longer": "5,000", "all": "50,000", "all-longer": "50,000"}
+"""Part of the longer runs -> images."""
 T = {2: 12.706, 3: 4.303}
 """97.5 % quantile of Student's t, by the number of seeds."""
 
@@ -133,17 +135,17 @@ def settings() -> str:
 
 
 def longer() -> str:
-    """Return the runs of twice and of eight times as many epochs."""
+    """Return the runs of twice and of eight times as many epochs, and those on all images."""
     planted = {name: column for name, column in COLUMNS.items() if column[0] != "cifar10"}
     rows = []
-    for part in ("twice", "longer"):
+    for part, images in LONGER.items():
         runs = _runs(part)
         for method in _methods(runs):
             own = [run for run in runs if run["method"] == method]
             name = "" if own[0]["name"] == _chosen(method) else f", {own[0]['name']}"
             cells = [_cell(own, method, column) for column in planted.values()]
-            rows.append([f"{TITLES[method]}{name}", str(own[0]["epochs"]), *cells])
-    return table(["", "epochs", *planted], rows)
+            rows.append([f"{TITLES[method]}{name}", images, str(own[0]["epochs"]), *cells])
+    return table(["", "images", "epochs", *planted], rows)
 
 
 def _chosen(method: str) -> str:

@@ -1,6 +1,9 @@
-"""How many processors this process may use."""
+"""Which processors this process runs on, and how many of them it may use."""
 
 import os
+import platform
+import re
+from pathlib import Path
 
 
 def usable_cpus() -> int:
@@ -20,3 +23,19 @@ def all_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the processor's name, as far as the system tells it.
+
+    Example:
+        >>> len(cpu_name()) > 0
+        True
+    """
+    if info.is_file():
+        named = re.search(
+            r"^model name\s*:\s*(.+)$", info.read_text(errors="replace"), re.MULTILINE
+        )
+        if named:
+            return named[1].strip()
+    return platform.processor() or platform.machine()

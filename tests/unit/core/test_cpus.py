@@ -1,6 +1,7 @@
 """Processors that a scheduler or an affinity leaves."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import widefield
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import cpu_name, usable_cpus
 
 
 def test_affinity_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +23,29 @@ def test_slurm_counts(monkeypatch: pytest.MonkeyPatch, given: str, count: int) -
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
     assert usable_cpus() == count
+
+
+@pytest.mark.parametrize(
+    ("info", "name"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Some CPU 7 @ 2.1GHz \nmodel name\t: Other\n",
+            "Some CPU 7 @ 2.1GHz",
+        ),
+        ("processor\t: 0\nBogoMIPS\t: 48.00\n", "anvil"),
+        (None, "anvil"),
+    ],
+    ids=["named", "not named", "no such file"],
+)
+def test_the_processor_has_the_name_that_the_system_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, info: str | None, name: str
+) -> None:
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "anvil")
+    file = tmp_path / "cpuinfo"
+    if info is not None:
+        file.write_text(info)
+    assert cpu_name(file) == name
 
 
 THREADS = """

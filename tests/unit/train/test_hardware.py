@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import torch
+
+from widefield.core.cpus import cpu_name, usable_cpus
+from widefield.train.hardware import choose_precision, machine
+
 START = """
 import ctypes, resource, sys
 import torch
@@ -48,3 +53,12 @@ def test_memory_that_was_freed_is_used_again() -> None:
 def test_more_than_two_gib_freed_at_once_are_kept_too() -> None:
     """As a pair method's backward pass frees them: the heap ends where it did."""
     assert printed(END_OF_HEAP, "kept") == 0
+
+
+def test_a_number_stands_beside_what_made_it() -> None:
+    """Two processors that differ in speed or rounding are not given one name."""
+    facts = machine(torch.device("cpu"))
+    assert facts["cpu"] == f"{cpu_name()}, {usable_cpus()} cores"
+    assert facts["instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert facts["default precision"] == choose_precision("auto", torch.device("cpu"))
+    assert facts["torch"] == torch.__version__
