@@ -13,8 +13,6 @@ from widefield.recipes.default import LONG
 
 FEW_STEPS = 200
 """Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
-
-
 STEPS_AN_EPOCH = 16
 """Steps that an epoch of few examples should have; docs/recipe.md has the measurements."""
 SMALLEST_BATCH = 64
