@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from widefield.data.dataset import Dataset as Dataset
-    from widefield.data.dataset import Skipped as Skipped
     from widefield.data.loader import Loader as Loader
     from widefield.data.loader import steps_per_epoch as steps_per_epoch
+    from widefield.data.skipped import Skipped as Skipped
     from widefield.data.sources import open_dataset as open_dataset
     from widefield.data.spec import absolute as absolute
     from widefield.data.spec import held_out_split as held_out_split
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Loaded when first asked for: a data spec is checked without waiting for torch.
 _HOMES = {
     "Dataset": "widefield.data.dataset",
-    "Skipped": "widefield.data.dataset",
+    "Skipped": "widefield.data.skipped",
     "Loader": "widefield.data.loader",
     "open_dataset": "widefield.data.sources",
     "absolute": "widefield.data.spec",

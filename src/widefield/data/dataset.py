@@ -9,18 +9,11 @@ from numpy.typing import NDArray
 
 from widefield.data.clips import Clips
 from widefield.data.plants import DigitChannel, Overlay, SoundOverlay
+from widefield.data.skipped import Skipped
 from widefield.types import KINDS, Kind, kind_of
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file that could not be used."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.data.dataset import Skipped
 from widefield.data.depth import Extent, deep_image, white_of
 from widefield.data.libtiff import quiet_libtiff
+from widefield.data.skipped import Skipped
 from widefield.types import Size
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.data.dataset import Skipped
 from widefield.data.recordings import to_int16
+from widefield.data.skipped import Skipped
 
 LONGEST = 3_600.0
 """Seconds; a longer file is skipped unread."""

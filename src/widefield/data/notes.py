@@ -1,12 +1,10 @@
 """What a user is told of how images were read, in a few lines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.names import printable
-from widefield.data.dataset import Skipped
 from widefield.types import Size
 
 _CHOICES = {
@@ -18,7 +16,6 @@ _CHOICES = {
 """What may be chosen for an image beside size and depth."""
 
 _CHUNK = 512
-_MOST_SKIPPED = 0.05
 
 
 def size_note(resized: int, n: int, size: Size) -> list[str]:
@@ -59,28 +56,3 @@ def dark_note(images: NDArray[np.uint8]) -> list[str]:
     if highest == 0:
         return []
     return ["no pixel is above 1 of 255: masks of 0 and 1 are black unless multiplied by 255"]
-
-
-def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
-    """Say how many files cannot be read, and name the first."""
-    if not skipped:
-        return []
-    first = skipped[0]
-    return [
-        f"{len(skipped)} unreadable files skipped, the first '{printable(first.path)}': "
-        f"{first.reason}"
-    ]
-
-
-def refuse_many(failed: Collection[Skipped], files: int) -> None:
-    """Refuse data of which more than 1 in 20 files cannot be read.
-
-    Raises:
-        ValueError: they are that many.
-    """
-    if len(failed) > _MOST_SKIPPED * files:
-        first = min(failed, key=lambda skipped: skipped.path)
-        raise ValueError(
-            f"{len(failed)} of {files} files cannot be read, more than {_MOST_SKIPPED:.0%}; "
-            f"remove or repair them (first: '{first.path}': {first.reason})"
-        )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from widefield.core.memory import refuse_beyond_memory
 from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.clips import Clips
-from widefield.data.dataset import Dataset, Skipped
+from widefield.data.dataset import Dataset
 from widefield.data.decode_sound import (
     Progress,
     Unreadable,
@@ -23,11 +23,11 @@ from widefield.data.decode_sound import (
     resampled_length,
 )
 from widefield.data.examples import Examples
-from widefield.data.notes import refuse_many, skipped_note
 from widefield.data.plants import Canvas, SoundOverlay
 from widefield.data.recordings import Recordings, commonest, from_int16, to_int16
 from widefield.data.select import choose, split_rows
 from widefield.data.signals import split_note
+from widefield.data.skipped import Skipped, refuse_many, skipped_note
 from widefield.data.spec import BUILT_IN, Spec
 from widefield.types import Size
 

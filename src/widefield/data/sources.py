@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 from widefield.data.arrays import Array, read_memory, read_npz, read_windows
 from widefield.data.cache import Record, cache_key, cached_record, load_or_build
-from widefield.data.dataset import Dataset, Skipped
+from widefield.data.dataset import Dataset
 from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
 from widefield.data.images import common_size, read_folder, resize_array
@@ -22,9 +22,7 @@ from widefield.data.notes import (
     choice_notes,
     dark_note,
     depth_note,
-    refuse_many,
     size_note,
-    skipped_note,
 )
 from widefield.data.photos import read_photos
 from widefield.data.plants import (
@@ -38,6 +36,7 @@ from widefield.data.plants import (
 )
 from widefield.data.select import choose, split_rows
 from widefield.data.signals import open_windows
+from widefield.data.skipped import Skipped, refuse_many, skipped_note
 from widefield.data.sounds import open_sounds
 from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
 from widefield.data.spoken import read_spoken
