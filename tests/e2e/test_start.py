@@ -256,6 +256,32 @@ def test_grey_images_of_another_size(run: Path, tmp_path: Path) -> None:
     assert done.encoder(x(1, 20)).shape == (4, 128)
 
 
+def sounds(seconds: float, rate: int) -> dict[str, Any]:
+    waves = np.random.default_rng(0).normal(0, 3000, (32, round(seconds * rate)))
+    return {"sounds": waves.astype(np.int16), "sample_rate": np.array(rate)}
+
+
+@pytest.mark.parametrize("encoder", ["conv1d", "resnet-tiny"])
+def test_sounds_of_another_length_and_rate(encoder: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "batch_size": 16, "quiet": True}
+    first, second = tmp_path / "first", tmp_path / "second"
+    widefield.pretrain(sounds(0.5, 4000), out=first, seconds=0.5, encoder=encoder, **settings)
+    faster = sounds(1.0, 8000)
+    done = widefield.pretrain(faster, out=second, start=str(first), seconds=1.0, **settings)
+    config = done.encoder.config
+    assert (config.kind, config.rate, config.image_size) == ("sounds", 4000, (1, 4000))
+    assert widefield.embed(str(second), faster, quiet=True).features.shape == (32, done.encoder.dim)
+    with pytest.raises(ValueError, match="trained on sounds at 4000 Hz, not 8000: leave"):
+        widefield.pretrain(
+            faster, out=tmp_path / "third", start=str(first), sample_rate=8000, **settings
+        )
+
+
+def test_a_start_of_another_kind_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds sounds, and the start was trained on images"):
+        widefield.pretrain(sounds(0.5, 4000), out=tmp_path / "run", start=str(run), quiet=True)
+
+
 def test_a_vision_transformer_has_images_resized_to_its_size(tmp_path: Path) -> None:
     save_encoder(build_encoder("vit_tiny_patch16_224", image_size=32, seed=0), tmp_path / "vit")
     settings = {**RUN, "image_size": None, "limit": 32, "start": str(tmp_path / "vit")}

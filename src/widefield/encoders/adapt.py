@@ -70,7 +70,7 @@ def _carried(
     """Return the configuration of the same architecture for other images."""
     if (channels, size) == (before.channels, before.image_size):
         return replace(before, white=white)
-    return encoder_config(
+    config = encoder_config(
         before.name,
         stem=before.stem,  # type: ignore[arg-type]
         zero_init=(before.timm or {}).get("zero_init_last", True) is not False,
@@ -79,7 +79,12 @@ def _carried(
         mean=_per_channel(before.mean, channels),
         std=_per_channel(before.std, channels),
         white=white,
+        rate=before.rate,
     )
+    if before.conv1 is None or config.conv1 is None:
+        return config
+    # Weights of other libraries may pad the first layer otherwise than ours.
+    return replace(config, conv1={**config.conv1, "padding": before.conv1["padding"]})
 
 
 def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.encoders import (
     Encoder,
@@ -54,18 +55,30 @@ class Start:
                     f"{recipe.start} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
                     "or begin without a start"
                 )
-        size = recipe.image_size
+        size, rate = recipe.image_size, recipe.sample_rate
         if size is None and self.encoder.size_is_fixed:
             height, width = config.image_size
             size = height if height == width else None
-        return replace(recipe, encoder=settings, image_size=size)
+        if config.rate is not None and rate not in (None, config.rate):
+            raise ValueError(
+                f"{recipe.start} was trained on sounds at {config.rate} Hz, not {rate}: leave "
+                "sample_rate out, or begin without a start"
+            )
+        return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
 
     def fitted(self, dataset: Dataset) -> "Start":
         """Return the same start for the images of `dataset`.
 
         Raises:
-            ValueError: it cannot be carried over to their size.
+            ValueError: it was trained on examples of another kind, or cannot be carried over to
+                their size.
         """
+        kind = self.encoder.config.kind
+        if dataset.kind != kind:
+            raise ValueError(
+                f"{printable(dataset.spec)} holds {dataset.kind}, and the start was trained on "
+                f"{kind}: give it such data, or begin without a start"
+            )
         _, height, width, channels = dataset.images.shape
         encoder, notes = adapted(
             self.encoder, channels=channels, image_size=(height, width), white=dataset.white
@@ -74,7 +87,11 @@ class Start:
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
         lines = [f"{config.name}, its mean {mean} and deviation {std} are kept", *notes]
         if (h, w) != (height, width):
-            lines.append(f"trained at {h}x{w} pixels, goes on at {height}x{width}")
+            lines.append(
+                f"trained at {h}x{w} pixels, goes on at {height}x{width}"
+                if kind == "images"
+                else f"trained on {kind} of {w} steps, goes on with {width}"
+            )
         return Start(encoder=encoder, notes=(*self.notes, *(f"start: {line}" for line in lines)))
 
 

@@ -1,10 +1,13 @@
 """An encoder carried over to other images, against what its weights say."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from widefield.encoders import Encoder, adapted, build_encoder
+from widefield.encoders.encoder import assemble
 
 MEAN, STD = (0.2, 0.4, 0.6), (0.1, 0.2, 0.3)
 
@@ -109,3 +112,12 @@ def test_weights_for_one_size_alone_are_named() -> None:
     before = encoder("swin_tiny_patch4_window7_224", size=224)
     with pytest.raises(ValueError, match=r"another size: '.*' has shape .* give 224"):
         adapted(before, channels=3, image_size=64)
+
+
+@torch.no_grad()
+def test_a_first_layer_that_is_padded_otherwise_stays_so() -> None:
+    before = encoder("resnet18", size=32)
+    padded = assemble(replace(before.config, conv1={**(before.config.conv1 or {}), "padding": 2}))
+    for size in (32, 40):
+        after, _ = adapted(padded, channels=3, image_size=size)
+        torch.testing.assert_close(after.eval()(x(3, size)), padded.eval()(x(3, size)))
