@@ -64,7 +64,7 @@ class Recipe(Settings):
     decay_all: bool = False
     """Decay biases and the gains of norms too, as published for S-DIET."""
     drop_last: bool = True
-    """Leave out the last, smaller batch of an epoch."""
+    """Leave out the last, smaller batch of an epoch; one of a single example always is."""
     warmup_epochs: Annotated[float, Ge(0)] = 3.0
     """Epochs of linear warm-up, half of all epochs at most."""
     warmup_steps: Annotated[int | None, Ge(0)] = None
@@ -97,6 +97,11 @@ class Recipe(Settings):
         run = {name: getattr(self, name) for name in RUN_SETTINGS}
         parts = {**self.encoder.flat(), **self.method.flat(), **self.views.flat()}
         return {"method": self.method.name, "views": self.views.names, **parts, **run}
+
+    def opening(self) -> dict[str, Any]:
+        """Return what `open_dataset` gets to know of how the examples are wanted."""
+        names = ("limit", "image_size", "seconds", "sample_rate", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values under some flat names.

@@ -1,6 +1,9 @@
 """New examples join a run that is resumed: they get rows, and the others keep theirs."""
 
+import errno
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,10 @@ import yaml
 from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
+from widefield.train import checkpoint
+from widefield.train.folder import RunFolder
 from widefield.train.manifest import Manifest
+from widefield.workflows.extractor import training_data
 from widefield.workflows.pretrain import pretrain
 
 FEW, ALL = 64, 96
@@ -166,3 +172,88 @@ def test_a_changed_example_is_refused_beside_new_ones(tmp_path: Path) -> None:
     data["x"][3] += 1
     with pytest.raises(ValueError, match="row 3 has other pixels"):
         pretrain(data, out=run, resume=True, epochs=4, quiet=True)
+
+
+def test_keys_of_few_examples_stay_in_a_longer_queue(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain(some(FEW), out=run, **settings("moco", epochs=1))
+    before = last_checkpoint(run)["model"]
+    with pytest.raises(Killed):
+        pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True, on_step=die_at(5))
+    joined = last_checkpoint(run)["model"]
+    for name, empty in (("method.queue", 0), ("method.queue_index", -1)):
+        assert torch.equal(joined[name][:FEW], before[name])
+        assert (joined[name][FEW:] == empty).all()
+        assert len(joined[name]) == ALL
+    assert pretrain(some(ALL), out=run, resume=True, quiet=True).steps == 4 + 2 * 6
+
+
+def write(folder: Path, x: np.ndarray, first: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    for i, image in enumerate(x, start=first):
+        Image.fromarray(image).save(folder / f"{i:03}.png")
+
+
+def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Path) -> None:
+    folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"]
+    write(folder, x[:FEW])
+    pretrain(folder, out=run, **settings(epochs=1, image_size=None))
+    write(folder, x[FEW:].repeat(4, axis=1).repeat(4, axis=2), first=FEW)
+    with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; let new"):
+        training_data(RunFolder(path=run), quiet=True)
+    done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
+    assert (done.steps, done.encoder.config.image_size) == (4 + 6, (16, 16))
+    assert training_data(RunFolder(path=run), quiet=True).images.shape == (ALL, 16, 16, 3)
+
+
+def test_what_is_white_stays_so(tmp_path: Path) -> None:
+    folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"][..., 0]
+    write(folder, 15 * x[:FEW].astype(np.uint16))
+    pretrain(folder, out=run, **settings(epochs=1))
+    white = yaml.safe_load((run / "run.yaml").read_text())["form"]["white"]
+    assert white == 4095
+    write(folder, x[FEW:].astype(np.uint16), first=FEW)  # darker
+    done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
+    assert done.encoder.config.white == white
+
+
+def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    file, text = run / "run.yaml", (run / "run.yaml").read_text()
+    for edited in ("form: 3", "form: {image_size: [16]}", "form: {colour: 3}"):
+        file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", f"{edited}\n", text))
+        with pytest.raises(ValueError, match=r"run\.yaml: form .*restore the file") as caught:
+            pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+        assert "\n" not in str(caught.value)
+    file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))  # as an older run has it
+    pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+
+
+def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:
+    run, data = tmp_path / "run", some(FEW)
+    pretrain({"x": data["x"]}, out=run, **settings(epochs=1))
+    with pytest.raises(ValueError, match="there are labels of a task 'y' now; restore it"):
+        pretrain(data, out=run, resume=True, epochs=2, quiet=True)
+    with pytest.raises(ValueError, match="labels of a task 'y' now; restore it"):
+        pretrain(some(ALL), out=run, resume=True, epochs=2, quiet=True)
+
+
+def test_examples_that_could_not_join_may_be_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full as the checkpoint with them is saved, after their rows were."""
+    run, alone = begun(tmp_path / "run"), begun(tmp_path / "alone")
+    full, save = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), checkpoint.write_atomically
+
+    def fill(path: Path, write: Any) -> None:
+        if path.name == "last.pt":
+            raise full
+        save(path, write)
+
+    monkeypatch.setattr(checkpoint, "write_atomically", fill)
+    with pytest.raises(ValueError, match="the last checkpoint is whole"):
+        pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True)
+    monkeypatch.undo()
+    for folder in (run, alone):
+        pretrain(some(FEW), out=folder, resume=True, epochs=3, quiet=True)
+    assert_same(run, alone)

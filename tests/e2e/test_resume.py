@@ -337,3 +337,14 @@ def test_a_folder_with_another_run_is_refused(short_run: Path, tmp_path: Path) -
 def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run"):
         pretrain(IMAGES, out=tmp_path / "nothing", resume=True, quiet=True)
+
+
+def test_tasks_may_have_any_name(tmp_path: Path) -> None:
+    """Names that modules cannot have, and those of the log's own columns."""
+    names = ("type", "y.fine", "count", "step", "loss", "lr", "training")
+    data = {"x": IMAGES["x"], **dict.fromkeys(names, IMAGES["y"])}
+    pretrain(data, out=tmp_path / "run", **small("supervised") | {"epochs": 1})
+    (row,) = read_metrics(tmp_path / "run" / "metrics.csv")
+    parts = [float(row[f"loss_{name}"]) for name in names]
+    assert float(row["loss"]) == pytest.approx(sum(parts), rel=1e-4)
+    assert float(row["step"]) == 4

@@ -204,6 +204,18 @@ def test_a_run_that_was_killed_ends_bit_for_bit_as_it_would_have(
         assert torch.equal(value.cpu(), resumed[key]), key
 
 
+def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Path) -> None:
+    """Of sounds that are longer than an example too, which are cut anew at each read."""
+    for seconds in (0.5, 1.0):
+        with pytest.raises(ValueError, match="plant it without ':fresh'"):
+            widefield.pretrain(
+                f"{sounds / 'data'}+tone:fresh",
+                out=tmp_path / "run",
+                method="supervised",
+                **SETTINGS | {"seconds": seconds},
+            )
+
+
 def test_a_plan_knows_what_sounds_take(sounds: Path) -> None:
     own = {key: value for key, value in SETTINGS.items() if key != "quiet"}
     plan = widefield.plan(sounds / "data", **own)

@@ -151,8 +151,8 @@ def test_supervised_is_the_sum_of_its_tasks() -> None:
     h, index = draw(2, 3).float(), torch.tensor([3, 0])
     out = method(torch.nn.Identity(), [h], index)
     expected = 0.0
-    for task, y in labels.items():
-        logits = method.classifiers[task](h).tolist()
+    for y, classify in zip(labels.values(), method.classifiers, strict=True):
+        logits = classify(h).tolist()
         for row, i in zip(logits, index.tolist(), strict=True):
             expected += smoothed_cross_entropy(row, int(y[i]), 0.0) / 2
     assert float(out.total.detach()) == pytest.approx(expected, rel=1e-5)

@@ -1,5 +1,6 @@
 """Recordings that are longer than an example: segments of them, centred or drawn at each read."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +33,11 @@ class Clips:
     def centred(self) -> NDArray[np.int16]:
         """Return the middle of each sound, int16 [n, 1, T, 1]."""
         return self._cut(np.arange(len(self.starts)), (self.lengths - self.steps) // 2)
+
+    def whole(self) -> Iterator[NDArray[np.int16]]:
+        """Yield all samples of each sound, int16 [its length]."""
+        for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
+            yield self.samples[start : start + length]
 
     def drawn(self, index: NDArray[np.int64], read: int) -> NDArray[np.int16]:
         """Return a random segment of each sound of `index`, of its read, int16 [k, 1, T, 1]."""

@@ -87,6 +87,18 @@ class Dataset:
             return {"windows": signals, **self.labels}
         return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **self.labels}
 
+    def form(self) -> dict[str, Any]:
+        """Return the options of `open_dataset` by which further examples are opened as these.
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> open_dataset("photos", limit=16).form()
+            {'image_size': (32, 32), 'white': None}
+        """
+        if self.kind == "images":
+            return {"image_size": self.images.shape[1:3], "white": self.white}
+        return {} if self.rate is None else {"sample_rate": self.rate}
+
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
         """Return the examples `rows`, numbered anew from 0; what is planted on each stays.
 
@@ -189,14 +201,16 @@ class Dataset:
     def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].
 
-        Two examples share a digest when they are the same picture: the manifest keeps them, so
-        that a run is not resumed on data that changed.
+        Of a sound that is longer than an example, all of it counts. Two examples share a digest
+        when they are the same picture: the manifest keeps them, so that a run is not resumed on
+        data that changed.
         """
+        contents = self.images if self.clips is None else self.clips.whole()
         shape = ",".join(map(str, self.images.shape[1:])).encode()
         digests = np.empty(len(self), dtype="<u8")
-        for row, image in enumerate(self.images):
+        for row, content in enumerate(contents):
             digest = hashlib.blake2b(shape, digest_size=8)
-            digest.update(image.tobytes())
+            digest.update(content.tobytes())
             digests[row] = int.from_bytes(digest.digest(), "little")
         return digests.astype(np.uint64)
 

@@ -33,7 +33,8 @@ class Loader:
     Pixels stay as they are stored: on a CUDA device if they take at most 30 % of its free memory,
     else on the host, pinned on their way. A memory-mapped data set on the host is read ahead by one
     thread. Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and
-    differs from epoch to epoch. Without `drop_last` it is a last, smaller batch.
+    differs from epoch to epoch. Without `drop_last` it is a last, smaller batch, unless it is one
+    example, which batch normalisation cannot train on.
 
     With `masks` a batch says which pixels planted features cover. What is planted `fresh`, and the
     segments of long sounds, are drawn on the host as a batch is read, anew in each epoch.
@@ -50,7 +51,7 @@ class Loader:
     """
 
     steps_per_epoch: int
-    """floor(n / batch_size), or rounded up without `drop_last`."""
+    """floor(n / batch_size), or one more without `drop_last`."""
     place: Place
     """Place of the pixels."""
     wait_seconds: float
@@ -77,8 +78,11 @@ class Loader:
                 f"batch_size is {batch_size}, which {shard.world} processes cannot share evenly; "
                 f"choose a multiple of {shard.world}"
             )
-        if not drop_last:
-            _refuse_last_batch(len(dataset), batch_size, shard)
+        if not drop_last and shard.world > 1:
+            raise ValueError(
+                f"{shard.world} processes cannot share a last batch of any size: leave drop_last "
+                "as it is, or train in one process"
+            )
         # As many for every shard.
         self.steps_per_epoch = steps_per_epoch(len(dataset), batch_size, drop_last=drop_last)
         self.wait_seconds = 0.0
@@ -110,27 +114,14 @@ class Loader:
 
 
 def steps_per_epoch(examples: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the number of batches of an epoch.
+    """Return the number of batches of an epoch; a last one of a single example is left out.
 
     Example:
         >>> [steps_per_epoch(10, 4, drop_last=flag) for flag in (True, False)]
         [2, 3]
     """
-    return examples // batch_size if drop_last else -(-examples // batch_size)
-
-
-def _refuse_last_batch(examples: int, batch_size: int, shard: Shard) -> None:
-    """Refuse a last batch that processes would have to share, or of one example."""
-    if shard.world > 1:
-        raise ValueError(
-            f"{shard.world} processes cannot share a last batch of any size: leave drop_last as "
-            "it is, or train in one process"
-        )
-    if examples % batch_size == 1:
-        raise ValueError(
-            "the last batch would have one example, which batch normalisation cannot train on: "
-            f"leave drop_last as it is, or take another batch_size than {batch_size}"
-        )
+    left = examples % batch_size
+    return examples // batch_size + (not drop_last and left > 1)
 
 
 class _Source:

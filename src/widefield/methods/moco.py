@@ -1,7 +1,7 @@
 """MoCo: find the target network's key of the other view among the keys of the past."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +96,16 @@ class MoCo(Method):
     def projection_head(self) -> nn.Module:
         """Return the projector."""
         return self.projector
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Load a state, also one whose queue is shorter, because there were few examples."""
+        for name, empty in (("queue", 0.0), ("queue_index", -1)):
+            saved, own = state_dict.get(prefix + name), getattr(self, name)
+            if saved is not None and saved.shape[1:] == own.shape[1:] and len(saved) < len(own):
+                longer = torch.full_like(own, empty)
+                longer[: len(saved)] = saved
+                state_dict[prefix + name] = longer
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over the batch and the queue."""

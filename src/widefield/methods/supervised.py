@@ -24,7 +24,7 @@ class Supervised(Method):
         >>> method = Supervised(labels={"colour": torch.tensor([0, 1, 0])}, feature_dim=3)
         >>> out = method(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
         >>> sorted(out.parts)
-        ['colour']
+        ['loss_colour']
     """
 
     view_count = 1
@@ -38,8 +38,9 @@ class Supervised(Method):
                 "or a planted feature such as +digits"
             )
         self.labels = labels
-        self.classifiers = nn.ModuleDict(
-            {task: nn.Linear(feature_dim, int(y.max()) + 1) for task, y in labels.items()}
+        # A list: modules cannot have every name that a task can.
+        self.classifiers = nn.ModuleList(
+            nn.Linear(feature_dim, int(y.max()) + 1) for y in labels.values()
         )
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
@@ -47,10 +48,8 @@ class Supervised(Method):
         (view,) = views
         h = encoder(view)
         parts = {
-            task: F.cross_entropy(
-                at_least_float32(classify(h)), self.labels[task][index].to(h.device)
-            )
-            for task, classify in self.classifiers.items()
+            f"loss_{task}": F.cross_entropy(at_least_float32(classify(h)), y[index].to(h.device))
+            for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)
         }
         total = torch.stack(list(parts.values())).sum()
         return Loss(total, {task: part.detach() for task, part in parts.items()})

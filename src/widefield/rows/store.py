@@ -86,11 +86,14 @@ class MemoryStore:
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over rows written by `state_dict` of a store of the same size, or of the first n."""
-        count = len(state["row"])
-        assert count <= len(self.row)
+        """Take over rows written by `state_dict` of a store of the same size, or of the first n.
+
+        Rows that nobody visited may follow: those of examples that were to join, and did not.
+        """
+        count = min(len(state["row"]), len(self.row))
+        assert not state["last"][count:].any()
         for name, table in self.state_dict().items():
-            table[:count] = state[name]
+            table[:count] = state[name][:count]
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
         """Take over its rows from `state_dict` of all ranks of another world size."""
@@ -99,7 +102,7 @@ class MemoryStore:
             wanted = example % self.shard.world == self.shard.rank
             local = self.shard.local(example[wanted])
             for name, table in self.state_dict().items():
-                rows = state[name][wanted.to(state[name].device)]
+                rows = state[name][: len(example)][wanted.to(state[name].device)]
                 table[local.to(table.device)] = rows.to(table)
 
     def discard_old(self) -> None:

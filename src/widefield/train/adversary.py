@@ -60,7 +60,7 @@ def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: 
             f"views {names!r} are two halves of an image, and this method takes one view of each: "
             "choose a method that compares two, such as simclr, or other views"
         )
-    if method.needs_labels and dataset.plain is not None:
+    if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
         raise ValueError(
             f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
             "planted change at each read: plant it without ':fresh'"

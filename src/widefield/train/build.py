@@ -1,6 +1,7 @@
 """Builds the state of a training from a recipe and facts about the data; every caller uses it."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
-from widefield.methods import BuildContext
+from widefield.methods import BuildContext, TargetNetwork
 from widefield.recipe import Recipe
 from widefield.train.adversary import build_adversary
 from widefield.train.hardware import choose_precision
@@ -134,7 +135,8 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
-    still = freeze_start(encoder, recipe)
+    copies = [part.encoder for part in method.modules() if isinstance(part, TargetNetwork)]
+    still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
     return TrainState(
         model=model,
@@ -184,20 +186,28 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
 
     Where examples joined, the steps until then count as they were taken.
     """
-    per_epoch = steps_per_epoch(examples, recipe.batch_size, drop_last=recipe.drop_last)
-    steps = recipe.epochs * per_epoch
-    if growth is not None:
-        steps = growth.step + max(0, recipe.epochs - growth.epoch) * per_epoch
+    steps = _steps_of(recipe.epochs, recipe, examples, growth)
     refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     warmup_steps = recipe.warmup_steps
     if warmup_steps is None:
-        warmup_steps = round(min(recipe.warmup_epochs, recipe.epochs / 2) * per_epoch)
+        warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
+        warmup_steps = _steps_of(warmup_epochs, recipe, examples, growth)
     return learning_rates(
         recipe.method.lr,
         steps=steps,
         warmup_steps=warmup_steps,
         schedule=recipe.schedule,
     )
+
+
+def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | None) -> int:
+    """Return the steps of the first `epochs` of a run, which may end before examples joined."""
+    per_epoch = partial(steps_per_epoch, batch_size=recipe.batch_size, drop_last=recipe.drop_last)
+    if growth is None:
+        return round(epochs * per_epoch(examples))
+    if epochs < growth.epoch:
+        return round(epochs * per_epoch(growth.first))
+    return growth.step + round((epochs - growth.epoch) * per_epoch(examples))
 
 
 def rank_seed(recipe: Recipe, shard: Shard, step: int = 0) -> int:

@@ -11,10 +11,12 @@ from typing import Any
 
 from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
+from widefield.core.typed import misfit
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.recipe import Recipe
 from widefield.train.manifest import CHANGED, Growth, Manifest
+from widefield.types import Size
 
 FORMAT = 2
 """Version of `run.yaml`: 2 nests the settings of method and views."""
@@ -188,6 +190,22 @@ class RunFolder:
         """
         return recipe_of(self._file_of_a_run())
 
+    def form(self) -> dict[str, Any]:
+        """Return the form of the run's examples, as `Dataset.form`; none of an older run.
+
+        Raises:
+            ValueError: `run.yaml` does not hold it as a run writes it.
+        """
+        written = self.settings().get("form", {})
+        form = {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()}
+        for name, value in form.items():
+            if name not in _FORM or misfit(value, _FORM[name]):
+                raise ValueError(
+                    f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
+                    "restore the file"
+                )
+        return form
+
     def _file_of_a_run(self) -> Path:
         if not self.settings_file.exists():
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
@@ -258,8 +276,19 @@ def read_settings(file: Path) -> dict[str, Any]:
     return settings
 
 
-_KINDS = {"data": str, "widefield": str, "began": str, "machine": dict, "tasks": dict}
+_KINDS = {
+    "data": str,
+    "widefield": str,
+    "began": str,
+    "machine": dict,
+    "tasks": dict,
+    "form": dict,
+}
 """Types of what `run.yaml` holds beside the recipe."""
+
+
+_FORM = {"image_size": Size, "white": float | None, "sample_rate": int}
+"""What the form of examples may hold."""
 
 
 def _plain(values: Any) -> Any:

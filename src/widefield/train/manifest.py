@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -126,18 +127,20 @@ class Manifest:
         Raises:
             ValueError: the data changed; the message names the first difference.
         """
-        tasks = [_column(task) for task in dataset.labels]
-        used = self._read("path", "digest", *tasks)
+        columns = {task: _column(task) for task in dataset.labels}
+        used = self._read("path", "digest", labels=columns.values())
         n = len(used) if may_grow else len(dataset)
         change = _first_change(
             list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
             list(zip(dataset.paths, dataset.digests().tolist(), strict=True))[:n],
         )
-        for task, y in dataset.labels.items():
-            if change is None and used[_column(task)].to_pylist() != y[:n].tolist():
+        for task, column in columns.items():
+            if change is None and column not in used.column_names:
+                change = f"there are labels of a task {task!r} now"
+            elif change is None and used[column].to_pylist() != dataset.labels[task][:n].tolist():
                 change = f"labels of task {task!r} are others"
         if change:
-            joins = set(used["path"].to_pylist()) < set(dataset.paths)
+            joins = not may_grow and set(used["path"].to_pylist()) < set(dataset.paths)
             remedy = "let new ones join with --resume and more --epochs" if joins else "restore it"
             raise ValueError(
                 f"the data changed since the run began: {change}; "
@@ -145,14 +148,16 @@ class Manifest:
             )
         return len(dataset) - n
 
-    def _read(self, *columns: str) -> pa.Table:
-        """Return these columns of the examples that the run is trained on.
+    def _read(self, *columns: str, labels: Collection[str] = ()) -> pa.Table:
+        """Return these columns of the examples that the run is trained on, with `labels` it has.
 
         Raises:
             ValueError: the manifest is missing, damaged or another file.
         """
         self._refuse_another()
         try:
+            held = pq.read_schema(self.file).names
+            columns = (*columns, *(column for column in labels if column in held))
             table = pq.read_table(self.file, columns=["index", *columns])
             used = table.filter(pc.is_valid(table["index"])).select(columns)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:

@@ -345,17 +345,9 @@ def _of_foreign(name: str, path: str, encoder: Encoder, match: Match) -> Feature
 
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
-    recipe = run.recipe()
     with _bar(quiet, "reading images") as progress:
-        dataset = open_dataset(
-            run.settings()["data"],
-            limit=recipe.limit,
-            image_size=recipe.image_size,
-            seconds=recipe.seconds,
-            sample_rate=recipe.sample_rate,
-            seed=recipe.seed,
-            progress=progress,
-        )
+        opening = run.recipe().opening() | run.form()
+        dataset = open_dataset(run.settings()["data"], **opening, progress=progress)
     dataset = run.manifest.in_order(dataset)
     run.manifest.refuse_other(dataset)
     return dataset

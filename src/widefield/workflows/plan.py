@@ -17,7 +17,7 @@ from torch import Tensor
 
 from widefield.arguments import RecipeArguments
 from widefield.core.boundary import boundary
-from widefield.data import Dataset, steps_per_epoch
+from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.encoders import Encoder
 from widefield.recipe import Recipe
 from widefield.train.folder import RunFolder
@@ -25,7 +25,7 @@ from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.ranks import Ranks
 from widefield.train.step import TrainStep
 from widefield.types import Batch, Part
-from widefield.workflows.pretrain import Data, open_data, resolve_parts, resolve_with_start
+from widefield.workflows.pretrain import Data, resolve_parts, resolve_with_start
 from widefield.workflows.remarks import left_open, remarks
 from widefield.workflows.run import PretrainRun
 
@@ -98,7 +98,7 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     chosen, start = resolve_with_start(recipe, settings, data)
-    dataset = open_data(data, chosen)
+    dataset = open_dataset(data, **chosen.opening())
     free = left_open(recipe, settings)
     chosen = resolve_parts(chosen, dataset, left_open=free)
     begun = None if start is None else start.fitted(dataset).encoder

@@ -1,7 +1,7 @@
 """Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +95,8 @@ def pretrain(
     if ranks.is_rank_zero and not resume:
         folder.refuse_if_taken()
     with images_bar(console, "reading images") as progress:
-        dataset = open_data(data, chosen, progress)
+        kept = folder.form() if resume else {}
+        dataset = open_dataset(data, **(chosen.opening() | kept), progress=progress)
     if start is not None:
         start = start.fitted(dataset)
     told = () if start is None else start.notes
@@ -253,21 +254,6 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
     return chosen
 
 
-def open_data(
-    data: Data, recipe: Recipe, progress: Callable[[int, int], None] | None = None
-) -> Dataset:
-    """Return the examples that `recipe` asks for; `progress` gets (done, total) while decoding."""
-    return open_dataset(
-        data,
-        limit=recipe.limit,
-        image_size=recipe.image_size,
-        seconds=recipe.seconds,
-        sample_rate=recipe.sample_rate,
-        seed=recipe.seed,
-        progress=progress,
-    )
-
-
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the run's own recipe, with more or fewer epochs where these were given.
 
@@ -293,6 +279,7 @@ def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
         "widefield": __version__,
         "data": absolute(dataset.spec) if isinstance(data, str | Path) else dataset.spec,
         "examples": len(dataset),
+        "form": dataset.form(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},
         "recipe": recipe.to_dict(),
         "machine": machine(choose_device(recipe.device)),

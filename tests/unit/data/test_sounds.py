@@ -134,6 +134,22 @@ def test_long_ones_are_centred_to_read_and_drawn_to_train(tmp_path: Path) -> Non
     assert min(places) < 500 < 15_500 < max(places)
 
 
+def test_all_of_a_long_sound_is_in_its_digest() -> None:
+    long = np.random.default_rng(0).integers(-9000, 9000, (3, 3 * RATE)).astype(np.int16)
+
+    def digests(waves: np.ndarray) -> list[int]:
+        return open_dataset({"sounds": waves, "sample_rate": np.array(RATE)}).digests().tolist()
+
+    other = long.copy()
+    other[1, 5] += 1  # far from the middle, which is what is shown
+    assert [a == b for a, b in zip(digests(long), digests(other), strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    assert digests(long[:, : 2 * RATE]) != digests(long)
+
+
 def test_segments_are_a_function_of_seed_epoch_and_example(tmp_path: Path) -> None:
     dataset = open_dataset(pack(tmp_path / "p.npz", [24_000] * 6))
     assert dataset.clips is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from small_run import small_facts, small_recipe
 from widefield.train.build import build, run_rates
+from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
 
 
@@ -42,6 +43,17 @@ def test_a_warm_up_in_steps_takes_the_place_of_one_in_epochs() -> None:
     assert in_epochs.argmax() == 9  # the last of ten, the first that reaches the peak
     assert in_steps.argmax() == 2
     assert torch.equal(run_rates(replace(recipe, warmup_steps=10), examples=20), in_epochs)
+
+
+@pytest.mark.parametrize(("joined", "peak"), [(1, 4 + 10), (2, 8), (4, 8)])
+def test_the_warm_up_is_not_longer_for_examples_that_join_after_it(joined: int, peak: int) -> None:
+    """Two epochs of four steps; from epoch `joined` on an epoch has ten."""
+    recipe = small_recipe("s-diet", epochs=8, batch_size=4, warmup_epochs=2)
+    growth = Growth(first=16, epoch=joined, step=4 * joined)
+    rates = run_rates(recipe, 40, growth)
+    assert len(rates) == 4 * joined + 10 * (8 - joined)
+    assert rates.argmax() == peak - 1
+    assert (rates[peak:].diff() < 0).all()
 
 
 def test_groups_cover_every_parameter_once() -> None:

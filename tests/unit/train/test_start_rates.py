@@ -8,6 +8,7 @@ from torch import nn
 
 from small_run import batch, small_facts, small_recipe
 from widefield.encoders import build_encoder, layer_names
+from widefield.methods import TargetNetwork
 from widefield.train.build import build
 from widefield.train.optim import freeze_start, set_learning_rate
 from widefield.train.state import TrainState
@@ -92,6 +93,23 @@ def test_what_is_frozen_stays_in_evaluation_mode() -> None:
     assert run.model.training
     modes = {part.training for part in run.encoder.modules() if isinstance(part, nn.BatchNorm2d)}
     assert modes == {False}
+
+
+@pytest.mark.parametrize("method", ["moco", "byol"])
+@pytest.mark.parametrize("frozen", [{"freeze_norms": True}, {"freeze_blocks": 3}])
+def test_a_target_network_normalises_as_what_it_follows(
+    method: str, frozen: dict[str, Any]
+) -> None:
+    run = state(method=method, **frozen)
+    run.model.train()
+    target = next(part for part in run.method.modules() if isinstance(part, TargetNetwork))
+    modes = {
+        name: (part.training, target.encoder.get_submodule(name).training)
+        for name, part in run.encoder.named_modules()
+        if isinstance(part, nn.BatchNorm2d)
+    }
+    assert all(own == copied for own, copied in modes.values())
+    assert not all(own for own, _ in modes.values())
 
 
 def test_more_blocks_than_there_are_leave_nothing_to_train() -> None:
