@@ -95,6 +95,28 @@ def test_a_run_on_the_data_it_was_trained_on(typed: Typed, place: Path) -> None:
     assert answered(typed, place / "run", "--cache", place / "cache") == found
 
 
+def test_a_run_on_all_of_a_path_is_judged_on_two_parts_of_it(typed: Typed, place: Path) -> None:
+    settings = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
+    widefield.pretrain(f"{place}/mine.npz", out=place / "on-all", **settings)
+    found = answered(typed, place / "on-all", "--cache", place / "cache")
+    named = answered(typed, place / "on-all", place / "mine.npz", "--cache", place / "cache")
+    assert found["scored_on"].endswith("mine.npz:test")
+    assert found["tasks"] == named["tasks"]
+    assert not [note for note in found["notes"] if "fitted on, so" in note]
+
+
+def test_scored_images_that_were_fitted_on_are_said(typed: Typed, place: Path) -> None:
+    data = place / "mine.npz"
+    words = ("pixels", data, "--fit-on", data, "--limit", 120, "--cache", place / "cache")
+    assert "are among those that the probe is fitted on" in answered(typed, *words)["notes"][0]
+
+
+def test_training_with_plants_needs_plants(typed: Typed, place: Path) -> None:
+    code, _, err = typed("pixels", place / "mine.npz", "--pretrain-with", "simclr")
+    assert code == 2
+    assert "none is planted here: give --plant shapes too" in err
+
+
 def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
     cache = place / "another-cache"
     words = ("timm:resnet-tiny", place / "mine.npz", "--limit", 120, "--cache", cache)

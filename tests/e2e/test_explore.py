@@ -84,6 +84,12 @@ def test_images_without_labels_have_none_to_check(command: Command, pictures: Pa
     assert told["suspected_labels"] == {}
     assert told["duplicate_groups"] == 1
     assert not Path("t/labels.csv").exists()
+    command.text("explore", "pixels", "pictures", "--out", "b.html", "--tables", "both")
+    assert Path("both/labels.csv").exists()
+    again = ("--out", "b.html", "--tables", "both", "--overwrite")
+    command.text("explore", "pixels", "flat", *again)
+    assert not Path("both/labels.csv").exists()
+    assert not Path("both/labels.parquet").exists()
 
 
 @pytest.mark.usefixtures("pictures")

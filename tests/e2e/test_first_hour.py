@@ -1,5 +1,6 @@
 """What a user meets in the first hour: the next command, settings from a file, encoders by name."""
 
+import html
 import re
 import shlex
 import subprocess
@@ -55,8 +56,13 @@ def test_the_next_command_works_on_the_run_it_stands_under(
     words = shlex.split(found[1])
     assert words[0] == ("probe" if data == "images.npz:train" else "embed")
     assert command.text(*words)
-    page = (Path("my run") / "report.html").read_text()
-    assert words[0] in page
+    page = html.unescape((Path("my run") / "report.html").read_text())
+    steps = re.findall(r"<code>widefield (.*?)</code>", page)
+    assert [shlex.split(step)[0] for step in steps] == [
+        "probe" if data == "images.npz:train" else "explore",
+        "embed",
+    ]
+    command.text(*shlex.split(steps[0]))
     if words[0] == "embed":
         reason = "no labelled task" if data == "flat:train" else "nothing to score on"
         assert reason in command.refused("probe", "my run")  # the control
@@ -82,6 +88,11 @@ def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Comman
     three = recipe_of(Path("three", "run.yaml"))
     assert three == one.changed({"temperature": 0.4, "epochs": 2, "seed": 3})
     assert command.json("plan", arrays, "--config", "one/run.yaml")["steps_per_epoch"] == 2
+    auto = ("--method", "auto")  # the recipe's own
+    command.text("pretrain", arrays, "--out", "four", "--config", "one/run.yaml", *auto)
+    assert recipe_of(Path("four", "run.yaml")) == one
+    command.text("pretrain", arrays, "--out", "four", "--resume", "--epochs", 2, *auto)
+    assert recipe_of(Path("four", "run.yaml")) == one.changed({"epochs": 2})
 
 
 def edited(change: Callable[[dict[str, object]], object]) -> None:

@@ -21,6 +21,7 @@ from widefield.audits.page import audit_page
 from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
 from widefield.audits.result import Audit
 from widefield.data import open_dataset
+from widefield.encoders import build_encoder
 
 RATE, STEPS = 4000, 2000
 SETTINGS = {"seconds": 0.5, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
@@ -202,6 +203,28 @@ def test_a_run_that_was_killed_ends_bit_for_bit_as_it_would_have(
     resumed = widefield.load(cut).state_dict()
     for key, value in whole.state_dict().items():
         assert torch.equal(value.cpu(), resumed[key]), key
+
+
+def test_data_of_another_kind_are_named(tmp_path: Path) -> None:
+    """Before anything is said of their size or length, which cannot be what is wrong."""
+    rng = np.random.default_rng(0)
+    data = {
+        "images": {"x": rng.integers(0, 256, (8, 32, 32, 3), dtype=np.uint8)},
+        "windows": {"windows": rng.normal(size=(8, 3, 50))},
+        "sounds": {"sounds": rng.integers(-9, 9, (8, 900), dtype=np.int16), "sample_rate": RATE},
+    }
+    encoders = {
+        "images": build_encoder("resnet-tiny", image_size=16, seed=0),
+        "windows": build_encoder("conv1d", image_size=(1, 64), seed=0),
+        "sounds": build_encoder("conv1d", channels=1, image_size=(1, 800), rate=RATE, seed=0),
+    }
+    for mine, encoder in encoders.items():
+        for kind, arrays in data.items():
+            if kind != mine:
+                said = f"holds {kind}, and .* was trained on {mine}"
+                with pytest.raises(ValueError, match=said) as caught:
+                    widefield.embed(encoder, arrays, quiet=True)
+                assert "\n" not in str(caught.value)
 
 
 def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Path) -> None:

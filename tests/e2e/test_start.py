@@ -181,8 +181,14 @@ def test_the_network_is_asked_only_with_download(
     with pytest.raises(ValueError, match="add --download"):
         adapted(tmp_path / "run", "timm:resnet10t")
     assert asked == []
-    adapted(tmp_path / "run", "timm:resnet10t", download=True, image_size=64)
+    ahead = widefield.plan(
+        images(), start="timm:resnet10t", download=True, image_size=64, limit=32, batch_size=16
+    )
+    assert ahead.recipe.encoder.name == "resnet10t"
     assert asked[0].startswith("timm/resnet10t")
+    file.unlink()
+    adapted(tmp_path / "run", "timm:resnet10t", download=True, image_size=64)
+    assert len(asked) > 1
 
 
 def test_an_adapted_run_resumes_bit_for_bit_without_its_start(run: Path, tmp_path: Path) -> None:
@@ -322,14 +328,14 @@ def test_the_start_in_the_folder_is_an_encoder_to_compare(
 
 
 def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
-    """A thousand times the rate; at a tenth of it nothing is ruined.
+    """A thousand times the rate; at a hundredth of it nothing is ruined.
 
     Labels of 1,000 images may not tell whether a point was lost there; then the reason says so.
     """
     labelled = {"limit": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
     widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labelled)
     verdicts = {}
-    for rate in (0.1, 1000.0):
+    for rate in (0.01, 1000.0):
         done = widefield.pretrain(
             "photos",
             out=tmp_path / f"rate-{rate}",
@@ -341,7 +347,7 @@ def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
         )
         assert done.adaptation is not None
         verdicts[rate] = done.adaptation
-    ruined, control = verdicts[1000.0], verdicts[0.1]
+    ruined, control = verdicts[1000.0], verdicts[0.01]
     assert (ruined.verdict, ruined.without_labels) == ("keep the old one", "keep the old one")
     assert control.without_labels != "keep the old one"
     assert control.verdict != "keep the old one" or "more labels would tell" in control.why
@@ -362,6 +368,18 @@ def refused(command: Command, *words: object) -> str:
     line = command.refused("pretrain", "data.npz", "--out", "run", *words)
     assert not Path("run").exists()
     return line
+
+
+def test_a_start_by_its_path_is_found_from_any_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    adapted(tmp_path / "one", run.name)
+    monkeypatch.chdir(tmp_path)
+    recipe = RunFolder(path=tmp_path / "one").recipe()
+    widefield.pretrain(images(), out=tmp_path / "two", recipe=recipe, quiet=True)
+    names = [RunFolder(path=tmp_path / name).recipe().start for name in ("one", "two")]
+    assert names == [str(run)] * 2
 
 
 def test_bad_starts_are_one_line(command: Command, run: Path, in_tmp: Path) -> None:

@@ -39,6 +39,7 @@ from widefield.methods import METHODS
 from widefield.train.hardware import choose_device, machine
 from widefield.types import Kind
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
+from widefield.workflows.overlap import fitted_note
 from widefield.workflows.pretrain import Data
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
@@ -72,9 +73,9 @@ def audit(
 ) -> Audit:
     """Judge of each task whether `encoder` learned, weakened or suppressed it.
 
-    Every task is placed between a floor (raw pixels, or the same architecture untrained,
-    whichever is better) and a ceiling (the same architecture, trained briefly with the task's
-    labels). Where there are no labels, features are planted into the images.
+    Every task is placed between a floor (raw pixels, the same architecture untrained, or the
+    commonest class, whichever is best) and a ceiling (the same architecture, trained briefly with
+    the task's labels). Where there are no labels, features are planted into the images.
 
     Args:
         encoder: anything that `open_encoder` opens, or a module x[B, C, H, W] in [0, 1] -> h[B, D];
@@ -110,6 +111,11 @@ def audit(
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
         plant = _planted_instead(split)
+    if pretrain_with is not None and not plant:
+        raise ValueError(
+            f"--pretrain-with {pretrain_with} is for planted features, and none is planted here: "
+            "give --plant shapes too"
+        )
     auditor = _Auditor(
         extractor, split, cache=None if cache is None else Path(cache), seed=seed, quiet=quiet
     )
@@ -257,7 +263,7 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
 
 def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
     """Return what the reader of the verdicts should know."""
-    notes = [*extractor.notes, *_reading_notes(data)]
+    notes = [*fitted_note(data.test, data.train), *extractor.notes, *_reading_notes(data)]
     if extractor.kind != "pooled":
         notes.append(f"the features judged are the {extractor.kind} ones")
     few = data.test.images[:64]

@@ -75,9 +75,11 @@ def open_train_test(
     elif extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")
     else:
-        text, seed = str(extractor.run.settings()["data"]), extractor.run.recipe().seed
-        train = training_data(extractor.run, quiet=quiet)
-        if limit is not None:
+        own, seed = str(extractor.run.settings()["data"]), extractor.run.recipe().seed
+        text = _with_split(own)
+        if limit is None and text == own:
+            train = training_data(extractor.run, quiet=quiet)
+        else:
             train = opened(text, limit=limit, seed=seed)
     test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))

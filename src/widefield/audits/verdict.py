@@ -102,9 +102,14 @@ class TaskAudit:
 
     def line(self) -> str:
         """Return the verdict in one plain sentence."""
-        places = f"{_percent(self.accuracy)} between {FLOORS[self.floor_of]} at "
-        places += f"{_percent(self.floor)} "
-        places += f"and full supervision at {_percent(self.ceiling)}"
+        accuracy, floor, ceiling = map(_percent, (self.accuracy, self.floor, self.ceiling))
+        lowest = FLOORS[self.floor_of]
+        if self.accuracy < self.floor:
+            places = f"{accuracy}, below {lowest} at {floor}; full supervision at {ceiling}"
+        elif self.accuracy > self.ceiling:
+            places = f"{accuracy}, above full supervision at {ceiling}; {lowest} at {floor}"
+        else:
+            places = f"{accuracy} between {lowest} at {floor} and full supervision at {ceiling}"
         if self.learned is None:
             return f"{self.task}: not separable; {places}: too close to tell"
         return f"{self.task}: {self.words()}, {_percent(self.learned)} of the way; {places}"

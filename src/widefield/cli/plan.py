@@ -12,6 +12,7 @@ def plan(
     *,
     recipe: str = "default",
     config: Path | None = None,
+    download: bool = False,
     json: bool = False,
     **settings: Any,
 ) -> None:
@@ -28,6 +29,8 @@ def plan(
     config
         Start from the settings in this file: the run.yaml of a run, or an edited copy. Other
         options win.
+    download
+        Fetch the weights of a published --start that this machine lacks.
     json
         Print one JSON object.
     """
@@ -41,7 +44,7 @@ def plan(
 
     keep_freed_memory()
     given = {name: value for name, value in settings.items() if value is not None}
-    ahead = call(data, recipe=settings_of(recipe, config), **given)
+    ahead = call(data, recipe=settings_of(recipe, config), download=download, **given)
     if json:
         print_json(ahead.to_json())
         return

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from widefield.data.loader import Loader as Loader
     from widefield.data.loader import steps_per_epoch as steps_per_epoch
     from widefield.data.skipped import Skipped as Skipped
+    from widefield.data.sources import kind_of_source as kind_of_source
     from widefield.data.sources import open_dataset as open_dataset
     from widefield.data.spec import absolute as absolute
     from widefield.data.spec import held_out_split as held_out_split
@@ -20,6 +21,7 @@ _HOMES = {
     "Dataset": "widefield.data.dataset",
     "Skipped": "widefield.data.skipped",
     "Loader": "widefield.data.loader",
+    "kind_of_source": "widefield.data.sources",
     "open_dataset": "widefield.data.sources",
     "absolute": "widefield.data.spec",
     "held_out_split": "widefield.data.spec",
@@ -35,6 +37,7 @@ __all__ = [
     "Skipped",
     "absolute",
     "held_out_split",
+    "kind_of_source",
     "open_dataset",
     "plant_names",
     "same_images",

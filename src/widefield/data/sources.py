@@ -41,7 +41,7 @@ from widefield.data.sounds import open_sounds
 from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
 from widefield.data.spoken import read_spoken
 from widefield.data.windows import read_parquet
-from widefield.types import Size, as_size
+from widefield.types import Kind, Size, as_size
 
 _CHUNK = 512
 
@@ -129,6 +129,19 @@ def open_dataset(
     if any(overlay.fresh for overlay in dataset.planted):
         return replace(dataset, plain=opened(replace(spec, plants=()), []).images)
     return dataset
+
+
+def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str, Kind]:
+    """Return what a source is called and what it holds, before anything of it is decoded.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    spec, examples = _read(data, None)
+    if examples.recordings is not None:
+        return str(spec), "sounds"
+    windows = examples.pixels is not None and examples.pixels.dtype != np.uint8
+    return str(spec), "windows" if windows else "images"
 
 
 def _features(spec: Spec, examples: Examples) -> list[Feature]:

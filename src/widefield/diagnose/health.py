@@ -14,8 +14,8 @@ _SAME = (
     "pushes different images apart"
 )
 _FLAT = (
-    "the features vary along too few directions: normalise embeddings before the head, or try "
-    "stronger views or less weight decay"
+    "the features vary along too few directions: try stronger views, less weight decay or another "
+    "method, or with diet --normalise"
 )
 
 

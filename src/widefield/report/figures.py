@@ -64,6 +64,8 @@ def chart(
         if first < last:  # else a gap at an end would shorten the axis
             edge = 0 if logarithmic else 0.02 * (last - first)
             axes.set_xlim(first - edge, last + edge)
+        else:
+            axes.set_xticks([first])
         if y_range is not None:
             low, high = y_range
             if high is None:  # room above the line, which would touch the upper end

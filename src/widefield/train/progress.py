@@ -53,6 +53,7 @@ class ProgressBar:
             TimeRemainingColumn(),
             console=console,
         )
+        self._total_steps = total_steps
         self._task = self._bar.add_task("starting", total=total_steps, completed=done, rate="")
         self._read_at = 0.0
         self._minutely = EveryMinute(console)
@@ -75,7 +76,7 @@ class ProgressBar:
         """Advance by one step."""
         now = time.monotonic()
         rows = f"{metrics.row_wait:.0%} for rows " if metrics.row_wait >= ROW_WAIT_SHOWN else ""
-        if now - self._read_at > SECONDS_BETWEEN_LOSSES:
+        if now - self._read_at > SECONDS_BETWEEN_LOSSES or metrics.step == self._total_steps:
             self._read_at = now
             means = metrics.means()
             loss = means.get("adversary_loss")

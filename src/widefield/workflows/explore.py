@@ -130,10 +130,14 @@ class Exploration:
         }
 
     def save_tables(self, folder: str | Path) -> None:
-        """Write each table to `folder` as Parquet and as CSV."""
-        for name, table in self.tables().items():
+        """Write each table to `folder` as Parquet and as CSV; one of other data is removed."""
+        tables = self.tables()
+        for name, table in tables.items():
             write_atomically(Path(folder, f"{name}.parquet"), partial(pq.write_table, table))
             write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
+        for name in set(TABLES) - tables.keys():
+            for suffix in _FORMATS:
+                Path(folder, name + suffix).unlink(missing_ok=True)
 
     def html(self, *, seed: int = 0) -> str:
         """Return the page."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from widefield.core.boundary import boundary
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name, printable
-from widefield.data import Dataset, held_out_split, open_dataset
+from widefield.data import Dataset, held_out_split, kind_of_source, open_dataset
 from widefield.data.decode import Progress
 from widefield.encoders import (
     Encoder,
@@ -99,11 +99,14 @@ class FeatureExtractor:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             white = like.white if white is None else white
         rate = self.rate if like is None else like.rate
-        with _bar(quiet, "reading images") as progress:
-            dataset = open_dataset(
-                data, image_size=size, sample_rate=rate, white=white, progress=progress, **options
-            )
-        self._refuse_other_kind(dataset)
+        options |= {"image_size": size, "sample_rate": rate, "white": white}
+        try:
+            with _bar(quiet, "reading images") as progress:
+                dataset = open_dataset(data, progress=progress, **options)
+        except ValueError:
+            self._refuse_other_kind(*kind_of_source(data))  # which may be why
+            raise
+        self._refuse_other_kind(dataset.spec, dataset.kind)
         return _with_channels(dataset, channels, self.name if like is None else like.spec)
 
     @property
@@ -111,15 +114,15 @@ class FeatureExtractor:
         """Spectrogram that the encoder makes of sounds; None where it sees the examples."""
         return self.encoder.config.front_end if isinstance(self.encoder, Encoder) else None
 
-    def _refuse_other_kind(self, dataset: Dataset) -> None:
+    def _refuse_other_kind(self, spec: str, kind: Kind) -> None:
         """Refuse windows for an encoder of images, and the like.
 
         Raises:
             ValueError: the data are of another kind.
         """
-        if self.kind_of_data not in (None, dataset.kind):
+        if self.kind_of_data not in (None, kind):
             raise ValueError(
-                f"{printable(dataset.spec)} holds {dataset.kind}, and {printable(self.name)} was "
+                f"{printable(spec)} holds {kind}, and {printable(self.name)} was "
                 f"trained on {self.kind_of_data}: give it such data, or train another encoder"
             )
 
@@ -321,8 +324,12 @@ def _open_named(name: str) -> FeatureExtractor:
     weights = cached_weights(name)
     if weights is not None:
         return _open_foreign(name, str(weights), name.removeprefix("timm:"))
-    note = f"{name}: random weights; no pretrained ones are on this machine, none are downloaded"
     architecture = name.removeprefix("timm:")
+    note = (
+        f"{name}: random weights; no pretrained ones are on this machine, none are downloaded: "
+        f"give a file of them, FILE@{architecture}, or fetch them with widefield pretrain DATA "
+        f"--start {name} --download"
+    )
     if architecture == name:  # of torchvision, whose models may have no last layer to leave out
         EncoderSettings(name=name).width(image_size=224)
     return FeatureExtractor(name=name, architecture=architecture, notes=(note,))

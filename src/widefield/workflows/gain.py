@@ -68,8 +68,11 @@ class Gain:
         """Return what shows without labels in one plain line."""
         kept, named = self.agreement, self.turns
         told = self.labels or self.verdict == "better than untrained"
+        worse = [task for task, read in self.labels.items() if read.untrained.word == "lost"]
+        against = f"worse than untrained by the labels of {', '.join(worse)}, without them "
         return (
-            f"{self.verdict}: images keep {100 * kept.after:.0f} % of their neighbours through "
+            f"{against if worse else ''}{self.verdict}: "
+            f"images keep {100 * kept.after:.0f} % of their neighbours through "
             f"views (untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %); a "
             f"linear probe names {100 * named.after:.0f} % of their quarter turns (untrained "
             f"{100 * named.before:.0f} %){'' if told else '; labels of a few images would tell'}"

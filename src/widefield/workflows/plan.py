@@ -80,13 +80,18 @@ class Plan:
 
 @boundary
 def plan(
-    data: Data, *, recipe: str | Recipe = "default", **settings: Unpack[RecipeArguments]
+    data: Data,
+    *,
+    recipe: str | Recipe = "default",
+    download: bool = False,
+    **settings: Unpack[RecipeArguments],
 ) -> Plan:
     """Say what `pretrain` with the same arguments will take; a few steps are tried and thrown away.
 
     Args:
         data: as for `pretrain`.
         recipe: as for `pretrain`.
+        download: fetch the published weights of a `start` that this machine lacks.
         **settings: settings of the run, its method and its views to change.
 
     Raises:
@@ -97,7 +102,7 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
-    chosen, start = resolve_with_start(recipe, settings, data)
+    chosen, start = resolve_with_start(recipe, settings, data, download=download)
     dataset = open_dataset(data, **chosen.opening())
     free = left_open(recipe, settings)
     chosen = resolve_parts(chosen, dataset, left_open=free)

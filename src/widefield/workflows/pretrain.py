@@ -19,7 +19,7 @@ from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.encoders import rate_of
 from widefield.methods import RowMethodSettings
 from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
+from widefield.recipes import AUTO, make_recipe
 from widefield.rows import FolderLock
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.folder import FORMAT, RunFolder
@@ -217,9 +217,10 @@ def resolve_with_start(
 
 
 def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings as `run.yaml` has them: of a start, its name."""
-    spec = settings.get("start")
-    return settings if spec is None else {**settings, "start": start_name(spec)}
+    """Return settings as `run.yaml` has them: of a start, its name; the method `auto` is none."""
+    named = {name: value for name, value in settings.items() if (name, value) != ("method", AUTO)}
+    spec = named.get("start")
+    return named if spec is None else {**named, "start": start_name(spec)}
 
 
 def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str] = ()) -> Recipe:

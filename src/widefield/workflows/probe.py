@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from widefield.core.boundary import boundary
 from widefield.core.names import check_name
-from widefield.data import Dataset, same_images
+from widefield.data import Dataset
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
@@ -32,6 +32,7 @@ from widefield.workflows.extractor import (
     scoring_data,
     training_data,
 )
+from widefield.workflows.overlap import fitted_note, seen_before
 from widefield.workflows.pretrain import Data
 from widefield.workflows.run_views import first_views, run_views
 
@@ -73,7 +74,8 @@ class ProbeReport:
     train_test_overlap: int
     """How many of the scored images the encoder was trained on, without their labels."""
     notes: tuple[str, ...]
-    """Which weights were used, and what was skipped or chosen in reading the images."""
+    """Which scored examples the probe was fitted on, which weights were used, and what was skipped
+    or chosen in reading the images."""
     tasks: dict[str, TaskProbe]
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +133,8 @@ def probe(
     Example:
         >>> images = torch.arange(48).reshape(48, 1, 1, 1) * torch.ones(1, 8, 8, 3) / 48
         >>> data = {"x": images, "kind": torch.arange(48) // 24}  # kind 1 is brighter
-        >>> report = probe(torch.nn.Flatten(), data, fit_on=data, floors=False)
+        >>> fit, held = ({k: v[i::2] for k, v in data.items()} for i in (0, 1))
+        >>> report = probe(torch.nn.Flatten(), held, fit_on=fit, floors=False)
         >>> report.tasks["kind"].score.accuracy
         1.0
     """
@@ -183,12 +186,12 @@ def probe(
 
 
 def _notes(extractor: FeatureExtractor, train: Dataset, test: Dataset) -> tuple[str, ...]:
-    """Return what was chosen as the weights and the images were read."""
+    """Return whether the score says anything, and what was chosen in reading weights and images."""
     fitted, scored = (
         [f"{what} on: {note}" for note in dataset.notes]
         for what, dataset in (("fitted", train), ("scored", test))
     )
-    return (*extractor.notes, *fitted, *scored)
+    return (*fitted_note(test, train), *extractor.notes, *fitted, *scored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,10 +345,8 @@ def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
     """Count the test images that the encoder has been trained on."""
-    if extractor.run is None:
+    run = extractor.run
+    if run is None:
         return 0
-    same = np.isin(test.digests(), extractor.run.manifest.digests())
-    if same_images(str(extractor.run.settings()["data"]), test.spec):
-        # A planted feature that is drawn anew changes the pixels, not the image below it.
-        same |= np.isin(test.paths, extractor.run.manifest.paths())
-    return int(same.sum())
+    data, manifest = str(run.settings()["data"]), run.manifest
+    return seen_before(test, data, manifest.digests(), manifest.paths())

@@ -25,11 +25,13 @@ class Reading:
     pixels: Change
     """The change from raw pixels to the trained encoder."""
 
-    @property
-    def not_above(self) -> list[str]:
-        """Return the floors that the encoder is not surely above."""
+    def below(self) -> list[str]:
+        """Return below which floors the encoder is, and above which others it is not, surely."""
         floors = {"itself untrained": self.untrained, "raw pixels": self.pixels}
-        return [name for name, c in floors.items() if c.word != "gained"]
+        lost = [name for name, c in floors.items() if c.word == "lost"]
+        equal = [name for name, c in floors.items() if c.word not in ("lost", "gained")]
+        said = (("surely below", lost), ("not surely above", equal))
+        return [f"{words} {' and '.join(names)}" for words, names in said if names]
 
     def line(self, task: str) -> str:
         """Return it in one plain line.
@@ -45,11 +47,9 @@ raw pixels'
             f"{100 * x:.0f} %"
             for x in (self.pixels.after, self.untrained.before, self.pixels.before)
         )
-        below = f": not surely above {' and '.join(self.not_above)}" if self.not_above else ""
-        return (
-            f"a linear probe reads {task}: {trained}, untrained {untrained}, raw pixels {raw}"
-            f"{below}"
-        )
+        read = f"a linear probe reads {task}: {trained}, untrained {untrained}, raw pixels {raw}"
+        below = ", ".join(self.below())
+        return f"{read}: {below}" if below else read
 
 
 def read_labels(

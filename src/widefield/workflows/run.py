@@ -330,10 +330,7 @@ class PretrainRun:
             self.dataset,
             title=f"{self.recipe.method.name} on {self.dataset.spec}",
             summary=f"The encoder is trained. {self.findings.summary()}",
-            next_steps=(
-                f"`{next_command(self.folder.path, self.dataset)}` shows what the features hold",
-                f"`widefield embed {self.folder.path} DATA --out features.npz` takes them away",
-            ),
+            next_steps=next_steps(self.folder.path, self.dataset),
         )
         page.write(self.folder.path / "report.html", overwrite=True)
 
@@ -365,18 +362,35 @@ class PretrainRun:
 
 
 def next_command(run: Path, dataset: Dataset) -> str:
-    """Return a command that works on a run: a probe where there is something to score on.
+    """Return a command that works on a run: a probe where there is something to score on."""
+    if _can_be_scored(dataset):
+        return shlex.join(["widefield", "probe", str(run)])
+    return _command("embed", run, dataset, f"{run}.parquet")
 
-    That takes the training split of data that have another, and tasks of two classes or more. Data
-    without a name, which were given as arrays, are left for the user to name.
-    """
-    words = ["widefield", "embed", str(run), "DATA", "--out", f"{run}.parquet"]
+
+def next_steps(run: Path, dataset: Dataset) -> tuple[str, str]:
+    """Return what a run's page says of what to do with the encoder."""
+    explore = _command("explore", run, dataset, f"{run}-explore.html")
+    look = next_command(run, dataset) if _can_be_scored(dataset) else explore
+    away = _command("embed", run, dataset, f"{run}.parquet")
+    return f"`{look}` shows what the features hold", f"`{away}` takes them away"
+
+
+def _command(name: str, run: Path, dataset: Dataset, out: str) -> str:
+    """Return a command on the run's data; those without a name are left for the user to name."""
+    spec = "DATA"
     with suppress(ValueError):
-        spec = parse(dataset.spec)
-        words[3] = str(spec)
-        if spec.split == "train" and all(len(names) > 1 for names in dataset.classes.values()):
-            words = words if not dataset.classes else ["widefield", "probe", str(run)]
-    return shlex.join(words)
+        spec = str(parse(dataset.spec))
+    return shlex.join(["widefield", name, str(run), spec, "--out", out])
+
+
+def _can_be_scored(dataset: Dataset) -> bool:
+    """Whether this is a training split, whose test split has labels of two classes or more."""
+    tasks = dataset.classes.values()
+    try:
+        return parse(dataset.spec).split == "train" and len(tasks) > 0 and min(map(len, tasks)) > 1
+    except ValueError:  # arrays, which have no splits
+        return False
 
 
 def _in_turn(*callbacks: OnStep | None) -> OnStep:

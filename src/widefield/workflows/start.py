@@ -1,5 +1,6 @@
 """The encoder that a run begins from, where it does not begin from random weights."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,8 +97,13 @@ class Start:
 
 
 def start_name(spec: StartSpec) -> str:
-    """Return what `run.yaml` says of a start."""
-    return type(spec).__name__ if isinstance(spec, nn.Module) else str(spec)
+    """Return what `run.yaml` says of a start, a path so that it means the same in any folder."""
+    if isinstance(spec, nn.Module):
+        return type(spec).__name__
+    path, at, architecture = str(spec).rpartition("@")
+    if not os.path.exists(path):
+        path, at, architecture = str(spec), "", ""
+    return f"{os.path.abspath(path) if os.path.exists(path) else path}{at}{architecture}"
 
 
 def open_start(spec: StartSpec, *, download: bool) -> Start:

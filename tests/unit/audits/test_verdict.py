@@ -36,6 +36,17 @@ def test_learned_is_the_share_of_the_way_from_the_better_floor() -> None:
     assert "weakened, 60 % of the way; 70 % between an untrained encoder at 40 %" in found.line()
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "said"),
+    [
+        (0.2, "20 %, below an untrained encoder at 40 %; full supervision at 90 %"),
+        (0.95, "95 %, above full supervision at 90 %; an untrained encoder at 40 %"),
+    ],
+)
+def test_what_lies_outside_the_two_is_not_between_them(accuracy: float, said: str) -> None:
+    assert verdict(accuracy, 0.3, 0.4, 0.9).line().endswith(said)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4))
 def test_whatever_is_measured_is_judged(rates: list[float]) -> None:

@@ -43,6 +43,13 @@ def test_the_line_goes_through_the_points() -> None:
     np.testing.assert_allclose((y - y[0]) / (y[-1] - y[0]), (many / 3) ** 2, atol=1e-3)
 
 
+def test_a_single_point_has_one_mark_below_it() -> None:
+    svg = drawn([2], [40.0], y_range=(0, None))
+    words = [node.text or "" for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert words.count("2") == 1
+    assert not [word for word in words if word.startswith(("1.", "2."))]
+
+
 def test_an_axis_from_zero_shows_the_zero() -> None:
     def ticks(y_range: tuple[float, None] | None) -> list[str]:
         svg = drawn([1, 2], [400.0, 440.0], y_range=y_range)

@@ -10,22 +10,35 @@ from widefield.train.progress import ProgressBar
 from widefield.train.step import StepMetrics
 
 
-@pytest.mark.parametrize(("wait", "said"), [(0.0, False), (0.01, False), (0.25, True)])
-def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None:
-    metrics = StepMetrics(
-        epoch=0,
-        step=3,
+def metrics(step: int = 3, epoch: int = 0, loss: float = 3.0, wait: float = 0.0) -> StepMetrics:
+    return StepMetrics(
+        epoch=epoch,
+        step=step,
         lr=0.1,
         images=300,
         seconds=2.0,
         data_wait=0.04,
         row_wait=wait,
-        sums={"count": torch.tensor(2.0), "loss": torch.tensor(3.0)},
+        sums={"count": torch.tensor(2.0), "loss": torch.tensor(loss)},
     )
+
+
+def test_the_bar_ends_with_the_last_step() -> None:
     page = io.StringIO()
     console = Console(file=page, force_terminal=True, width=200)
     with ProgressBar(console, epochs=2, total_steps=10, done=0) as bar:
-        bar.step(metrics)
+        for step in range(1, 11):  # faster than the bar reads the loss
+            bar.step(metrics(step, epoch=step // 6, loss=float(step)))
+    last = page.getvalue().rpartition("epoch ")[2]
+    assert last.startswith("2/2  loss 5.000")
+
+
+@pytest.mark.parametrize(("wait", "said"), [(0.0, False), (0.01, False), (0.25, True)])
+def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None:
+    page = io.StringIO()
+    console = Console(file=page, force_terminal=True, width=200)
+    with ProgressBar(console, epochs=2, total_steps=10, done=0) as bar:
+        bar.step(metrics(wait=wait))
     assert "loss 1.500" in page.getvalue()
     assert "150 examples/s  4% waiting for data" in page.getvalue()
     assert ("25% for rows" in page.getvalue()) is said

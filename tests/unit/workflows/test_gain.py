@@ -18,6 +18,7 @@ from widefield.workflows.gain import (
     compare_with_untrained,
     judged,
 )
+from widefield.workflows.reading import Reading
 
 CPU = torch.device("cpu")
 SIDE = 16
@@ -56,6 +57,18 @@ def test_an_encoder_of_what_views_keep_is_better_than_untrained() -> None:
     assert found.verdict == "better than untrained"
     assert found.line().startswith("better than untrained: images keep ")
     assert "labels" not in found.line()
+
+
+def test_labels_that_are_read_worse_are_said_first() -> None:
+    found = gain(Waves(), images())
+    lost = Change(before=0.8, after=0.5, low=-0.4, high=-0.2)
+    kept = Change(before=0.8, after=0.5, low=-0.4, high=0.1)
+    worse = replace(found, labels={"class": Reading(untrained=lost, pixels=lost)})
+    assert worse.line().startswith(
+        "worse than untrained by the labels of class, without them better than untrained: images"
+    )
+    unsure = replace(found, labels={"class": Reading(untrained=kept, pixels=lost)})
+    assert unsure.line() == found.line()
 
 
 def test_untrained_encoders_are_not_better_than_untrained() -> None:

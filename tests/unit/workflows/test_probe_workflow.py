@@ -52,6 +52,19 @@ def test_a_class_that_was_never_fitted_is_refused(tmp_path: Path) -> None:
         probe("pixels", test, fit_on=train)
 
 
+def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
+    train = paint(tmp_path / "train", ["red", "green"], 8)
+    test = paint(tmp_path / "test", ["red", "green"], 4)  # its red ones are in `train` too
+    for scored, count in ((train, "16 of the 16"), (test, "4 of the 8")):
+        (said, *_) = probe("pixels", scored, fit_on=train, floors=False).notes
+        assert said.startswith(f"{count} scored images are among those that the probe is fitted on")
+    halves = (f"{train}:test+shapes", f"{train}:train+shapes")
+    clean = probe("pixels", halves[0], fit_on=halves[1], floors=False)
+    assert not [note for note in clean.notes if "fitted on, so" in note]
+    planted = probe("pixels", f"{train}+shapes", fit_on=f"{train}+shapes", floors=False)
+    assert planted.notes[0].startswith("16 of the 16 scored images")
+
+
 def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
