@@ -78,8 +78,7 @@ class Recipe(Settings):
     limit: Annotated[int | None, Gt(0)] = None
     """Use a class-balanced first N examples."""
     image_size: Annotated[int | None, Gt(0)] = None
-    """Side of the square images; by default their own size, or where sizes differ or are above 224
-    the median's, to a multiple of 32."""
+    """Side of square images; by default the data's own, or a multiple of 32 if sizes differ."""
     seconds: Annotated[float | None, Gt(0)] = None
     """Length of an example of sounds; by default 1."""
     sample_rate: Annotated[int | None, Ge(1000)] = None

@@ -286,13 +286,13 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[int], Path]
 ) -> None:
     """It ends while this one still reads its images."""
-    finished, run, read = whole(2), tmp_path / "run", MODULE["open_data"]
+    finished, run, read = whole(2), tmp_path / "run", MODULE["open_dataset"]
 
-    def slowly(*args: object) -> object:
+    def slowly(*args: object, **options: object) -> object:
         shutil.copytree(finished, run)
-        return read(*args)
+        return read(*args, **options)
 
-    monkeypatch.setitem(MODULE, "open_data", slowly)
+    monkeypatch.setitem(MODULE, "open_dataset", slowly)
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(IMAGES, out=run, **SMALL)
     assert content(run) == content(finished)
