@@ -277,7 +277,7 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     assert "\na linear probe reads class: " in said
     page = Path("good/report.html").read_text()
     assert "It is better than untrained" in page
-    assert "a linear probe reads class: " in page
+    assert "A linear probe reads class: " in page
     found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["gain"]
     assert found["verdict"] == "not shown to be better than untrained"
     assert found["labels"]["class"]["untrained"]["low"] <= 0

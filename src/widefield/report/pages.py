@@ -45,6 +45,8 @@ class RunReport:
     title: str
     summary: str
     """How it went, in plain words: the first thing to be read."""
+    details: Sequence[str] = ()
+    """What that rests on, a line each."""
     table: Table | None = None
     curves: Sequence[Lines] = ()
     """Quantities over training."""

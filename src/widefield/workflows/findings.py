@@ -95,11 +95,20 @@ class Findings:
 
     def summary(self) -> str:
         """Return health, and the verdict against the start or the untrained, in sentences."""
-        said = f"Its features are {self.last_health().line()}."
+        said = f"Its features are {self.last_health().verdict}."
         if self.gain is not None:
-            return f"{said} It is {'; '.join(self.gain.lines())}."
+            return f"{said} It is {self.gain.words}."
         found = self.adaptation
-        return said if found is None else f"{said} Against its start: {found.verdict}: {found.why}."
+        return said if found is None else f"{said} Against its start: {found.verdict}."
+
+    def details(self) -> list[str]:
+        """Return what the summary rests on, in lines."""
+        lines = [self.last_health().line()]
+        if self.gain is not None:
+            lines += self.gain.evidence()
+        elif self.adaptation is not None:
+            lines += self.adaptation.lines()
+        return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
     def _some_features(self) -> tuple[NDArray[np.int64], Tensor]:
         """Return examples from all over the data, as folders are in the order of classes, and h."""

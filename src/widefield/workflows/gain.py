@@ -64,23 +64,31 @@ class Gain:
         """Return plain values."""
         return asdict(self)
 
-    def line(self) -> str:
-        """Return what shows without labels in one plain line."""
+    @property
+    def words(self) -> str:
+        """The verdict, after what labels say against it."""
+        worse = [task for task, read in self.labels.items() if read.untrained.word == "lost"]
+        if not worse:
+            return self.verdict
+        labels = ", ".join(worse)
+        return f"worse than untrained by the labels of {labels}, without them {self.verdict}"
+
+    def evidence(self) -> list[str]:
+        """Return what the verdict rests on in plain lines, that of labels last."""
         kept, named = self.agreement, self.turns
         told = self.labels or self.verdict == "better than untrained"
-        worse = [task for task, read in self.labels.items() if read.untrained.word == "lost"]
-        against = f"worse than untrained by the labels of {', '.join(worse)}, without them "
-        return (
-            f"{against if worse else ''}{self.verdict}: "
+        shown = (
             f"images keep {100 * kept.after:.0f} % of their neighbours through "
             f"views (untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %); a "
             f"linear probe names {100 * named.after:.0f} % of their quarter turns (untrained "
             f"{100 * named.before:.0f} %){'' if told else '; labels of a few images would tell'}"
         )
+        return [shown, *(reading.line(task) for task, reading in self.labels.items())]
 
     def lines(self) -> list[str]:
-        """Return what shows in plain lines, that of labels last."""
-        return [self.line(), *(reading.line(task) for task, reading in self.labels.items())]
+        """Return the verdict and what it rests on in plain lines."""
+        first, *others = self.evidence()
+        return [f"{self.words}: {first}", *others]
 
 
 def compare_with_untrained(

@@ -330,6 +330,7 @@ class PretrainRun:
             self.dataset,
             title=f"{self.recipe.method.name} on {self.dataset.spec}",
             summary=f"The encoder is trained. {self.findings.summary()}",
+            details=self.findings.details(),
             next_steps=next_steps(self.folder.path, self.dataset),
         )
         page.write(self.folder.path / "report.html", overwrite=True)

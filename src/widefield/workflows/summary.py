@@ -1,5 +1,6 @@
 """The page of a run: its curves, its health, and what the encoder was shown."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -34,6 +35,7 @@ def run_report(
     *,
     title: str,
     summary: str,
+    details: Sequence[str] = (),
     table: Table | None = None,
     next_steps: tuple[str, ...] = (),
 ) -> RunReport:
@@ -47,6 +49,7 @@ def run_report(
     return RunReport(
         title=title,
         summary=summary,
+        details=details,
         table=table,
         curves=[
             _curve(rows, name, by)

@@ -55,8 +55,8 @@ def gain(encoder: nn.Module, data: Dataset) -> Gain:
 def test_an_encoder_of_what_views_keep_is_better_than_untrained() -> None:
     found = gain(Waves(), images())
     assert found.verdict == "better than untrained"
-    assert found.line().startswith("better than untrained: images keep ")
-    assert "labels" not in found.line()
+    assert found.lines()[0].startswith("better than untrained: images keep ")
+    assert "labels" not in found.lines()[0]
 
 
 def test_labels_that_are_read_worse_are_said_first() -> None:
@@ -64,11 +64,11 @@ def test_labels_that_are_read_worse_are_said_first() -> None:
     lost = Change(before=0.8, after=0.5, low=-0.4, high=-0.2)
     kept = Change(before=0.8, after=0.5, low=-0.4, high=0.1)
     worse = replace(found, labels={"class": Reading(untrained=lost, pixels=lost)})
-    assert worse.line().startswith(
+    assert worse.lines()[0].startswith(
         "worse than untrained by the labels of class, without them better than untrained: images"
     )
     unsure = replace(found, labels={"class": Reading(untrained=kept, pixels=lost)})
-    assert unsure.line() == found.line()
+    assert unsure.lines()[0] == found.lines()[0]
 
 
 def test_untrained_encoders_are_not_better_than_untrained() -> None:
@@ -118,7 +118,7 @@ def test_a_rise_has_to_be_sure_and_large_enough(mean: Change, verdict: str) -> N
     assert judged(mean, "healthy") == verdict
     assert judged(mean, "collapsing") == (verdict if better else "collapsing")
     found = replace(gain(Waves(), images(LEAST)), verdict=judged(mean, "healthy"), labels={})
-    assert ("labels" in found.line()) == (not better)
+    assert ("labels" in found.lines()[0]) == (not better)
 
 
 def test_collapsed_features_have_to_have_risen_further() -> None:

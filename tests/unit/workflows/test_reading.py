@@ -109,12 +109,12 @@ def test_an_encoder_is_read_beside_its_floors() -> None:
     control = compare_with_untrained(Roughness(useful=False), texture(), seed=0, device=CPU)
     assert control is not None
     assert control.labels["class"].pixels.word != "gained"
-    assert control.lines() == [control.line(), control.labels["class"].line("class")]
-    assert "labels of a few images" not in control.line()
+    assert control.lines()[1:] == [control.labels["class"].line("class")]
+    assert "labels of a few images" not in control.lines()[0]
 
 
 def test_labels_that_were_trained_on_do_not_judge() -> None:
     found = compare_with_untrained(Roughness(), texture(), seed=0, device=CPU, labels_unseen=False)
     assert found is not None
     assert found.labels == {}
-    assert found.lines() == [found.line()]
+    assert len(found.lines()) == 1
