@@ -238,11 +238,12 @@ def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:
         pretrain(some(ALL), out=run, resume=True, epochs=2, quiet=True)
 
 
+@pytest.mark.parametrize("place", ["host", "disk"])
 def test_examples_that_could_not_join_may_be_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """The disk is full as the checkpoint with them is saved, after their rows were."""
-    run, alone = begun(tmp_path / "run"), begun(tmp_path / "alone")
+    run, alone = (begun(tmp_path / name, row_store=place) for name in ("run", "alone"))
     full, save = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), checkpoint.write_atomically
 
     def fill(path: Path, write: Any) -> None:

@@ -10,6 +10,7 @@ side by side: page faults alone would fetch them one after the other. Records th
 are in memory still if the file is small beside it, and the kernel is not asked again.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -32,6 +33,8 @@ _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 _CACHED_SHARE = 0.25
+
+_OTHER = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"
 
 Index = NDArray[np.int64]
 Records = NDArray[np.int32]
@@ -109,23 +112,19 @@ class RowFileHeader:
         )
 
     def refuse_other(self, header: "RowFileHeader", path: Path) -> None:
-        """Make sure that this is the header that was asked for, or one of fewer examples.
+        """Make sure that this is the header that was asked for, of whatever number of examples.
 
         Raises:
             ValueError: it is not; the message names the first difference.
         """
         for words, held, wanted in (
-            ("{} rows", max(self.n, header.n), header.n),  # fewer may grow
             ("rows of width {}", self.dim, header.dim),
             ("{} moments", self.layout, header.layout),
             ("rows of seed {}", self.seed, header.seed),
             ("rows of process {}", self.shard.name, header.shard.name),
         ):
             if held != wanted:
-                raise ValueError(
-                    f"{path} holds {words.format(held)}, not {wanted}: "
-                    "resume with the run's own data and settings, or start a new run"
-                )
+                raise ValueError(_OTHER.format(path, words.format(held), wanted))
         if self.run != header.run:
             raise ValueError(
                 f"{path} belongs to another run ({self.run[:8]}, not {header.run[:8]}): "
@@ -168,6 +167,9 @@ class RowFile:
     def open(cls, path: Path, header: RowFileHeader) -> Self:
         """Open the file that `header` describes; one of fewer examples grows by empty records.
 
+        One of more examples shrinks, if the others have empty records alone: they were to join the
+        run, and did not.
+
         Raises:
             ValueError: it is missing, damaged, truncated, or another one; the message says which.
         """
@@ -187,6 +189,11 @@ class RowFile:
             if held.n < header.n:  # the header last: until then it is a file of fewer examples
                 os.ftruncate(fd, header.file_bytes)
                 os.pwrite(fd, header.pack(), 0)
+            if held.n > header.n:
+                if _holds_data(fd, header.file_bytes):
+                    raise ValueError(_OTHER.format(path, f"{held.n} rows", header.n))
+                os.pwrite(fd, header.pack(), 0)
+                os.ftruncate(fd, header.file_bytes)
         except ValueError:
             os.close(fd)
             raise
@@ -245,6 +252,21 @@ class RowFile:
             begin = chunk * _CHUNK_BYTES
             os.posix_fallocate(self._fd, begin, min(_CHUNK_BYTES, self._size - begin))
             self._allocated[chunk] = True
+
+
+def _holds_data(fd: int, begin: int) -> bool:
+    """Return whether a byte from `begin` on is not 0; holes in the file are not read."""
+    while True:
+        try:
+            begin = os.lseek(fd, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is a hole up to the end
+                return False
+            raise
+        chunk = os.pread(fd, _CHUNK_BYTES, begin)
+        if chunk.strip(b"\0"):
+            return True
+        begin += len(chunk)
 
 
 def _memory_bytes() -> int:
