@@ -188,6 +188,8 @@ def _of_kind(name: str, kind: Any, value: Any) -> Any:
         fits, expected = isinstance(value, numbers.Integral) and not is_bool, "a whole number"
     elif typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
+        if isinstance(value, int) and not is_bool:  # as a file has it: precision: 32
+            value = str(value)
         fits = isinstance(value, str) and value in choices
         expected = f"one of {', '.join(choices)}"
     elif kind is str:

@@ -95,6 +95,20 @@ def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Comman
     assert recipe_of(Path("four", "run.yaml")) == one.changed({"epochs": 2})
 
 
+@pytest.mark.parametrize(
+    ("line", "edit", "value"),
+    [("lr: 0.02", "lr: 1e-3", 0.001), ("precision: ['\"]?\\w+['\"]?", "precision: 32", "32")],
+)
+def test_numbers_in_a_file_may_be_written_as_options_are(
+    line: str, edit: str, value: object, arrays: Path, command: Command
+) -> None:
+    command.text("pretrain", arrays, "--out", "one", *TINY.split())
+    text, changed = re.subn(line, edit, Path("one/run.yaml").read_text(), count=1)
+    assert changed
+    Path("two.yaml").write_text(text)
+    assert recipe_of(Path("two.yaml")).flat()[edit.split(":")[0]] == value
+
+
 def edited(change: Callable[[dict[str, object]], object]) -> None:
     settings = yaml.safe_load(Path("one.yaml").read_text())
     change(settings["recipe"])

@@ -21,7 +21,7 @@ from widefield.audits.page import audit_page
 from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
 from widefield.audits.result import Audit
 from widefield.data import open_dataset
-from widefield.encoders import build_encoder
+from widefield.encoders import build_encoder, save_encoder
 
 RATE, STEPS = 4000, 2000
 SETTINGS = {"seconds": 0.5, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
@@ -225,6 +225,32 @@ def test_data_of_another_kind_are_named(tmp_path: Path) -> None:
                 with pytest.raises(ValueError, match=said) as caught:
                     widefield.embed(encoder, arrays, quiet=True)
                 assert "\n" not in str(caught.value)
+
+
+def test_floors_of_sounds_and_windows_can_be_had() -> None:
+    rng = np.random.default_rng(0)
+    for data in (
+        {"sounds": rng.integers(-9000, 9000, (48, 2000), dtype=np.int16), "sample_rate": RATE},
+        {"windows": rng.normal(size=(48, 2, 64))},
+    ):
+        data["kind"] = np.arange(48) % 2
+        fit, held = (
+            {k: v if np.ndim(v) == 0 else v[i::2] for k, v in data.items()} for i in (0, 1)
+        )
+        for half in (fit, held):
+            half["kind"] = np.arange(24) % 2
+        for encoder in ("pixels", "random"):
+            report = widefield.probe(encoder, held, fit_on=fit, quiet=True)
+            assert report.tasks["kind"].floor.keys() == {"pixels", "random", "majority"}
+
+
+def test_a_folder_for_timm_of_an_encoder_of_spectrograms_is_refused(tmp_path: Path) -> None:
+    encoder = build_encoder(
+        "resnet-tiny", stem="native", channels=1, image_size=(1, STEPS), rate=RATE, seed=0
+    )
+    save_encoder(encoder, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"timm makes no spectrograms .* \.safetensors or \.onnx"):
+        widefield.export(tmp_path / "run", tmp_path / "folder")
 
 
 def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Path) -> None:

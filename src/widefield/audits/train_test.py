@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from widefield.core import rng
 from widefield.data import Dataset, held_out_split
 from widefield.data.plants import Canvas, Drawn, Heard
-from widefield.data.spec import parse
+from widefield.data.spec import parse, spec_text
 from widefield.workflows.extractor import FeatureExtractor, scoring_data, training_data
 from widefield.workflows.pretrain import Data
 
@@ -70,7 +70,7 @@ def open_train_test(
     if data is not None and not isinstance(data, str | Path):
         return _checked(_divided(opened(data, limit=limit, seed=seed)))
     if data is not None:
-        text = _with_split(str(data))
+        text = _with_split(spec_text(data))
         train = opened(text, limit=limit, seed=seed)
     elif extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")

@@ -1,6 +1,7 @@
 """YAML as far as a list of settings needs it: names and values, and no way to make them explode."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         """Return that there are none."""
         return True
+
+
+# As everybody writes them, and as the options of commands take them; YAML 1.1 asks for a point.
+for _kind in (_Loader, _Dumper):
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
+    )
 
 
 def read_yaml(path: Path) -> Any:

@@ -216,9 +216,10 @@ def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> 
     for file in files:
         try:
             status = file.stat()
-            facts = (os.fsencode(file.absolute()), status.st_size, status.st_mtime_ns)
+            readable = os.access(file, os.R_OK)  # what was skipped comes to count once it is
+            facts = (os.fsencode(file.absolute()), status.st_size, status.st_mtime_ns, readable)
         except OSError:  # it will be skipped, and come to count once it can be read
-            facts = (os.fsencode(file.absolute()), -1, -1)
+            facts = (os.fsencode(file.absolute()), -1, -1, False)
         digest.update(repr(facts).encode())
     return digest.hexdigest()
 

@@ -34,10 +34,10 @@ class Clips:
         """Return the middle of each sound, int16 [n, 1, T, 1]."""
         return self._cut(np.arange(len(self.starts)), (self.lengths - self.steps) // 2)
 
-    def whole(self) -> Iterator[NDArray[np.int16]]:
-        """Yield all samples of each sound, int16 [its length]."""
+    def whole(self) -> Iterator[bytes]:
+        """Yield all samples of each sound, as their bytes."""
         for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
-            yield self.samples[start : start + length]
+            yield self.samples[start : start + length].tobytes()
 
     def drawn(self, index: NDArray[np.int64], read: int) -> NDArray[np.int16]:
         """Return a random segment of each sound of `index`, of its read, int16 [k, 1, T, 1]."""

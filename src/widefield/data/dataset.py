@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -201,16 +202,17 @@ class Dataset:
     def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].
 
-        Of a sound that is longer than an example, all of it counts. Two examples share a digest
+        Of a sound that is longer than an example, all of it counts too. Two examples share a digest
         when they are the same picture: the manifest keeps them, so that a run is not resumed on
         data that changed.
         """
-        contents = self.images if self.clips is None else self.clips.whole()
         shape = ",".join(map(str, self.images.shape[1:])).encode()
         digests = np.empty(len(self), dtype="<u8")
-        for row, content in enumerate(contents):
+        wholes = repeat(b"") if self.clips is None else self.clips.whole()
+        for row, (image, whole) in enumerate(zip(self.images, wholes, strict=False)):
             digest = hashlib.blake2b(shape, digest_size=8)
-            digest.update(content.tobytes())
+            digest.update(image.tobytes())
+            digest.update(whole)
             digests[row] = int.from_bytes(digest.digest(), "little")
         return digests.astype(np.uint64)
 

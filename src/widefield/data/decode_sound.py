@@ -60,6 +60,7 @@ def header(path: Path) -> Header:
     try:
         if path.stat().st_size == 0:
             raise Unreadable("is empty")
+        path.open("rb").close()  # soundfile does not say why it cannot
         _refuse_cut_mp3(path)
         with soundfile.SoundFile(path) as opened:
             found = Header(len(opened), opened.samplerate, opened.channels)

@@ -118,7 +118,7 @@ def _own_rate(recordings: Recordings) -> int:
     assert recordings.files is not None
     need_audio()
     seen: Counter[int] = Counter()
-    for row in np.linspace(0, len(recordings) - 1, _RATES_SEEN).astype(int):
+    for row in np.unique(np.linspace(0, len(recordings) - 1, _RATES_SEEN).astype(int)):
         try:
             seen[header(recordings.files[row]).rate] += 1
         except Unreadable:

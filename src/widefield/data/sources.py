@@ -38,7 +38,7 @@ from widefield.data.select import choose, split_rows
 from widefield.data.signals import open_windows
 from widefield.data.skipped import Skipped, refuse_many, skipped_note
 from widefield.data.sounds import open_sounds
-from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse
+from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse, spec_text
 from widefield.data.spoken import read_spoken
 from widefield.data.windows import read_parquet
 from widefield.types import Kind, Size, as_size
@@ -242,7 +242,7 @@ def _paint(images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np
 
 def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     if isinstance(data, Path):
-        spec = Spec(str(data))
+        spec = Spec(spec_text(data))
         if not data.exists():
             raise ValueError(f"no path '{data}'{did_you_mean(str(data))}")
     elif isinstance(data, str):
@@ -304,7 +304,7 @@ def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
 
 def _digit_files(spec: Spec) -> tuple[Path, ...]:
     options = [option for plant in spec.plants for option in plant.options]
-    return tuple(Path(value) for key, value in options if key == "source")
+    return tuple(Path(value).expanduser() for key, value in options if key == "source")
 
 
 def _copy(

@@ -69,6 +69,17 @@ def parse(text: str) -> Spec:
     raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
 
 
+def spec_text(data: str | Path) -> str:
+    """Return a spec as it is; a `Path` is that of a file or folder, whatever its name.
+
+    Example:
+        >>> spec_text("photos"), spec_text(Path("./photos"))
+        ('photos', './photos')
+    """
+    named_alike = isinstance(data, Path) and str(data) in BUILT_IN
+    return os.path.join(".", data) if named_alike else str(data)
+
+
 def plant_names(text: str) -> frozenset[str]:
     """Return the names of what a data spec plants.
 
@@ -130,9 +141,20 @@ def absolute(text: str) -> str:
         'photos:train+digits'
     """
     spec = parse(text)
+    spec = replace(spec, plants=tuple(map(_absolute_source, spec.plants)))
     if spec.base in BUILT_IN:
         return str(spec)
     return str(replace(spec, base=os.path.abspath(os.path.expanduser(spec.base))))
+
+
+def _absolute_source(plant: Plant) -> Plant:
+    return replace(
+        plant,
+        options=tuple(
+            (key, os.path.abspath(os.path.expanduser(value)) if key == "source" else value)
+            for key, value in plant.options
+        ),
+    )
 
 
 def held_out_split(text: str) -> str:

@@ -1,5 +1,6 @@
 """Windows of anything as a source: many channels over time, from sensors, markets or machines."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from widefield.core.names import printable
 
 SHORTEST = 16
 """Steps of time: an encoder halves them four times."""
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+"""What pandas calls the numbers of rows, which are no labels."""
 _COLUMN = "window"
 
 
@@ -76,7 +79,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
     }
     for name in table.column_names:
         column = table.column(name)
-        if name == _COLUMN:
+        if name == _COLUMN or _PANDAS_INDEX.fullmatch(name):
             continue
         if column.null_count:
             raise ValueError(f"column '{printable(name)}' of '{path}' has gaps; fill them")

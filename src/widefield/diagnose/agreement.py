@@ -15,7 +15,8 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
 
     Row i of `views` [n, D] holds the features of a view of example i, whose own are row i of `h`.
     The neighbours of both are the k other rows of `h` of highest cosine. By chance k / (n - 1) of
-    them stay.
+    them stay, and so many count where the k-th and the next are equally near, as all rows are in
+    constant features.
     Raises `ValueError` for features that are not finite or of two shapes, and for k outside 1..n-1.
 
     Example:
@@ -34,14 +35,19 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
     rows = max(1, _SIMILARITIES // len(keys))
     for start in range(0, len(keys), rows):
         part = slice(start, start + rows)
-        own, seen = (_neighbours(x[part], keys, start, k) for x in (keys, queries))
-        shares.append((own[:, :, None] == seen[:, None, :]).any(2).double().mean(1))
+        (own, tie), (seen, tied) = (_neighbours(x[part], keys, start, k) for x in (keys, queries))
+        kept = (own[:, :, None] == seen[:, None, :]).any(2).double().mean(1)
+        shares.append(torch.where(tie | tied, k / (len(keys) - 1), kept))
     return torch.cat(shares)
 
 
-def _neighbours(queries: Tensor, keys: Tensor, start: int, k: int) -> Tensor:
-    """Return the k rows nearest to each query, without the row that it was made from."""
+def _neighbours(queries: Tensor, keys: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k rows nearest to each query, and whether the next one is as near as the k-th.
+
+    The row that a query was made from is none of them.
+    """
     cosine = queries @ keys.T
     row = torch.arange(len(queries), device=keys.device)
     cosine[row, start + row] = -torch.inf
-    return cosine.topk(k, dim=1).indices
+    nearest = cosine.topk(min(k + 1, len(keys)), dim=1)
+    return nearest.indices[:, :k], nearest.values[:, k - 1] == nearest.values[:, k]

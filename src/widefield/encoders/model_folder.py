@@ -19,6 +19,11 @@ def refuse_other_than_timm(config: EncoderConfig) -> None:
     Raises:
         ValueError: it cannot; the message says what else can be done.
     """
+    if config.front_end is not None:
+        raise ValueError(
+            f"timm makes no spectrograms of sounds, which {config.name} sees: export to a "
+            ".safetensors or .onnx file"
+        )
     if config.timm is None or config.conv1 is not None:
         what = config.name if config.timm is None else f"{config.name} with its small stem"
         raise ValueError(

@@ -104,7 +104,7 @@ class Pixels(nn.Module):
         """Return the pixels of examples such as `images`."""
         if images.dtype != np.int16 or images.ndim != 4:
             return cls(size)
-        return cls(size, LogMel(FrontEnd(rate=_FLOOR_RATE, samples=images.shape[2])))
+        return cls(size, LogMel(FrontEnd(rate=FLOOR_RATE, samples=images.shape[2])))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the pixels, flattened."""
@@ -117,7 +117,8 @@ class Pixels(nn.Module):
         return functional.adaptive_avg_pool2d(x, (height, width)).flatten(1)
 
 
-_FLOOR_RATE = 16_000
+FLOOR_RATE = 16_000
+"""Samples a second that floors take sounds to have, Hz."""
 
 
 def _check_images(images: np.ndarray) -> None:

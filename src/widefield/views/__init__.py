@@ -264,6 +264,8 @@ class ViewSettings:
         if not isinstance(values, list) or not values:
             raise ValueError(f"views must be a list of policies, got {values!r}")
         for value in values:
+            if not isinstance(value, dict) or "name" not in value:
+                raise ValueError(f"views must each have a name, as {{name: expert}}, got {value!r}")
             rest = dict(value)
             name = rest.pop("name")
             check_name("views", name, VIEWS)

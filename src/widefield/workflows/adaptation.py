@@ -93,7 +93,7 @@ def compare_with_start(
     device: torch.device,
     labels_unseen: bool = True,
 ) -> Adaptation | None:
-    """Compare an encoder with its start on up to 2,000 images; None for fewer than 30.
+    """Compare an encoder with its start on up to 2,000 images; None below 30, and for signals.
 
     Args:
         start: x[B, C, H, W] in [0, 1] -> h[B, D].
@@ -103,7 +103,7 @@ def compare_with_start(
         device: where the encoders run.
         labels_unseen: whether the encoder was trained without the labels, so that they can judge.
     """
-    if len(dataset) < LEAST:
+    if len(dataset) < LEAST or dataset.kind != "images":  # views of signals are others
         return None
     data = dataset.subset(dataset.spread_rows(EXAMPLES)).first_read()
     questions = Examination(data, seed=seed, labels=labels_unseen)

@@ -86,6 +86,7 @@ class Exploration:
         paths = np.array(self.dataset.paths, dtype=object)
         k = min(_TABLED, self.graph.k)
         copies = [row for group in self.duplicates for row in group]
+        groups = [i + 1 for i, group in enumerate(self.duplicates) for _ in group]
         rank = {row: i + 1 for rows in self.typical for i, row in enumerate(rows.tolist())}
         n = range(len(paths))
         made: dict[str, dict[str, Any]] = {
@@ -96,11 +97,11 @@ class Exploration:
                 "cosine": 1 - self.graph.distance[:, :k].ravel() ** 2 / 2,
             },
             "duplicates": {
-                "group": [i + 1 for i, group in enumerate(self.duplicates) for _ in group],
-                "path": paths[copies],
+                "group": pa.array(groups, pa.int64()),
+                "path": pa.array(paths[copies], pa.string()),
             },
             "outliers": {
-                "path": paths[self.outliers],
+                "path": pa.array(paths[self.outliers], pa.string()),
                 "distance": neighbour_distance(self.graph)[self.outliers],
             },
             "clusters": {

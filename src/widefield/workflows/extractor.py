@@ -32,6 +32,7 @@ from widefield.encoders import (
 )
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
+from widefield.probes.features import FLOOR_RATE
 from widefield.train.folder import RunFolder
 from widefield.train.hardware import choose_device, choose_precision
 from widefield.train.progress import images_bar
@@ -215,9 +216,12 @@ def encode(encoder: nn.Module, images: np.ndarray, progress: Progress | None = N
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:
     """Build a random encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
     _, height, width, channels = images.shape
-    size = (height, width)
-    EncoderSettings(name=architecture).width(channels=channels, image_size=size)  # it fits
-    return build_encoder(architecture, channels=channels, image_size=size, seed=seed)
+    if images.dtype == np.float32 and architecture == DEFAULT_ARCHITECTURE:
+        architecture = "conv1d"  # of windows
+    rate = FLOOR_RATE if images.dtype == np.int16 else None
+    seen: dict[str, Any] = {"channels": channels, "image_size": (height, width), "rate": rate}
+    EncoderSettings(name=architecture).width(**seen)  # it fits
+    return build_encoder(architecture, **seen, seed=seed)
 
 
 @boundary

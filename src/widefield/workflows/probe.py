@@ -152,6 +152,7 @@ def probe(
         held_out=True,
     )
     tasks = _shared_tasks(train, test, task)
+    _refuse_lone_classes(train, tasks)
     policy = _training_views(extractor, train) if protocol == "feature-dropout" else None
     examples = _Examples(
         train=train,
@@ -308,6 +309,21 @@ def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:
             "subfolders or label arrays, or plant a feature such as +digits in both"
         )
     return shared if task is None else [task]
+
+
+def _refuse_lone_classes(train: Dataset, tasks: Sequence[str]) -> None:
+    """Refuse a class of one example, on which no probe can be fitted and validated.
+
+    Raises:
+        ValueError: there is one; the message names it.
+    """
+    for task in tasks:
+        counts = np.bincount(train.labels[task], minlength=len(train.classes[task]))
+        for lone in np.flatnonzero(counts == 1)[:1].tolist():
+            raise ValueError(
+                f"task {task!r}: class {train.classes[task][lone]!r} has one example to fit on in "
+                f"{train.spec}: give it a second one, or leave the class or the task out"
+            )
 
 
 def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from widefield.data import open_dataset
 from widefield.data.plants import Canvas, plant, read_plant
-from widefield.data.plants.digits import digit_pool
+from widefield.data.plants.digits import Digits, digit_pool
 from widefield.data.plants.letters import LETTERS
 from widefield.data.plants.shapes import SHAPES, Shapes
 
@@ -428,3 +428,38 @@ def test_a_fixed_place_is_the_same_in_every_image(name):
 def test_grades_out_of_range_are_refused(option, value):
     with pytest.raises(ValueError, match=rf"{option} of '\+shapes' is '{value}'; expected"):
         feature("shapes", **{option: value})
+
+
+@pytest.mark.parametrize("grade", range(5))
+def test_digits_stay_inside_images_of_any_size(grade):
+    options = Digits.grades()[grade]
+    for height in range(16, 100):
+        for width in (height, 21, 28, 45):
+            overlay = options.draw(Canvas(shape=(height, width, 3), seed=0, held_out=False))
+            side = overlay.alpha_mask.shape[1:]
+            farthest = overlay.places + overlay.jitter_range - 1 + side
+            assert (overlay.places >= 0).all(), (height, width)
+            assert (overlay.jitter_range >= 1).all(), (height, width)
+            assert (farthest <= (height, width)).all(), (height, width)
+
+
+@pytest.mark.parametrize("name", ["digits", "stacked-digits"])
+def test_a_pack_that_leaves_a_class_without_digits_is_refused(name, tmp_path):
+    data = load_digits()
+    for count, enough in ((20, False), (1797, True)):
+        pack = tmp_path / f"{count}.npz"
+        grey = (15 * data.images[:count]).astype(np.uint8)
+        names = np.array([str(k) for k in range(10)])
+        np.savez(pack, images=grey, labels=data.target[:count], classes=names)
+        rng = np.random.default_rng(0)
+        images = {
+            "x": rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8),
+            "y": np.arange(40) % 10,
+        }
+        np.savez(tmp_path / "images.npz", **images)
+        spec = f"{tmp_path}/images.npz:test+{name}:source={pack}"
+        if enough:
+            assert len(open_dataset(spec)) > 0
+        else:
+            with pytest.raises(ValueError, match=r"too few digits of class '.': a fifth"):
+                open_dataset(spec)

@@ -8,8 +8,10 @@ import pytest
 import soundfile
 import torch
 
+from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
 from widefield.data.plants import Background, Canvas, Clicks, Tone
+from widefield.data.plants.sounds import SoundOverlay
 from widefield.data.recordings import from_int16
 
 RATE = 8000
@@ -148,6 +150,36 @@ def test_all_of_a_long_sound_is_in_its_digest() -> None:
         True,
     ]
     assert digests(long[:, : 2 * RATE]) != digests(long)
+
+
+def test_what_is_planted_on_long_sounds_is_in_their_digests() -> None:
+    """An audit keeps what it measured by them, one grade beside the other."""
+    long = np.random.default_rng(0).integers(-9000, 9000, (4, 2 * RATE)).astype(np.int16)
+    dataset = open_dataset({"sounds": long, "sample_rate": np.array(RATE)})
+    canvas = Canvas(shape=dataset.images.shape[1:], seed=0, held_out=False, rate=RATE)
+    grades = [dataset.with_overlay(grade.draw(canvas)) for grade in Tone.grades()]
+    assert len({tuple(grade.digests().tolist()) for grade in grades}) == len(grades)
+    mixture = _mixture(grades)
+    heard, _ = mixture.read(np.arange(4), read=1)
+    np.testing.assert_array_equal(heard, [grades[i].images[i] for i in range(4)])
+
+
+def test_a_background_that_is_silent_for_a_while_leaves_the_sound(tmp_path: Path) -> None:
+    bank = np.zeros(4 * RATE, np.float32)
+    bank[:RATE] = np.random.default_rng(0).normal(size=RATE)
+    overlay = SoundOverlay(
+        name="background",
+        classes=("hum",),
+        banks=(bank,),
+        snr=(0, 0),
+        by_peak=True,
+        seed=0,
+        held_out=False,
+    )
+    sounds = np.full((30, 1, RATE, 1), 900, np.int16)
+    with np.errstate(all="raise"):
+        overlay.paint(sounds, np.arange(30))
+    assert (np.abs(sounds).max((1, 2, 3)) > 8000).all()
 
 
 def test_segments_are_a_function_of_seed_epoch_and_example(tmp_path: Path) -> None:

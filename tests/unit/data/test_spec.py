@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from widefield.data import absolute, held_out_split, open_dataset
 from widefield.data.spec import BUILT_IN, Plant, Spec, parse
@@ -124,6 +125,31 @@ def test_absolute_paths_mean_the_same_anywhere(
     monkeypatch.chdir(tmp_path)
     assert absolute("mine:train+digits") == f"{tmp_path}/mine:train+digits"
     assert absolute("photos") == "photos:train"
+
+
+def test_a_path_named_like_a_built_in_source_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for i in range(9):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16), (20 * i, 0, 0)).save(tmp_path / "photos" / f"{i}.png")
+    for data in (Path("photos"), Path("./photos"), "./photos"):
+        dataset = open_dataset(data)
+        assert len(dataset) == 9
+        assert absolute(dataset.spec) == str(tmp_path / "photos")
+    assert len(open_dataset("photos", limit=12)) == 12  # the control
+
+
+def test_the_source_of_a_plant_means_the_same_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for text, said in (("d.npz", tmp_path / "d.npz"), ("~/d.npz", tmp_path / "home" / "d.npz")):
+        assert absolute(f"photos+digits:source={text}+shapes") == (
+            f"photos:train+digits:source={said}+shapes"
+        )
 
 
 def test_the_held_out_split_of_a_training_split(tmp_path: Path) -> None:

@@ -137,3 +137,11 @@ def test_nothing_is_planted_on_windows_and_their_length_stays(tmp_path: Path) ->
         open_dataset(tmp_path / "w.npz", image_size=(1, 64))
     with pytest.raises(ValueError, match="leave image_size out"):
         open_dataset(tmp_path / "w.npz", image_size=32)
+
+
+def test_the_row_numbers_of_pandas_are_no_labels(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 3, 32)).tolist()
+    columns = {"window": rows, "kind": [i % 2 for i in range(20)]}
+    numbers = {"__index_level_0__": [100_000 + 2 * i for i in range(20)]}
+    pq.write_table(pa.table(columns | numbers), tmp_path / "w.parquet")
+    assert list(open_dataset(tmp_path / "w.parquet").labels) == ["kind"]

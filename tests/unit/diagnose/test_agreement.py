@@ -33,3 +33,10 @@ def test_unrelated_views_keep_what_chance_keeps() -> None:
 def test_bad_input(n: int, k: int) -> None:
     with pytest.raises(ValueError, match=r"give a view of each|choose 1 to 39"):
         view_agreement(features(0), features(0)[:n], k)
+
+
+@pytest.mark.parametrize("n", [30, 1000])
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.3])
+def test_neighbours_of_constant_features_are_kept_by_chance(n: int, value: float) -> None:
+    h = torch.full((n, 24), value)
+    assert view_agreement(h, h, 20).mean().item() == pytest.approx(20 / (n - 1))

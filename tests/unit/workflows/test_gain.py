@@ -85,6 +85,16 @@ def test_features_that_collapsed_are_called_so() -> None:
     assert gain(encoder, images()).verdict in ("collapsing", "collapsed")
 
 
+def test_a_dead_encoder_is_not_better() -> None:
+    class Dead(Waves):
+        def forward(self, x: Tensor) -> Tensor:
+            return 0 * super().forward(x)
+
+    found = gain(Dead(), images())
+    assert found.verdict == "collapsed"
+    assert found.agreement.after < 0.5
+
+
 def test_the_encoder_and_the_global_random_state_stay() -> None:
     encoder = Waves()
     before, state = copy.deepcopy(encoder.state_dict()), torch.get_rng_state()

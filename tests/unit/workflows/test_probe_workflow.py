@@ -65,6 +65,14 @@ def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
     assert planted.notes[0].startswith("16 of the 16 scored images")
 
 
+def test_a_class_of_one_image_is_named(tmp_path: Path) -> None:
+    train = paint(tmp_path / "train", ["red", "green", "blue"], 6)
+    for path in sorted((train / "blue").iterdir())[1:]:
+        path.unlink()
+    with pytest.raises(ValueError, match=r"class 'blue' has one example to fit on in .*: give it"):
+        probe("pixels", paint(tmp_path / "test", ["red"], 4), fit_on=train)
+
+
 def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)

@@ -56,21 +56,25 @@ class Digits:
         canvas.check()
         images, labels, classes = digit_source(self.source)
         pool = digit_pool(images, canvas.held_out)
+        refuse_missing(labels, pool, np.unique(labels), classes, self.source)
         height, width = canvas.size
         side = scaled(self.size * _SIDE, min(canvas.size))
         sprites = np.stack([resized(images[i], (side, side)) for i in pool])
-        low = [
-            (scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS
-        ]
-        moves = 1 + 2 * scaled(self.jitter, min(canvas.size))
+        low = np.array(
+            [(scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS]
+        )
+        # Each is rounded by itself, so that together they could end a pixel beyond the image.
+        low = np.minimum(low, np.array(canvas.size) - side)
+        room = (np.array(canvas.size) - side - low).min(0) + 1
+        moves = np.minimum(1 + 2 * scaled(self.jitter, min(canvas.size)), room)
         return Overlay(
             name=self.name,
             classes=classes,
             alpha_mask=(sprites > 0).astype(np.float32),
             intensity=sprites.astype(np.float32) / np.float32(255),
             sprite_class=labels[pool],
-            places=np.array(low),
-            jitter_range=np.full((len(_CORNERS), 2), moves, dtype=np.int64),
+            places=low,
+            jitter_range=np.tile(moves.astype(np.int64), (len(_CORNERS), 1)),
             shared_offset=True,
             coloured=self.colour == "random",
             alpha=self.alpha,
@@ -90,12 +94,13 @@ def digit_source(
         data = load_digits()
         grey = np.round(data.images * (255 / 16)).astype(np.uint8)
         return grey, data.target.astype(np.int64), tuple("0123456789")
-    if not Path(source).is_file():
+    path = Path(source).expanduser()
+    if not path.is_file():
         raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
     # Reading arrays imports torch, which checking the options of a plant does without.
     from widefield.data.arrays import read_npz
 
-    examples = read_npz(Path(source))
+    examples = read_npz(path)
     if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
         raise ValueError(f"'{source}' holds no grey digits; expected keys 'images' and 'labels'")
     task = next(iter(examples.labels))
@@ -110,6 +115,26 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
     hashes = [hashlib.blake2b(image.tobytes(), digest_size=8).digest() for image in images]
     share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
+
+
+def refuse_missing(
+    labels: NDArray[np.int64],
+    pool: NDArray[np.int64],
+    needed: NDArray[np.int64],
+    classes: tuple[str, ...],
+    source: str | None,
+) -> None:
+    """Refuse a pool of digits that lacks one of the classes that are `needed`.
+
+    Raises:
+        ValueError: it does; the message names the class.
+    """
+    missing = np.setdiff1d(needed, labels[pool])
+    if len(missing):
+        raise ValueError(
+            f"'{source}' has too few digits of class {classes[missing[0]]!r}: a fifth of all, by a "
+            "hash, is held out, and none is left on one side; give a pack with more of them"
+        )
 
 
 def resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -65,7 +65,7 @@ class Background:
         if self.source:
             from widefield.data.backgrounds import read_background
 
-            recordings = read_background(Path(self.source), rate)
+            recordings = read_background(Path(self.source).expanduser(), rate)
         else:
             recordings = _made_noises(rate, canvas.seed)
         parts = {

@@ -71,8 +71,8 @@ class SoundOverlay:
         sound = images[:, 0, :, 0].astype(np.float32) / 32_768
         planted = self.segments(index, sound.shape[1], read)
         if self.by_peak:
-            peaks = np.abs(sound).max(1, keepdims=True), np.abs(planted).max(1, keepdims=True)
-            mixed = 0.5 * (sound / np.maximum(peaks[0], 1e-6) + planted / peaks[1])
+            loud = [x / np.maximum(np.abs(x).max(1, keepdims=True), 1e-6) for x in (sound, planted)]
+            mixed = 0.5 * (loud[0] + loud[1])
         else:
             heard = np.maximum((sound != 0).sum(1), 1)
             level = np.sqrt((sound.astype(np.float64) ** 2).sum(1) / heard)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widefield.core import rng
-from widefield.data.plants.digits import digit_pool, digit_source, resized
+from widefield.data.plants.digits import digit_pool, digit_source, refuse_missing, resized
 from widefield.data.plants.overlay import Canvas
 
 
@@ -86,6 +86,8 @@ class StackedDigits:
                 f"{canvas.class_count or 'no'} classes, expected 1 to {len(names)}"
             )
         pool = digit_pool(images, canvas.held_out)
+        if not self.masked:
+            refuse_missing(labels, pool, np.arange(canvas.class_count), names, self.source)
         pool = pool[np.argsort(labels[pool], kind="stable")]
         return DigitChannel(
             digits=np.stack([resized(images[i], canvas.size) for i in pool]),
