@@ -10,7 +10,6 @@ side by side: page faults alone would fetch them one after the other. Records th
 are in memory still if the file is small beside it, and the kernel is not asked again.
 """
 
-import errno
 import mmap
 import os
 import struct
@@ -255,18 +254,12 @@ class RowFile:
 
 
 def _holds_data(fd: int, begin: int) -> bool:
-    """Return whether a byte from `begin` on is not 0; holes in the file are not read."""
-    while True:
-        try:
-            begin = os.lseek(fd, begin, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # there is a hole up to the end
-                return False
-            raise
-        chunk = os.pread(fd, _CHUNK_BYTES, begin)
+    """Return whether a byte from `begin` on is not 0."""
+    while chunk := os.pread(fd, _CHUNK_BYTES, begin):
         if chunk.strip(b"\0"):
             return True
         begin += len(chunk)
+    return False
 
 
 def _memory_bytes() -> int:
