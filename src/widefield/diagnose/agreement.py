@@ -8,6 +8,8 @@ from widefield.diagnose.spectrum import checked
 
 _SIMILARITIES = 2**24
 """Cosines held in memory together: 128 MiB."""
+_ROUNDING = 1e-12
+"""Cosines that differ by no more are equal: those of equal rows differ by the order of sums."""
 
 
 def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
@@ -50,4 +52,5 @@ def _neighbours(queries: Tensor, keys: Tensor, start: int, k: int) -> tuple[Tens
     row = torch.arange(len(queries), device=keys.device)
     cosine[row, start + row] = -torch.inf
     nearest = cosine.topk(min(k + 1, len(keys)), dim=1)
-    return nearest.indices[:, :k], nearest.values[:, k - 1] == nearest.values[:, k]
+    gap = nearest.values[:, k - 1] - nearest.values[:, k]
+    return nearest.indices[:, :k], gap <= _ROUNDING

@@ -59,6 +59,8 @@ def bimodality(values: Tensor, *, resamples: int = 1000, seed: int = 0) -> Bimod
 def _coefficients(samples: Tensor) -> Tensor:
     """Return the coefficient of each row of [m, n]; NaN for rows of equal values."""
     n = samples.shape[1]
+    lowest, highest = samples.aminmax(dim=1, keepdim=True)
+    samples = (samples - lowest) / (highest - lowest)  # powers of tiny values would vanish
     centred = samples - samples.mean(1, keepdim=True)
     second, third, fourth = (centred.pow(p).mean(1) for p in (2, 3, 4))
     # The unbiased forms: G1 and G2 of Joanes and Gill (1998).

@@ -1,5 +1,6 @@
 """Do two encoders, or two layers, hold the same thing? Linear centred kernel alignment."""
 
+import torch
 from torch import Tensor
 
 from widefield.diagnose.spectrum import checked
@@ -24,7 +25,7 @@ def linear_cka(first: Tensor, second: Tensor) -> float:
         raise ValueError(
             f"features have {len(x)} and {len(y)} rows: give the same examples to both"
         )
-    x, y = x - x.mean(0), y - y.mean(0)
+    x, y = _centred(x), _centred(y)
     # |Y'X|^2 is also <XX', YY'>: take whichever matrices are smaller.
     if len(x) < max(x.shape[1], y.shape[1]):
         x, y = x @ x.T, y @ y.T
@@ -32,6 +33,11 @@ def linear_cka(first: Tensor, second: Tensor) -> float:
     else:
         cross = (y.T @ x).square().sum()
         norms = (x.T @ x).norm() * (y.T @ y).norm()
-    if norms == 0:
-        raise ValueError("features do not vary: all rows of one side are equal")
     return float(cross / norms)
+
+
+def _centred(h: Tensor) -> Tensor:
+    centred = h - h.mean(0)
+    if centred.norm() <= torch.finfo(torch.float32).eps * h.norm():  # what is left is rounding
+        raise ValueError("features do not vary: all rows of one side are equal")
+    return centred

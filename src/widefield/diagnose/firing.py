@@ -22,13 +22,15 @@ def firing_rates(encoder: nn.Module, x: Tensor, *, batch_size: int = 128) -> dic
     of a convolution has one neuron at each place. The encoder is left as it was.
 
     Wen and Li (2021), Figure 4: the mean over a layer says how sparse it is.
-    Raises `ValueError` for an encoder without such layers.
+    Raises `ValueError` for an encoder without such layers, and without images.
 
     Example:
         >>> layer = nn.Sequential(nn.Flatten(), nn.ReLU())
         >>> firing_rates(layer, torch.tensor([[-1.0, 2.0], [3.0, 4.0]]))["1"]
         tensor([0.5000, 1.0000])
     """
+    if len(x) == 0:
+        raise ValueError("there are no images: give at least one")
     fired: dict[str, Tensor] = {}
     names = [name for name, module in encoder.named_modules() if isinstance(module, ACTIVATIONS)]
     with watching(encoder, names) as outputs, torch.inference_mode():

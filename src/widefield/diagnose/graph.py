@@ -14,7 +14,7 @@ from widefield.diagnose.spectrum import checked
 EXACT = 1_000_000
 """Every pair of so many examples or fewer is compared; of more, those that an index proposes."""
 _SIMILARITIES = 2**25
-"""Cosines held in memory together: 128 MiB."""
+"""Products held in memory together: 128 MiB."""
 _PROBED = 0.02
 """Share of the cells that faiss searches for each row."""
 _PROPOSED = 20
@@ -55,41 +55,48 @@ def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
         >>> graph.index[:, 0].tolist()
         [1, 0, 1]
     """
-    unit = functional.normalize(checked(h), dim=1).float()
+    unit = functional.normalize(checked(h), dim=1)
     if not 1 <= k < len(h):
         raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
-    every = torch.arange(len(unit), device=unit.device)
-    index = _by_blocks(unit, every, k) if len(h) <= exact else _by_faiss(unit, k)
-    return Graph(index=index.cpu().numpy(), distance=_chords(unit, index).cpu().numpy())
+    # Chords stay when all rows move alike; without the mean, single precision tells more apart.
+    places = (unit - unit.mean(0)).float()
+    every = torch.arange(len(places), device=places.device)
+    index = _by_blocks(places, every, k) if len(h) <= exact else _by_faiss(places, k)
+    distance, order = _chords(places, index).sort(dim=1, stable=True)
+    index = index.gather(1, order)
+    return Graph(index=index.cpu().numpy(), distance=distance.cpu().numpy())
 
 
-def _by_blocks(unit: Tensor, rows: Tensor, k: int) -> Tensor:
+def _by_blocks(places: Tensor, rows: Tensor, k: int) -> Tensor:
     """Return the neighbours of these rows, each compared with all others."""
+    half_squares = places.square().sum(1) / 2
     chunks = []
-    for own in torch.split(rows, max(1, _SIMILARITIES // len(unit))):
-        cosine = unit[own] @ unit.T
-        cosine.scatter_(1, own[:, None], -torch.inf)
-        chunks.append(cosine.topk(k, dim=1).indices)
+    for own in torch.split(rows, max(1, _SIMILARITIES // len(places))):
+        nearness = places[own] @ places.T - half_squares  # |u|^2 / 2 - |u - v|^2 / 2
+        nearness.scatter_(1, own[:, None], -torch.inf)
+        chunks.append(nearness.topk(k, dim=1).indices)
     return torch.cat(chunks)
 
 
-def _chords(unit: Tensor, index: Tensor) -> Tensor:
+def _chords(places: Tensor, index: Tensor) -> Tensor:
     """Return |u_i - u_j| of each pair; from a rounded cosine, small ones would be noise."""
-    rows = max(1, _SIMILARITIES // (index.shape[1] * unit.shape[1]))
+    rows = max(1, _SIMILARITIES // (index.shape[1] * places.shape[1]))
     return torch.cat(
         [
-            (unit[near] - unit[start : start + rows, None]).norm(dim=2)
-            for start, near in zip(range(0, len(unit), rows), torch.split(index, rows), strict=True)
+            (places[near] - places[start : start + rows, None]).norm(dim=2)
+            for start, near in zip(
+                range(0, len(places), rows), torch.split(index, rows), strict=True
+            )
         ]
     )
 
 
-def _by_faiss(unit: Tensor, k: int) -> Tensor:
+def _by_faiss(places: Tensor, k: int) -> Tensor:
     """Return neighbours that an index of cells proposes, each cell searched among its nearest."""
     faiss = load_faiss()
-    rows = np.ascontiguousarray(unit.cpu().numpy())
+    rows = np.ascontiguousarray(places.cpu().numpy())
     cells = round(4 * len(rows) ** 0.5)
-    index = faiss.index_factory(rows.shape[1], f"IVF{cells},Flat", faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(rows.shape[1], f"IVF{cells},Flat", faiss.METRIC_L2)
     index.train(rows)
     index.add(rows)
     enough = -(-_PROPOSED * k * cells // len(rows))  # cells that hold so many rows on average
@@ -97,10 +104,10 @@ def _by_faiss(unit: Tensor, k: int) -> Tensor:
     _, found = index.search(rows, k + 1)  # one more, for each row finds itself
     own = found == np.arange(len(rows))[:, None]
     own[~own.any(1), k] = True  # pushed out by its copies: the last one found goes instead
-    near = torch.from_numpy(found[~own].reshape(len(rows), k)).to(unit.device)
+    near = torch.from_numpy(found[~own].reshape(len(rows), k)).to(places.device)
     (lacking,) = torch.where((near < 0).any(1))  # its cells held too few
     if len(lacking):
-        near[lacking] = _by_blocks(unit, lacking, k)
+        near[lacking] = _by_blocks(places, lacking, k)
     return near
 
 

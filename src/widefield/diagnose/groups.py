@@ -60,7 +60,8 @@ def outliers(graph: Graph) -> NDArray[np.int64]:
     """Return the examples that are far from all others, the farthest first.
 
     An example's distance is the mean of those to its ten nearest neighbours. It is outlying if its
-    logarithm is more than 3.5 robust deviations (1.4826 median absolute ones) above the median.
+    logarithm is more than 3.5 robust deviations (1.4826 median absolute ones) above the median;
+    exact copies, at distance 0, do not count for either.
 
     Example:
         >>> distance = np.float32([[1.0], [1.1], [0.9], [1.05], [0.95], [9.0]])
@@ -68,10 +69,13 @@ def outliers(graph: Graph) -> NDArray[np.int64]:
         [5]
     """
     distance = neighbour_distance(graph)
-    level = np.log(np.maximum(distance, np.finfo(np.float32).tiny))
+    apart = np.flatnonzero(distance)
+    if len(apart) == 0:
+        return apart
+    level = np.log(distance[apart])
     middle = np.median(level)
     deviation = 1.4826 * np.median(np.abs(level - middle))
-    far = np.flatnonzero(level > middle + _OUTLYING * deviation)
+    far = apart[level > middle + _OUTLYING * deviation]
     return far[np.argsort(-distance[far], kind="stable")]
 
 

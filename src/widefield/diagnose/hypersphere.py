@@ -42,11 +42,13 @@ def uniformity(h: Tensor | Spectrum) -> float:
         -8.0
     """
     u = spectrum_of(h).unit
+    squares = u.square().sum(1)  # 1, or 0 for a row of zeros
     total = u.new_zeros(())
     rows = max(1, _PAIRS // len(u))
     for start in range(0, len(u), rows):
-        cosine = u[start : start + rows] @ u.T
-        row = torch.arange(len(cosine), device=u.device)
-        cosine[row, start + row] = -torch.inf  # no pair of a row with itself
-        total += (4 * cosine - 4).exp().sum()  # |u - v|^2 = 2 - 2 u.v
+        part = slice(start, start + rows)
+        distance = squares[part, None] + squares - 2 * u[part] @ u.T
+        row = torch.arange(len(distance), device=u.device)
+        distance[row, start + row] = torch.inf  # no pair of a row with itself
+        total += (-2 * distance).exp().sum()
     return float((total / (len(u) * (len(u) - 1))).log())

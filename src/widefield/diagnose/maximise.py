@@ -103,7 +103,8 @@ def colour_axes(images: Tensor) -> Tensor:
                 [1., 1., 1.]])
     """
     pixels = images.double().transpose(0, 1).flatten(1)
-    values, axes = torch.linalg.eigh(torch.cov(pixels).reshape(len(pixels), len(pixels)))
+    covariance = torch.cov(pixels, correction=0).reshape(len(pixels), len(pixels))
+    values, axes = torch.linalg.eigh(covariance)
     roots = values.clamp(min=0).sqrt()
     largest = roots.max()
     scaled = roots / largest if largest > 0 else torch.ones_like(roots)

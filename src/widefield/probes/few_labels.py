@@ -6,9 +6,15 @@ With z the features standardised over all examples, labelled or not,
 
 where W and b minimise the mean cross-entropy plus l2 / 2 |W|^2 over the labelled examples at T = 1.
 Each labelled example is held out once; `l2` and the temperature T minimise the cross-entropy of
-what the other folds' probes say of it.
+what the other folds' probes say of it with the target
 
-Guo et al. (2017), "On calibration of modern neural networks", section 4.2, is the source of T.
+    q(y) = ([y is its class] + 1 / n) / (1 + K / n),
+
+n the labels of its class and K the classes: a few labels that are all read well do not make the
+probe sure.
+
+Guo et al. (2017), "On calibration of modern neural networks", section 4.2, is the source of T, and
+Platt (1999), "Probabilistic outputs for support vector machines", section 2.2, that of q.
 """
 
 import warnings
@@ -70,8 +76,9 @@ def fit_few_labels(h: Floats, labelled: Ints, y: Ints, *, classes: int, seed: in
     if folds > 1:
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))
         tried = {value: _held_out_logits(known, y, splits, classes, value) for value in L2_GRID}
-        best = {value: _temperature(logits, y) for value, logits in tried.items()}
-        l2 = min(tried, key=lambda value: _cross_entropy(tried[value], y, best[value]))
+        target = _target(y, classes)
+        best = {value: _temperature(logits, target) for value, logits in tried.items()}
+        l2 = min(tried, key=lambda value: _cross_entropy(tried[value], target, best[value]))
         temperature, held_out = best[l2], tried[l2].argmax(1)
     logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
@@ -114,14 +121,21 @@ def _held_out_logits(
     return logits
 
 
-def _temperature(logits: Floats, y: Ints) -> float:
+def _target(y: Ints, classes: int) -> Floats:
+    """Return the target of each labelled example, [m, K]: its class, softened by how few it has."""
+    share = 1 / np.bincount(y)[y][:, None]
+    target: Floats = (np.eye(classes)[y] + share) / (1 + classes * share)
+    return target
+
+
+def _temperature(logits: Floats, target: Floats) -> float:
     """Return the T > 0 at which softmax(logits / T) has the least cross-entropy."""
     reach = np.log(_LARGEST_TEMPERATURE)
     found = minimize_scalar(
-        lambda log_t: _cross_entropy(logits, y, np.exp(log_t)), bounds=(-reach, reach)
+        lambda log_t: _cross_entropy(logits, target, np.exp(log_t)), bounds=(-reach, reach)
     )
     return float(np.exp(found.x))
 
 
-def _cross_entropy(logits: Floats, y: Ints, temperature: float) -> float:
-    return -float(log_softmax(logits / temperature, axis=1)[np.arange(len(y)), y].mean())
+def _cross_entropy(logits: Floats, target: Floats, temperature: float) -> float:
+    return -float((target * log_softmax(logits / temperature, axis=1)).sum(1).mean())

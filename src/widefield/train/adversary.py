@@ -85,17 +85,18 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
         (tensor([0., 0.]), True)
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    steppers = [part for part in model.modules() if isinstance(part, Method | RowHead)]
+    parts = [part for part in model.modules() if isinstance(part, Method | RowHead)]
+    was_frozen = [part.frozen for part in parts]  # attacks ask while the viewmaker's loss is drawn
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     for p in trained:
         p.requires_grad_(False)
-    for part in steppers:
+    for part in parts:
         part.frozen = True
     try:
         yield
     finally:
-        for part in steppers:
-            part.frozen = False
+        for part, before in zip(parts, was_frozen, strict=True):
+            part.frozen = before
         for p in trained:
             p.requires_grad_(True)
         # Only now: a graph that still needed a buffer would not survive this.
@@ -113,7 +114,7 @@ def augment_context(
         with torch.enable_grad(), frozen_state(model):
             with autocast():
                 total, _ = model(leaves, batch.index)
-            # MoCo's target network alone sees the second view: that one gets no gradient.
+            # Where a target network alone sees the second view, that one gets no gradient.
             return list(torch.autograd.grad(total, leaves, materialize_grads=True))
 
     return AugmentContext(mask=batch.mask, gradients=gradients)

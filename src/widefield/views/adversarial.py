@@ -37,7 +37,9 @@ class Adversarial(Augmentation):
         delta <- clip(delta + size sign(d loss / d view), -budget, budget),
 
     with size = 2.5 budget / steps, so that every point of the box can be reached; views stay in
-    [0, 1]. The loss is that of the run, for the encoder as it is now; no label is used.
+    [0, 1]. The loss is that of the run, for the encoder as it is now; no label is used. A view that
+    its gradient does not reach, as the second one of view-contrast, BYOL and MoCo, stays where
+    delta started.
 
     Args:
         budget: L-infinity norm of delta, in units of the images' range.

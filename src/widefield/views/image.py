@@ -374,7 +374,7 @@ def blur_weights(sigma: Tensor, side: int) -> Tensor:
     offset = torch.arange(-reach, reach + 1, device=sigma.device)
     taps = ((offset / sigma[:, None].clamp_min(1e-3)).square() / -2).softmax(1)
     pixel = torch.arange(side, device=sigma.device)[:, None] + offset
-    mirrored = (side - 1) - ((side - 1) - pixel.abs()).abs()
+    mirrored = ((side - 1) - ((side - 1) - pixel.abs()).abs()).clamp_min(0)  # of a side of 1 too
     weights = torch.zeros(n, side, side, device=sigma.device, dtype=sigma.dtype)
     return weights.scatter_add_(2, mirrored.expand(n, -1, -1), taps[:, None].expand(-1, side, -1))
 

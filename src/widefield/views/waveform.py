@@ -169,12 +169,15 @@ def fast_length(least: int) -> int:
     """Return the shortest length 2^a 3^b 5^c from `least` on, which is quick to transform.
 
     Example:
-        >>> fast_length(10_001)
-        10125
+        >>> fast_length(9_999), fast_length(10_001)
+        (10000, 10125)
     """
     best = 1 << (least - 1).bit_length()
-    for fives in (1, 5, 25, 125):
-        for threes in (1, 3, 9, 27, 81):
-            odd = fives * threes
+    fives = 1
+    while fives < best:
+        odd = fives
+        while odd < best:
             best = min(best, odd << max(0, -(-least // odd) - 1).bit_length())
+            odd *= 3
+        fives *= 5
     return best

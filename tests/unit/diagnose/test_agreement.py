@@ -40,3 +40,9 @@ def test_bad_input(n: int, k: int) -> None:
 def test_neighbours_of_constant_features_are_kept_by_chance(n: int, value: float) -> None:
     h = torch.full((n, 24), value)
     assert view_agreement(h, h, 20).mean().item() == pytest.approx(20 / (n - 1))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_rows_are_equal_whatever_their_products_round_to(seed: int) -> None:
+    h = features(seed, n=1, dim=37).expand(101, 37).clone()
+    assert view_agreement(h, 2 * h, 5).mean().item() == pytest.approx(5 / 100)

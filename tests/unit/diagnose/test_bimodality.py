@@ -55,3 +55,14 @@ def test_what_has_no_coefficient_is_refused() -> None:
         bimodality(torch.rand(3))
     with pytest.raises(ValueError, match="NaN"):
         bimodality(torch.tensor([0.0, 1, 2, torch.nan]))
+
+
+def test_it_has_no_scale() -> None:
+    """Resamples of equal values are left out, whatever their mean rounds to."""
+    values = torch.tensor([1.0] * 6 + [3.0], dtype=torch.float64)
+    expected = bimodality(values)
+    for scale in (0.1, 1e-90, 1e90):
+        found = bimodality(scale * values)
+        assert (found.coefficient, found.low, found.high) == pytest.approx(
+            (expected.coefficient, expected.low, expected.high)
+        )

@@ -37,3 +37,6 @@ def test_other_features_are_refused() -> None:
         linear_cka(torch.rand(5, 2), torch.rand(4, 2))
     with pytest.raises(ValueError, match="do not vary"):
         linear_cka(torch.rand(5, 2), torch.ones(5, 2))
+    one_row = torch.rand(1, 7, dtype=torch.float64).expand(100, 7)
+    with pytest.raises(ValueError, match="do not vary"):  # its mean is a rounding away from it
+        linear_cka(one_row / 3, torch.rand(100, 4))

@@ -50,3 +50,5 @@ def test_gaussian_inputs_fire_half_the_time() -> None:
 def test_nothing_to_watch_is_said() -> None:
     with pytest.raises(ValueError, match="no activation layers"):
         firing_rates(nn.Flatten(), torch.rand(2, 3))
+    with pytest.raises(ValueError, match="there are no images"):
+        firing_rates(nn.ReLU(), torch.rand(0, 3))

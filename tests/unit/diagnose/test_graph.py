@@ -1,10 +1,11 @@
 import sys
 
+import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from widefield.diagnose import Graph, graph, graph_overlap, neighbour_graph
+from widefield.diagnose import Graph, graph, graph_overlap, nearest_neighbours, neighbour_graph
 
 
 def rows(n: int, dim: int = 5) -> torch.Tensor:
@@ -27,6 +28,15 @@ def test_small_distances_are_no_noise() -> None:
     h = torch.cat([rows(30, 64), rows(30, 64)])
     h[30:] += 1e-4 * torch.eye(64)[:30] * h[:30].norm(dim=1, keepdim=True)
     assert neighbour_graph(h, 3).distance[:, 0] == pytest.approx(1e-4, rel=0.2)
+
+
+def test_features_with_a_large_mean_are_ordered_as_they_lie() -> None:
+    """Their cosines differ by less than single precision holds; chords do not."""
+    h = 1 + 0.001 * rows(400, 64)
+    found = neighbour_graph(h, 10)
+    exact = nearest_neighbours(h, 10)
+    assert graph_overlap(torch.from_numpy(found.index), exact) > 0.99
+    assert (np.diff(found.distance) >= 0).all()
 
 
 def test_no_example_is_its_own_neighbour_even_among_copies() -> None:

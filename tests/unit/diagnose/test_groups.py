@@ -64,6 +64,16 @@ def test_outliers_are_those_far_away() -> None:
     assert outliers(neighbour_graph(torch.ones(20, 3), 5)).tolist() == []
 
 
+def test_copies_make_no_outliers_of_the_others() -> None:
+    h = rows(100)
+    h[:60] = h[0]
+    assert outliers(neighbour_graph(h, 10)).tolist() == []
+    h[99] *= 1000
+    h[99, 0] += 1e9  # alone in its direction
+    graph = neighbour_graph(torch.cat([h[:60] + 1, h[60:] / 10 + 1]), 10)
+    assert 99 in outliers(graph)
+
+
 def blobs(n: int = 300, groups: int = 3) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     rng = np.random.default_rng(0)
     group = np.arange(n) % groups

@@ -20,6 +20,10 @@ def test_uniformity_is_scipys_mean_over_pairs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(hypersphere, "_PAIRS", 60 * 7)  # several chunks, the last one smaller
     assert uniformity(h) == pytest.approx(expected, rel=1e-5)
     assert uniformity(torch.ones(9, 3)) == pytest.approx(0, abs=1e-12)
+    assert uniformity(torch.zeros(9, 3)) == 0
+    half_dead = torch.cat([h, torch.zeros_like(h)])
+    expected = math.log(np.exp(-2 * pdist(normalize(half_dead.numpy()), "sqeuclidean")).mean())
+    assert uniformity(half_dead) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_uniform_sphere_of_many_dimensions_comes_near_minus_four() -> None:

@@ -69,6 +69,7 @@ def test_colour_axes_square_to_the_covariance() -> None:
     root = colour_axes(images).double().numpy()
     np.testing.assert_allclose(root @ root.T, covariance / np.linalg.norm(covariance, 2), atol=1e-5)
     assert colour_axes(torch.ones(2, 1, 4, 4)).tolist() == [[1.0]]
+    assert colour_axes(torch.rand(1, 3, 1, 1)).tolist() == torch.eye(3).tolist()
 
 
 def test_moves_are_small_and_drawn_for_each_image() -> None:

@@ -63,3 +63,17 @@ def test_a_constant_feature_is_harmless_and_the_seed_decides() -> None:
     )
     np.testing.assert_allclose(first.probabilities, second.probabilities, atol=1e-6)
     np.testing.assert_array_equal(first.probabilities, again.probabilities)
+
+
+@pytest.mark.parametrize(("labels", "surest"), [(20, 0.96), (400, 0.999)])
+def test_labels_that_are_all_read_well_make_as_sure_as_they_are_many(
+    labels: int, surest: float
+) -> None:
+    h, y = clouds(600, 12.0)
+    h[-1] = h[y == 0].mean(0) / 2 + h[y == 1].mean(0) / 2
+    found = fit_few_labels(h, np.arange(labels), y[:labels], classes=2)
+    sure = found.probabilities.max(1)
+    assert found.held_out is not None
+    assert (found.held_out == y[:labels]).all()
+    assert 0.85 < sure.mean() < surest
+    assert sure[-1] < sure[:-1].min(), "the one half-way is the one in doubt"

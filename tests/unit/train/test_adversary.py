@@ -63,6 +63,17 @@ def test_asking_for_the_gradient_leaves_no_trace(method: str) -> None:
     assert float(gradients_of_views[0].abs().max()) > 0
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_attacks_on_views_that_learn_leave_no_trace_either(method: str) -> None:
+    run = train_step(method, "viewmaker+adversarial")
+    run(batch())
+    ours, rows_before = tensors(run.state.model), rows(run)
+    run.adversarial_step(batch())
+    assert not changed(ours, run.state.model)
+    torch.testing.assert_close(rows(run), rows_before, rtol=0, atol=0)
+    run(batch())
+
+
 @pytest.mark.parametrize("method", ["simclr", "vicreg", "diet", "row-contrast", "supervised"])
 def test_it_is_the_gradient(method: str) -> None:
     """A small step along it changes a loss without stopped gradients by as much as it says."""

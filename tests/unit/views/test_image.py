@@ -166,6 +166,13 @@ def test_blur_is_torchvisions(shape: tuple[int, ...], kernel: list[int]) -> None
         torch.testing.assert_close(ours[k], theirs, atol=1e-5, rtol=0)
 
 
+def test_blur_of_a_line_of_pixels_is_along_it() -> None:
+    line = images(2, 1, 1, 40)
+    ours = image.gaussian_blur(line, torch.tensor([1.5, 0.8]))
+    high = image.gaussian_blur(line.expand(2, 1, 40, 40), torch.tensor([1.5, 0.8]))
+    torch.testing.assert_close(ours, high[:, :, :1], atol=1e-6, rtol=0)
+
+
 def pillow_blurred(x: Tensor, sigma: float) -> Tensor:
     """Pillow's blur of an image [3, H, W]; it takes 8 bits a number and rounds to them."""
     pixels = Image.fromarray((x * 255).round().byte().permute(1, 2, 0).numpy())

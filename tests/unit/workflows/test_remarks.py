@@ -218,6 +218,8 @@ def test_a_given_warm_up_that_does_not_end_is_refused() -> None:
         plan("photos", limit=40, epochs=4, batch_size=32, warmup_steps=4)
     with pytest.raises(ValueError, match="warmup_epochs and warmup_steps set the same warm-up"):
         plan("photos", limit=40, epochs=4, warmup_epochs=1, warmup_steps=4)
+    with pytest.raises(ValueError, match="lars never decays biases"):
+        plan("photos", limit=40, epochs=4, optimizer="lars", decay_all=True)
     assert resolve("default", {"epochs": 4, "warmup_epochs": 3.5}, "photos").warmup_epochs == 3.5
     assert resolve("default", {"epochs": 1}, "photos").epochs == 1  # the default one is cut short
     assert resolve("s-diet-paper", {"epochs": 1}, "photos").epochs == 1
