@@ -24,6 +24,7 @@ HEADER = '''"""Every setting of a run, its method, its views and its encoder, by
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
+from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class RecipeArguments(TypedDict, total=False):
     method: "str | MethodSettings"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
-    start: "str | Module | None"
+    start: "str | PathLike[str] | Module | None"
 '''
 
 

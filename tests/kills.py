@@ -43,7 +43,7 @@ TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
 MODEL = ("m/config.json", "m/model.safetensors", "m/README.md")
-TABLES = ("clusters", "duplicates", "labels", "neighbours", "outliers")
+TABLES = ("clusters", "duplicates", "neighbours", "outliers", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
 

@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from pages.format import percent, points, read, table, whole
+from pages.format import percent, points, read, table
+from pages.steps import step_ratios
 from widefield.methods import DEFAULT_METHOD
 
 Run = dict[str, Any]
@@ -82,14 +83,13 @@ def equal_time() -> str:
         [TITLES[m], "", "", *(_cell(floors, m, c) for c in COLUMNS.values())]
         for m in _methods(floors)
     ]
-    return table(["", "epochs", "seconds", *COLUMNS], rows)
+    return table(["", "epochs", "time", *COLUMNS], rows)
 
 
 def _about(runs: list[Run], method: str) -> tuple[str, str]:
-    """Return epochs and mean processor seconds."""
-    of_method = [run for run in runs if run["method"] == method]
-    seconds = statistics.mean(run["processor_seconds"] for run in of_method)
-    return str(of_method[0]["epochs"]), whole(seconds)
+    """Return epochs, and what they cost by the measured steps, in epochs of the bare encoder."""
+    epochs = next(run["epochs"] for run in runs if run["method"] == method)
+    return str(epochs), f"{epochs * step_ratios('resnet-tiny')[method]:.1f}"
 
 
 def _cell(runs: list[Run], method: str, column: Score) -> str:

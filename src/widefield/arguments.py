@@ -3,6 +3,7 @@
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
+from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class RecipeArguments(TypedDict, total=False):
     method: "str | MethodSettings"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
-    start: "str | Module | None"
+    start: "str | PathLike[str] | Module | None"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init: bool
     start_lr_scale: float

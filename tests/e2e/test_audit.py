@@ -205,6 +205,8 @@ def test_a_page_is_drawn_again_from_the_file(typed: Typed, place: Path, tmp_path
     assert code == 2
     assert "--overwrite" in said
     assert answered(typed, "--from", tmp_path / "audit.json") == json.loads(text)
+    _, said, _ = typed("--from", tmp_path / "audit.json")
+    assert "look at" not in said  # it wrote none
 
 
 class Broken(nn.Module):

@@ -115,7 +115,8 @@ def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command
 
 
 def test_export_is_what_the_readme_says(run: Path, in_tmp: Path, command: Command) -> None:
-    code = command.text("export", run, "--out", "mine.safetensors")
+    (in_tmp / 'my "best"').mkdir()
+    code = command.text("export", run, "--out", 'my "best"/mine.safetensors')
     code = code.split("load it with timm alone:")[1]
     assert "widefield" not in code
     check = "import torch; out = model.eval()(torch.zeros(1, 3, 16, 16))"

@@ -41,9 +41,9 @@ def test_page_and_tables_have_what_is_there(command: Command) -> None:
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")
     }
-    assert tables.keys() == {"neighbours", "duplicates", "outliers", "clusters", "labels"}
+    assert tables.keys() == {"neighbours", "duplicates", "outliers", "clusters", "suspects"}
     assert [row["path"] for row in tables["duplicates"]] == ["red/03.png", "red/copy of 03.png"]
-    (suspect,) = tables["labels"]
+    (suspect,) = tables["suspects"]
     assert (suspect["path"], suspect["label"]) == ("blue/30.png", "blue")
     assert suspect["neighbours_say"] == "red"
     near = [row for row in tables["neighbours"] if row["path"] == "red/03.png"]
@@ -83,13 +83,13 @@ def test_images_without_labels_have_none_to_check(command: Command, pictures: Pa
     told = command.json("explore", "pixels", "flat", "--out", "a.html", "--tables", "t")
     assert told["suspected_labels"] == {}
     assert told["duplicate_groups"] == 1
-    assert not Path("t/labels.csv").exists()
+    assert not Path("t/suspects.csv").exists()
     command.text("explore", "pixels", "pictures", "--out", "b.html", "--tables", "both")
-    assert Path("both/labels.csv").exists()
+    assert Path("both/suspects.csv").exists()
     again = ("--out", "b.html", "--tables", "both", "--overwrite")
     command.text("explore", "pixels", "flat", *again)
-    assert not Path("both/labels.csv").exists()
-    assert not Path("both/labels.parquet").exists()
+    assert not Path("both/suspects.csv").exists()
+    assert not Path("both/suspects.parquet").exists()
 
 
 @pytest.mark.usefixtures("pictures")

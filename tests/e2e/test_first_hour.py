@@ -163,7 +163,7 @@ def test_timms_names_are_taken_wherever_an_encoder_is(
     if words.startswith("export"):
         return
     assert "tensors found" in err.splitlines()[0]
-    monkeypatch.setattr(extractor, "encode", lambda *args: pytest.fail("work"))
+    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
     line = [word.replace("e.npz", "f.npz").replace("p.csv", "q.csv") for word in line]
     with pytest.raises(pytest.fail.Exception):
         command(*line)
@@ -279,7 +279,37 @@ def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp:
     if shell == "bash":
         (in_tmp / "script").write_text(script)
         subprocess.run(["bash", "-n", "script"], check=True)
+    if shell == "zsh":
+        assert "'1:Name the data as for pretrain.:_files'" in script
     assert "tcsh" in command.refused("completion", "tcsh")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("widefield pretrain my", ["my images", "my-run"]),
+        ("widefield pretrain data --out my", ["my images", "my-run"]),
+        ("widefield probe run data --protocol li", ["linear"]),
+        ("widefield embed run data --fea", ["--features"]),
+    ],
+)
+def test_bash_completes_files_and_choices(
+    typed: str, offered: list[str], command: Command, in_tmp: Path
+) -> None:
+    """Where the script has nothing to offer, bash completes files, as it was told to."""
+    (in_tmp / "script").write_text(command.text("completion", "bash"))
+    for name in ("my images", "my-run"):
+        (in_tmp / name).mkdir()
+    ask = (
+        "source ./script; COMP_WORDS=($1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); _widefield; "
+        "options=$(complete -p widefield); "
+        "if (( ${#COMPREPLY[@]} )); then printf '%s\\n' \"${COMPREPLY[@]}\"; "
+        "elif [[ $options == *'-o default'* ]]; then compgen -f -- \"${COMP_WORDS[-1]}\"; fi"
+    )
+    done = subprocess.run(
+        ["bash", "-c", ask, "bash", typed], capture_output=True, text=True, check=True
+    )
+    assert sorted(done.stdout.splitlines()) == offered
 
 
 def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp: Path) -> None:

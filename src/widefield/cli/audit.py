@@ -89,7 +89,7 @@ def audit(
     if json:
         print_json(result.to_json())
     else:
-        _tell(result)
+        _tell(result, out)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
 
@@ -119,7 +119,7 @@ def _read(path: Path, out: Path | None, overwrite: bool, options: dict[str, Any]
     return replace(result, report=write_audit_page(result, out, overwrite=overwrite))
 
 
-def _tell(audit: "Audit") -> None:
+def _tell(audit: "Audit", out: Path | None) -> None:
     for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
         print_table(
             f"{name}, scored on {audit.scored_on}",
@@ -141,7 +141,7 @@ def _tell(audit: "Audit") -> None:
         print_line(trained.line())
     for note in audit.notes:
         print_line(f"note: {note}")
-    if audit.report is not None:
+    if out is not None:
         print_line(f"look at {audit.report}")
 
 

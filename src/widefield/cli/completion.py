@@ -1,10 +1,13 @@
 """`widefield completion`."""
 
+import re
 from typing import Literal
 
+Shell = Literal["bash", "zsh", "fish"]
 
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script by which a shell completes commands, options and their values.
+
+def completion(shell: Shell, /) -> None:
+    """Print a script by which a shell completes commands, options, their choices and files.
 
     Parameters
     ----------
@@ -13,4 +16,17 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from widefield.cli.app import build_app
 
-    print(build_app([]).generate_completion(shell=shell))
+    print(with_files(build_app([]).generate_completion(shell=shell), shell))
+
+
+def with_files(script: str, shell: Shell) -> str:
+    """Let the shell complete files wherever cyclopts' script has nothing to offer.
+
+    Data, runs and encoders are words to cyclopts and files to their users.
+    """
+    if shell == "bash":  # which quotes the names that it completes itself
+        script = script.replace('COMPREPLY=( $(compgen -f -- "${cur}") )', "COMPREPLY=()")
+        return script.replace("complete -F", "complete -o bashdefault -o default -F")
+    if shell == "zsh":
+        return re.sub(r"'(\d+):((?:[^':\\]|\\.)*)'", r"'\1:\2:_files'", script)
+    return script

@@ -45,6 +45,6 @@ def export(
     print_line(f"{out}: {encoder.config.name}, {encoder.dim} features")
     if out.suffix == ".safetensors":
         print_line("load it:\n" if encoder.config.timm is None else "load it with timm alone:\n")
-        print_line(timm_snippet(encoder.config, out.stem))
+        print_line(timm_snippet(encoder.config, str(out.with_suffix(""))))
     elif not out.suffix:
-        print_line(f'load it with timm.create_model("local-dir:{out}", pretrained=True)')
+        print_line(f"load it with timm.create_model({f'local-dir:{out}'!r}, pretrained=True)")

@@ -1,14 +1,19 @@
 """What commands print: one JSON object, or tables for people."""
 
 import json
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from widefield.core.names import printable
+
+_UNBOUNDED = 10_000
+"""Characters of a line that no table reaches."""
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -22,13 +27,23 @@ def print_line(text: str) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table on stdout; the first column is text, the others are numbers."""
-    table = Table(title=printable(title), title_justify="left", box=box.SIMPLE_HEAD)
+    """Print a table on stdout; the first column is text, the others are numbers.
+
+    Nothing is cut short: a narrow terminal folds what is long, and a file has no width.
+    """
+    table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        justify: Literal["left", "right"] = "left" if i == 0 else "right"
+        table.add_column(_text(column), justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*map(printable, row))
-    Console().print(table, markup=False)
+        table.add_row(*map(_text, row))
+    width = None if sys.stdout.isatty() else _UNBOUNDED
+    Console(width=width).print(table)
+
+
+def _text(text: str) -> Text:
+    """Return text as it is: names may look like rich's markup, or like an emoji."""
+    return Text(printable(text))
 
 
 def percent(value: float) -> str:

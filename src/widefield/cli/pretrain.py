@@ -2,10 +2,12 @@
 
 import dataclasses
 import shlex
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
 from widefield.cli.output import print_json, print_line
+from widefield.core.names import printable
 
 
 def pretrain(
@@ -76,7 +78,7 @@ def pretrain(
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():
             again = shlex.join(["widefield", "pretrain", data, "--out", str(out), "--resume"])
-            print_line(f"stopped; go on with: {again}")
+            print(f"stopped; go on with: {printable(again)}", file=sys.stderr)
         raise
     rank, _ = rank_and_world()
     if rank > 0:

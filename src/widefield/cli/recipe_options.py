@@ -78,7 +78,7 @@ def with_options(
 def _kinds() -> dict[str, Any]:
     """Return the type of every setting; method, views and encoder are names here."""
     typed = {"MethodSettings": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
-    return typing.get_type_hints(RecipeArguments, localns=typed)
+    return typing.get_type_hints(RecipeArguments, localns=typed) | {"start": str | None}
 
 
 def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:

@@ -219,7 +219,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
 
     Args:
         config: configuration of the encoder.
-        file_stem: name of the two files that the lines read, without `.json` and `.safetensors`.
+        file_stem: path of the two files that the lines read, without `.json` and `.safetensors`.
 
     Returns:
         Lines that leave `model` in evaluation mode; it expects normalised images.
@@ -233,18 +233,19 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
         model.load_state_dict(safetensors.torch.load_file("encoder.safetensors"))
         # Normalise images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
     """
+    weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
         return (
             "from widefield.encoders import load_encoder\n"
-            f'model = load_encoder("{file_stem}.safetensors").eval()\n'
+            f"model = load_encoder({weights}).eval()\n"
             "# It takes images in [0, 1] and normalises them itself."
         )
     lines = [
         "import json, pathlib, safetensors.torch, timm, torch",
-        f'config = json.loads(pathlib.Path("{file_stem}.json").read_text())',
+        f"config = json.loads(pathlib.Path({settings}).read_text())",
         'model = timm.create_model(**config["timm"]).eval()',
         'model.conv1, model.maxpool = torch.nn.Conv2d(**config["conv1"]), torch.nn.Identity()',
-        f'model.load_state_dict(safetensors.torch.load_file("{file_stem}.safetensors"))',
+        f"model.load_state_dict(safetensors.torch.load_file({weights}))",
         "# Normalise images in [0, 1] first, channel by channel: "
         '(x - config["mean"]) / config["std"]',
     ]

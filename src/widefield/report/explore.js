@@ -306,8 +306,10 @@ function listen() {
   const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key in arrows) choose(step(...arrows[event.key]), true);
-    else if (event.key === "+" || event.key === "=") zoom(1.5);
+    if (event.key in arrows) {
+      const next = step(...arrows[event.key]);
+      if (next >= 0) choose(next, true);  // none where a search finds none
+    } else if (event.key === "+" || event.key === "=") zoom(1.5);
     else if (event.key === "-") zoom(1 / 1.5);
     else if (event.key === "Enter" && chosen >= 0) byId("name").focus();
     else if (event.key === "Escape") letGo();

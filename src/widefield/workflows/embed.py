@@ -113,6 +113,8 @@ def embed(
 ) -> Embedding:
     """Compute the features of every example of `data`, and write them to `out` if it is given.
 
+    They are computed in float32, whatever arithmetic the run was trained in.
+
     Args:
         encoder: anything that `open_encoder` opens, or a module.
         data: a source, as `pretrain` takes it.
@@ -136,7 +138,7 @@ def embed(
     extractor.tell(quiet=quiet)
     dataset = extractor.open(data, limit=limit, quiet=quiet)
     embedding = Embedding(
-        features=extractor.features(dataset.images, quiet=quiet).cpu().numpy(),
+        features=extractor.features(dataset.images, quiet=quiet, arithmetic="32").cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,

@@ -33,7 +33,7 @@ from widefield.workflows.explore_page import explore_page
 from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
-TABLES = ("neighbours", "duplicates", "outliers", "clusters", "labels")
+TABLES = ("neighbours", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")
 _TYPICAL = 12
 """Images that stand for a cluster."""
@@ -82,7 +82,7 @@ class Exploration:
         }
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return each of `TABLES` by its name; `labels` is left out where there are none."""
+        """Return each of `TABLES` by its name; `suspects` is left out without labels."""
         paths = np.array(self.dataset.paths, dtype=object)
         k = min(_TABLED, self.graph.k)
         copies = [row for group in self.duplicates for row in group]
@@ -113,7 +113,7 @@ class Exploration:
             },
         }
         if self.suspects:
-            made["labels"] = self._labels(paths)
+            made["suspects"] = self._labels(paths)
         return {name: pa.table(columns) for name, columns in made.items()}
 
     def _labels(self, paths: NDArray[np.object_]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A frozen encoder as a source of features: what `RUN|ENCODER` on the command line means."""
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +42,10 @@ from widefield.types import Kind, Size
 Features = Literal["pooled", "feature-map", "projected"]
 """What to take: the encoder's output, what it is pooled from, or what its projector makes of it."""
 
-EncoderSpec = str | Path | nn.Module
+Arithmetic = Literal["auto", "32"]
+"""What an encoder computes in: bf16 where the machine has it, or float32."""
+
+EncoderSpec = str | os.PathLike[str] | nn.Module
 
 DEFAULT_ARCHITECTURE = "resnet-tiny"
 """The architecture of `random`, and of the untrained encoder beside `pixels`."""
@@ -172,10 +176,12 @@ class FeatureExtractor:
         earlier = replace(self, encoder=load(folder), projector=load_projector(folder))
         return _with_projector(earlier)
 
-    def features(self, images: np.ndarray, *, quiet: bool = True) -> Tensor:
+    def features(
+        self, images: np.ndarray, *, quiet: bool = True, arithmetic: Arithmetic = "auto"
+    ) -> Tensor:
         """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
         with _bar(quiet, "encoding images") as progress:
-            return encode(self.build(images), images, progress)
+            return encode(self.build(images), images, progress, arithmetic=arithmetic)
 
 
 def _bar(quiet: bool, doing: str) -> AbstractContextManager[Progress]:
@@ -202,13 +208,19 @@ def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Datase
     )
 
 
-def encode(encoder: nn.Module, images: np.ndarray, progress: Progress | None = None) -> Tensor:
+def encode(
+    encoder: nn.Module,
+    images: np.ndarray,
+    progress: Progress | None = None,
+    *,
+    arithmetic: Arithmetic = "auto",
+) -> Tensor:
     """Return the features float32 [n, D] of images uint8 [n, H, W, C], on this machine's device.
 
     `progress` gets (images done, images in all) after every batch.
     """
     device = choose_device("auto")
-    precision = choose_precision("auto", device)
+    precision = choose_precision(arithmetic, device)
     encoder = encoder.to(device)
     return extract(encoder, images, device=device, precision=precision, progress=progress)
 
@@ -282,7 +294,7 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         if isinstance(spec, Encoder):
             return _of_encoder(spec.config.name, spec)
         return FeatureExtractor(name=type(spec).__name__, encoder=spec)
-    name = str(spec)
+    name = encoder_name(spec)
     if name == "pixels":
         return FeatureExtractor(name=name)
     if name == "random":
@@ -307,6 +319,20 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         _of_encoder(name, load(name)),
         run=run if trained_here else None,
         projector=load_projector(name),
+    )
+
+
+def encoder_name(spec: str | os.PathLike[str]) -> str:
+    """Return the name or path of an encoder.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(spec, str | os.PathLike):
+        return os.fspath(spec)
+    raise ValueError(
+        f"an encoder is a name, a path, a torch module or what pretrain returned, not "
+        f"{type(spec).__name__}"
     )
 
 

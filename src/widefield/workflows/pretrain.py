@@ -86,6 +86,8 @@ def pretrain(
         check_logger(logger)
     folder = RunFolder(path=Path(out))
     if resume:
+        if recipe != "default":
+            raise ValueError("a resumed run has its own settings: leave out recipe or resume")
         chosen, start = _recipe_to_resume(folder, settings), None
     else:
         chosen, start = resolve_with_start(recipe, settings, data, download=download)

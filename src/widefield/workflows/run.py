@@ -4,7 +4,7 @@ import copy
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,11 @@ def seconds_between_saves(minutes: float, saving_seconds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrained:
-    """What a pretraining run left."""
+    """What a pretraining run left; it may stand wherever the run's folder does."""
 
     run: Path
     """Folder of the run."""
-    encoder: Encoder
+    encoder: Encoder = field(repr=False)
     steps: int
     """Optimiser steps since the run began, over all resumes."""
     images_per_second: float
@@ -68,6 +68,10 @@ class Pretrained:
     """False when it was asked to stop; `resume=True` goes on."""
     next_command: str
     """What to do with the encoder: a command that works on this run."""
+
+    def __fspath__(self) -> str:
+        """Return the folder of the run."""
+        return str(self.run)
 
 
 class PretrainRun:

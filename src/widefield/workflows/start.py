@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -20,10 +19,7 @@ from widefield.encoders import (
 )
 from widefield.recipe import Recipe
 from widefield.train.folder import RunFolder
-from widefield.workflows.extractor import open_encoder
-
-StartSpec = str | Path | nn.Module
-"""A run's folder, a file of weights, `timm:NAME`, a model folder, or a module."""
+from widefield.workflows.extractor import EncoderSpec, encoder_name, open_encoder
 
 _PUBLISHED = ("timm:", "torchvision:")
 
@@ -96,17 +92,18 @@ class Start:
         return Start(encoder=encoder, notes=(*self.notes, *(f"start: {line}" for line in lines)))
 
 
-def start_name(spec: StartSpec) -> str:
+def start_name(spec: EncoderSpec) -> str:
     """Return what `run.yaml` says of a start, a path so that it means the same in any folder."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
-    path, at, architecture = str(spec).rpartition("@")
+    name = encoder_name(spec)
+    path, at, architecture = name.rpartition("@")
     if not os.path.exists(path):
-        path, at, architecture = str(spec), "", ""
+        path, at, architecture = name, "", ""
     return f"{os.path.abspath(path) if os.path.exists(path) else path}{at}{architecture}"
 
 
-def open_start(spec: StartSpec, *, download: bool) -> Start:
+def open_start(spec: EncoderSpec, *, download: bool) -> Start:
     """Open the encoder that a run begins from; `download` lets published weights be fetched.
 
     Raises:
@@ -115,7 +112,7 @@ def open_start(spec: StartSpec, *, download: bool) -> Start:
     """
     if isinstance(spec, nn.Module):
         return Start(encoder=_of_module(spec))
-    name = str(spec)
+    name = encoder_name(spec)
     if download and name.startswith(_PUBLISHED):
         download_weights(name)
     extractor = open_encoder(name)

@@ -1,6 +1,7 @@
 """The encoder's settings travel from a call through run.yaml and resume to the exported file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,9 @@ import yaml
 from widefield.encoders import EncoderSettings, load_encoder
 from widefield.recipe import Recipe
 from widefield.recipes import make_recipe
+from widefield.workflows.embed import embed
 from widefield.workflows.export import export
+from widefield.workflows.extractor import load
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -66,3 +69,22 @@ def test_an_encoder_is_given_by_name_or_whole() -> None:
 def test_a_stem_that_the_encoder_lacks_is_refused_before_the_run_begins(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'mobilenetv3_small_050' has no small stem"):
         plan("photos", encoder="mobilenetv3_small_050", stem="small", **SMALL)
+
+
+def test_what_pretrain_returned_stands_for_the_run(tmp_path: Path) -> None:
+    run = pretrain("photos", out=tmp_path / "run", quiet=True, **SMALL)
+    assert "Encoder(" not in repr(run)
+    assert load(run).state_dict().keys() == run.encoder.state_dict().keys()
+    assert embed(run, "photos", limit=4).features.shape == (4, 128)
+    export(run, tmp_path / "encoder.safetensors")
+    after = pretrain("photos", out=tmp_path / "after", start=run, quiet=True, **SMALL)
+    recipe = yaml.safe_load((after.run / "run.yaml").read_text())["recipe"]
+    assert recipe["start"] == str(tmp_path / "run")
+
+
+@pytest.mark.parametrize("encoder", [3, None, ["run"]])
+def test_what_is_no_encoder_is_named(encoder: Any) -> None:
+    with pytest.raises(
+        ValueError, match=f"or what pretrain returned, not {type(encoder).__name__}"
+    ):
+        embed(encoder, "photos", limit=4)

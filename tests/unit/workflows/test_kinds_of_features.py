@@ -37,7 +37,7 @@ def test_projected_features_are_those_of_the_runs_own_projector(run: Path) -> No
     shown = open_encoder(run, "projected").build(x)(floats(x))
     torch.testing.assert_close(shown, expected)
     projected = embed(run, {"x": x}, features="projected").features
-    np.testing.assert_allclose(projected, expected.numpy(), atol=0.03)  # bf16, where there is
+    np.testing.assert_allclose(projected, expected.numpy(), atol=1e-5)
 
 
 def test_each_checkpoint_keeps_its_projector(run: Path) -> None:

@@ -1,0 +1,41 @@
+"""Tables show names as they are, and whole."""
+
+import re
+
+import pytest
+
+from widefield.cli.output import print_table
+
+NAMES = ["[red]x[/red]", "m[/x]", ":cat:", "Pseudomonas_aeruginosa_wildtype_PAO1", "\x1b[31m"]
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    print_table(f"{NAMES[0]}, scored on {NAMES[1]}", ["class", NAMES[0]], [[n, n] for n in NAMES])
+    return capsys.readouterr().out
+
+
+def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    title, _, heading, *rows = printed(capsys).splitlines()
+    assert title.strip() == "[red]x[/red], scored on m[/x]"
+    assert heading.split() == ["class", "[red]x[/red]"]
+    shown = [row.split() for row in rows if row.strip(" ─")]
+    assert shown[:4] == [[name, name] for name in NAMES[:4]]
+    assert "\x1b" not in str(shown)
+
+
+def test_nothing_is_cut_short_in_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert "…" not in printed(capsys)
+    assert printed(capsys).count(NAMES[3]) == 2
+
+
+def test_a_narrow_terminal_folds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    said = re.sub(r"\x1b\[\d*m", "", printed(capsys))  # bold headings
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= 40
