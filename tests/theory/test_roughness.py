@@ -119,3 +119,16 @@ def test_half_discs_carry_the_whole_mass():
         x, mass = disc.half_disc(torch.zeros(1, 4, dtype=torch.float64), angle, 2.0)
         assert mass.sum().item() == pytest.approx(2 * math.pi)
         assert (x @ torch.tensor([math.cos(angle), math.sin(angle)]).double() > 0).all()
+
+
+def test_a_nudge_that_comes_to_rest_on_the_other_side_has_grown():
+    # Nine tenths of the data lie around -m: a nudge off e_1 ends at -e_1, where it is small again.
+    arrays = lab.mixtures(
+        torch.tensor([5 / 7], dtype=torch.float64),
+        torch.tensor([1.53], dtype=torch.float64),
+        dimension=4,
+        positive=0.1,
+        generator=torch.Generator().manual_seed(0),
+    )
+    assert arrays["relative_roughness"] < 1 - 1.1 / 1.53
+    assert not arrays["stable"].any()

@@ -117,8 +117,10 @@ def mixtures(
     a_of_w = a(w.expand(*largest.shape, 1, -1))
     v = normalize(w + NUDGE * u, dim=-1).expand(*largest.shape, -1, -1)
     change = ((a(v) - a_of_w) @ w).square().sum(-1).sqrt() / (v - w).square().sum(-1).sqrt()
-    # The nudge before and after the dynamics: it shrinks where w is stable.
-    away = [end[..., 1:].square().sum(-1).sqrt() for end in (v, follow(a, v))]
+    end = follow(a, v)
+    # A nudge shrinks where w is stable; one that grows may come to rest again, at -w.
+    shrinks = end[..., 1:].square().sum(-1) < v[..., 1:].square().sum(-1)
+    stable = shrinks & (end[..., 0] > 0)
     eigenvalues = a_of_w.squeeze(-3).diagonal(dim1=-2, dim2=-1)
     roughness = laws["h"] * laws["density"]
     return {
@@ -129,7 +131,7 @@ def mixtures(
         "roughness": change.amax(-1).numpy(),
         "roughness_law": (roughness.unsqueeze(-1) * largest).numpy(),
         "relative_roughness": (roughness / laws["active"]).numpy(),
-        "stable": (away[1] < away[0]).all(-1).numpy(),
+        "stable": stable.all(-1).numpy(),
     }
 
 
