@@ -117,7 +117,8 @@ BROKEN = {
     ],
     "noise-helps": [
         ("gradient_gap", lambda a: a + 1e-6, "Lemma E.2"),
-        ("weak_alignment", lambda a: a[..., ::-1], "final alignment"),
+        ("weak_alignment", lambda a: a[..., ::-1], "in no trial"),
+        ("weak_alignment", lambda a: a[..., :1].repeat(2, -1), "final alignment (mean"),
         ("dominant_alignment", lambda a: a * np.array([1, 0.9]), "costs"),
         ("correct", lambda a: a[..., :1].repeat(2, -1), "P(correct)"),
         ("weak_alignment", lambda a: a[..., ::-1], "gains little"),
@@ -245,10 +246,37 @@ def test_values_outside_the_annotated_range_are_refused_in_one_line(name):
             assert "\n" not in str(refusal.value)
 
 
+def ends(parameter: Parameter) -> list[float]:
+    """Values at the ends of the range of `parameter`, or next to an end that is left out."""
+    b: Interval = parameter.bounds
+    low = b.ge if b.ge is not None else b.gt + 1e-6
+    return [low, b.le if b.le is not None else b.lt - 1e-6]
+
+
+# Parameters whose range ends where the measurement can tell no more.
+JUDGED = [
+    ("winner-takes-all", ("features", "rate", "weakest")),
+    ("local-optima", ("features", "ratio", "lowest_rate", "highest_rate")),
+    ("roughness", ("dimension", "positive", "spread", "temperature")),
+    ("collision", ("mask_rate", "contrast_strength")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name, keys in JUDGED for key in keys], ids=str
+)
+def test_the_verdict_holds_at_both_ends_of_a_range(name, key):
+    lab = LABS[name]
+    for value in ends(lab.parameters[key]):
+        result = lab.run(scale="tiny", **{key: value})
+        assert [check for check in result.checks if not check.holds] == [], value
+
+
 # Values that are refused because of another parameter's.
 RELATED = [
     ("winner-takes-all", {"dimension": 5}, "dimension=5 .* at least features=6"),
     ("power-iteration", {"dimension": 4}, "dimension=4 .* at least features=5"),
+    ("noise-helps", {"noisy": 0.95}, "noisy=0.95 .* below dominant=0.95"),
     ("noise-helps", {"noise_from": 150}, "noise_from=150 .* below iterations=150"),
     ("sparse-coding", {"atoms": 64, "ambient": 32}, "ambient=32 .* at least atoms=64"),
     ("sparse-coding", {"sparsity": 50.0}, r"sparsity=50.0 .* at most 28\.2\d* for atoms=36"),

@@ -276,13 +276,14 @@ def measure(
     scale: Scale,
     generator: Generator,
     brightness_step: Literal[1, 2, 4, 8, 16] = 2,
-    mask_rate: Annotated[float, Interval(gt=0, lt=1)] = 0.1,
-    contrast_strength: Annotated[float, Interval(gt=0, lt=1)] = 0.8,
+    mask_rate: Annotated[float, Interval(ge=0.001, le=0.99)] = 0.1,
+    contrast_strength: Annotated[float, Interval(ge=0.3, lt=1)] = 0.8,
 ) -> Arrays:
     """Repeat three augmentations on digits until images of different classes are one image.
 
     `brightness_step` is in levels of 16. `mask_rate` is the probability that one repeat blanks a
-    pixel. `contrast_strength` s is that of the factors, c ~ U(1 - s, 1 + s).
+    pixel; near 1 no pixel survives the first. `contrast_strength` s is that of the factors,
+    c ~ U(1 - s, 1 + s); the repeats needed grow as 1/s^2.
     """
     images, labels = digits(at_scale(scale, tiny=400, default=1797), generator)
     trials = at_scale(scale, tiny=12, default=16)

@@ -331,14 +331,15 @@ def measure(
     scale: Scale,
     generator: Generator,
     features: Annotated[int, Interval(ge=2, le=7)] = 6,
-    ratio: Annotated[float, Interval(gt=0, le=1)] = 0.8,
-    lowest_rate: Annotated[float, Interval(gt=0, lt=0.35)] = 0.05,
+    ratio: Annotated[float, Interval(ge=0.3, le=1)] = 0.8,
+    lowest_rate: Annotated[float, Interval(ge=0.001, lt=0.35)] = 0.05,
     highest_rate: Annotated[float, Interval(gt=0.4, le=0.7)] = 0.6,
 ) -> Arrays:
     """Compare closed forms with samples, find the critical rate, follow rows from random starts.
 
     There are 2^`features` atoms. The categorical probabilities fall by the factor `ratio` from
     feature to feature. The summation models have equal rates from `lowest_rate` to `highest_rate`.
+    Below their limits `ratio` and `lowest_rate` leave what the samples may never draw.
     """
     weights = ratio ** torch.arange(features, dtype=torch.float64)
     probability = weights / weights.sum()

@@ -195,7 +195,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
     distance = np.linalg.norm(points - points[0], axis=-1)
     eigenvalues = np.broadcast_to(arrays["ratio"][-1, covered], steps[1:].shape)
     noiseless = np.broadcast_to(arrays["noise"][:, None] == 0, covered.shape)[covered]
-    late = (steps[:-1] < 1e-5) & (steps[1:] > 1e-12) & noiseless
+    late = (steps[:-1] < 1e-5) & (steps[1:] > 1e-11) & noiseless
     return (
         at_least("starts to which Theorem 3 applies", covered.sum(), 1),
         at_most(
@@ -297,7 +297,8 @@ def measure(
 
     `features` fire with probability `rate` in `dimension` dimensions, at least as many as features.
     The columns of U deviate from orthonormal ones by a quarter of `tilt` up to twice as much per
-    entry. The noise of the data runs from 0 to `noise`.
+    entry. The noise of the data runs from 0 to `noise`. Above a rate of about 0.3 the eigengap is
+    so small that the theorem is silent on every start, and the lab says `fails`.
     """
     require(dimension >= features, "dimension", dimension, f"at least features={features}")
     tilts = tilt * torch.tensor(TILTS, dtype=torch.float64)
