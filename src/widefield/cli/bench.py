@@ -31,19 +31,19 @@ def bench(
         examples beside rows in memory, DIET's dense head and a memory map; views: images per
         second beside kornia and torchvision; probe: ours beside scikit-learn's.
     encoder
-        Encoder of the step.
+        Step, head: encoder.
     batch_size
-        Examples a step, or images a batch of views.
+        Step, head: examples a step; views: images a batch.
     image_size
-        Side of the images, pixels.
+        Step, head, views: side of the images, pixels.
     rows
-        Examples, and so rows of the per-example head.
+        Step: examples, and so rows of the per-example head.
     rounds
-        How often each contestant of step or head takes its turn; medians are over these.
+        Step, head: turns that each contestant takes; medians are over these.
     methods
-        Methods of the step, all by default: --methods byol --methods byol-both-directions.
+        Step: methods, all by default: --methods byol --methods byol-both-directions.
     views
-        View policy of the step.
+        Step: view policy.
     json
         Print one JSON object.
     """
@@ -59,8 +59,11 @@ def bench(
     }
     given = {name: value for name, value in options.items() if value is not None}
     run = import_module(f"widefield.bench.{kind}").bench
+    taken = [*(name for name in options if name in inspect.signature(run).parameters), "json"]
     for name, value in given.items():
-        check_name(f"option of bench {kind}", name, tuple(inspect.signature(run).parameters))
+        if name not in taken:
+            takes = ", ".join(map(_option, taken))
+            raise ValueError(f"bench {kind} takes no {_option(name)}: it takes {takes}")
         if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be 1 or more, got {value}")
 
@@ -79,3 +82,7 @@ def bench(
         )
     for row in result.get("table", ()):
         print_line("  ".join(f"{name} {value:.4g}" for name, value in row.items() if value))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

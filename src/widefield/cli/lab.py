@@ -50,14 +50,24 @@ def lab(
     from widefield.core.names import check_name
     from widefield.labs import claims
 
+    work = {
+        "scale": scale != "default",
+        "seed": seed != 0,
+        "out": out is not None,
+        "overwrite": overwrite,
+        **dict.fromkeys(settings, True),
+    }
     known = claims()
     if name is None:
+        _refuse_idle("without a name no lab runs: name one", work | {"parameters": parameters})
         if json:
             print_json(known)
         else:
             print_table("labs", ["name", "claim"], [list(row) for row in known.items()])
         return
     check_name("lab", name, tuple(known))
+    if parameters:
+        _refuse_idle("with --parameters no lab runs: leave it out", work)
     from widefield.labs import LABS
 
     chosen = LABS[name]
@@ -73,6 +83,13 @@ def lab(
         print_json(result.to_json())
     else:
         _print_result(result)
+
+
+def _refuse_idle(reason: str, given: dict[str, bool]) -> None:
+    """Refuse options that were given though nothing would read them."""
+    words = [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]
+    if words:
+        raise ValueError(f"{reason}, or leave out {', '.join(words)}")
 
 
 def _print_parameters(lab: "Lab", *, json: bool) -> None:
