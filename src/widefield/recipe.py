@@ -170,7 +170,8 @@ def _refuse_stranger(
     if name in {**method.flat(), **views.flat(), **encoder.flat()}:
         return
     known = owners()
-    check_name("setting", name, (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known))
+    settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
+    check_name("setting", name, settings, listed_by="widefield pretrain --help")
     *others, last = known[name]
     having = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(

@@ -39,6 +39,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ({"row_store": "disc"}, "row_store must be one of auto, device, host, disk, got 'disc'"),
         ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
+        ({"callback": 3}, "unknown setting 'callback': widefield pretrain --help lists them"),
         ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
         ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
         ({"method": "byol", "ema_decay": 1.1}, "ema_decay must be at most 1, got 1.1"),

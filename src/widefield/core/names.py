@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def check_name(what: str, given: str, known: Iterable[str]) -> None:
+def check_name(what: str, given: str, known: Iterable[str], *, listed_by: str = "") -> None:
     """Refuse a name that is not among the `known` ones.
 
     Raises:
-        ValueError: it is unknown; the message names the nearest known one, or all.
+        ValueError: it is unknown; the message names the nearest known one. Where none is near, it
+            names all, or `listed_by`, what lists them if they are many.
 
     Example:
         >>> check_name("method", "simcrl", ("simclr", "byol"))
@@ -18,8 +19,9 @@ def check_name(what: str, given: str, known: Iterable[str]) -> None:
     names = tuple(known)
     if given in names:
         return
-    matches = get_close_matches(str(given), names, n=1, cutoff=0.4)
-    hint = f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"
+    matches = get_close_matches(str(given), names, n=1)
+    every = f"{listed_by} lists them" if listed_by else f"known: {', '.join(names)}"
+    hint = f"did you mean {matches[0]!r}?" if matches else every
     raise ValueError(f"unknown {what} {given!r}: {hint}")
 
 

@@ -3,7 +3,6 @@
 Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrograms of them first.
 """
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -308,8 +307,8 @@ def timm_name(name: str) -> str:
     if timm.is_model(name):
         return name
     known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    raise ValueError(f"unknown encoder {name!r}: did you mean {nearest[0]!r}?")
+    check_name("encoder", name, known, listed_by="timm.list_models()")
+    return name
 
 
 def family_of(model: str) -> str:

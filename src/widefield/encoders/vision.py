@@ -57,10 +57,10 @@ def check_vision(name: str) -> None:
     """
     known = models.list_models(module=models)
     if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown encoder 'torchvision:{name}': did you mean 'torchvision:{nearest}'?"
-        )
+        matches = difflib.get_close_matches(name, known, n=1)
+        listed = "torchvision.models.list_models() lists them"
+        hint = f"did you mean 'torchvision:{matches[0]}'?" if matches else listed
+        raise ValueError(f"unknown encoder 'torchvision:{name}': {hint}")
 
 
 def _side(name: str, size: Size) -> int:

@@ -12,6 +12,17 @@ def test_the_nearest_name_is_offered() -> None:
         check_name("method", "simcrl", ("byol", "simclr"))
 
 
+@pytest.mark.parametrize(("given", "known"), [("dino", "infonce"), ("mae", "simsiam")])
+def test_a_name_that_is_only_a_little_alike_is_not_offered(given: str, known: str) -> None:
+    with pytest.raises(ValueError, match=f"^unknown method '{given}': known: byol, {known}$"):
+        check_name("method", given, ("byol", known))
+
+
+def test_where_names_are_many_what_lists_them_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^unknown setting 'callback': --help lists them$"):
+        check_name("setting", "callback", ("decay_all", "epochs"), listed_by="--help")
+
+
 def test_without_a_near_match_all_names_are_given() -> None:
     with pytest.raises(ValueError, match="known: a, b"):
         check_name("letter", "zzzz", ("a", "b"))

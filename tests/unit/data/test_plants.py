@@ -326,6 +326,7 @@ def test_digits_source_errors(tmp_path):
     ("arguments", "message"),
     [
         ({"name": "digit"}, "no planted feature named 'digit'; did you mean 'digits'"),
+        ({"name": "watermark"}, "no planted feature named 'watermark'; known: digits, "),
         ({"name": "digits", "alpha": 0}, "alpha of '\\+digits' is '0'; expected 0 < alpha <= 1"),
         ({"name": "digits", "alpha": 1.5}, "expected 0 < alpha <= 1"),
         ({"name": "digits", "alpha": float("nan")}, "expected 0 < alpha <= 1"),

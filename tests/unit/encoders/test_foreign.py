@@ -199,6 +199,8 @@ def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.M
         ("torchvision:resnet81", "did you mean 'torchvision:resnet18'"),
         ("torchvision:squeezenet1_0", "no linear layer"),
         ("timm:resnet81", "did you mean"),
+        ("timm:dinosaur", r"unknown encoder 'dinosaur': timm.list_models\(\) lists them"),
+        ("torchvision:dinosaur", r"torchvision.models.list_models\(\) lists them"),
     ],
 )
 def test_unknown_names_are_answered(name: str, message: str) -> None:

@@ -57,11 +57,9 @@ def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
     """
     known: dict[str, type[Feature]] = {**PLANTS, **SOUND_PLANTS}
     if name not in known:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"no planted feature named '{name}'; did you mean '{nearest}'? "
-            f"Known: {', '.join(known)}"
-        )
+        matches = get_close_matches(name, known, n=1)
+        hint = f"did you mean '{matches[0]}'? Known" if matches else "known"
+        raise ValueError(f"no planted feature named '{name}'; {hint}: {', '.join(known)}")
     return read_options(known[name], name, texts)
 
 
