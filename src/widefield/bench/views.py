@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import to_pil_image
 
 from widefield.train.hardware import choose_device
 from widefield.views import build_views
@@ -21,7 +22,8 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
 
     All draw S-DIET's views (crop, flip, colour jitter, grayscale) of the same colour images with
     the same number of threads: ours and kornia's as one batch on the device, torchvision's one
-    image at a time on the CPU, where data loaders run it. Without kornia its ratio is left out.
+    image at a time on the CPU, where data loaders run it, both on tensors and on the PIL images
+    that files are opened as. Without kornia its ratio is left out.
 
     Returns:
         `ratios`: median over the rounds of our speed over theirs; `values`: median speeds.
@@ -30,7 +32,11 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
     x = torch.rand(
         batch_size, 3, image_size, image_size, generator=torch.Generator().manual_seed(0)
     )
-    contestants = {"widefield": _widefield(x.to(device)), "torchvision": _torchvision(x)}
+    contestants = {
+        "widefield": _widefield(x.to(device)),
+        "torchvision": _torchvision(x),
+        "torchvision_pil": _torchvision_pil(x),
+    }
     if importlib.util.find_spec("kornia") is not None:
         contestants["kornia"] = _kornia(x.to(device))
     for _ in range(3):  # warm up caches and allocators
@@ -72,7 +78,19 @@ def _widefield(x: Tensor) -> Draw:
 
 
 def _torchvision(x: Tensor) -> Draw:
-    view = v2.Compose(
+    view = _torchvision_view(x)
+    return lambda: torch.stack([view(image) for image in x])
+
+
+def _torchvision_pil(x: Tensor) -> Draw:
+    to_tensor = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    view = v2.Compose([_torchvision_view(x), *to_tensor])
+    images = [to_pil_image(image) for image in x]
+    return lambda: torch.stack([view(image) for image in images])
+
+
+def _torchvision_view(x: Tensor) -> v2.Compose:
+    return v2.Compose(
         [
             v2.RandomResizedCrop(x.shape[-2:], scale=(0.08, 1.0), antialias=True),
             v2.RandomHorizontalFlip(),
@@ -80,7 +98,6 @@ def _torchvision(x: Tensor) -> Draw:
             v2.RandomGrayscale(0.2),
         ]
     )
-    return lambda: torch.stack([view(image) for image in x])
 
 
 def _kornia(x: Tensor) -> Draw:
