@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
+from widefield.labs import LABS
 from widefield.labs import power_iteration as lab
 from widefield.labs.one_layer import smooth_covariance
 
@@ -99,3 +100,8 @@ def test_steps_towards_edges_stop_at_the_size_or_on_the_plane():
     reached = (w + steps[1]) @ atoms.T
     assert reached[0, 2].abs() < 1e-12
     assert reached[1, 0].abs() < 1e-12
+
+
+def test_rounding_of_the_last_steps_is_no_slower_rate():
+    result = LABS["power-iteration"].run(scale="tiny", seed=1, features=2, rate=0.3)
+    assert [check for check in result.checks if not check.holds] == []

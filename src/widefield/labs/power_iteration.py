@@ -195,6 +195,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
     distance = np.linalg.norm(points - points[0], axis=-1)
     eigenvalues = np.broadcast_to(arrays["ratio"][-1, covered], steps[1:].shape)
     noiseless = np.broadcast_to(arrays["noise"][:, None] == 0, covered.shape)[covered]
+    # A factor of steps above 1e-11 is known to 1e-5: rounding moves a point by 1e-16.
     late = (steps[:-1] < 1e-5) & (steps[1:] > 1e-11) & noiseless
     return (
         at_least("starts to which Theorem 3 applies", covered.sum(), 1),
