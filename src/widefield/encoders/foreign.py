@@ -65,6 +65,8 @@ NORMALISATIONS = {
 }
 """Mean and standard deviation of each channel with which weights may have been trained."""
 
+NAME_IT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
+"""What to do with a file of weights that fit no architecture that was tried."""
 SOLO_LEARN = "solo-learn:"
 """Before an architecture: its small first layer is padded by 2, as solo-learn builds it."""
 
@@ -184,18 +186,30 @@ def load_foreign(
 
 
 def load_fitting(
-    path: str | Path, tensors: Tensors, architectures: Sequence[Skeleton]
+    path: str | Path,
+    tensors: Tensors,
+    architectures: Sequence[Skeleton],
+    *,
+    remedy: str = NAME_IT,
 ) -> tuple[Encoder, Match]:
     """Load the tensors of the file `path` into the architecture that they fit best.
+
+    `remedy` says what to do where they fit none.
 
     Raises:
         ValueError: they fit none, or are no numbers.
     """
-    best = best_match(path, tensors, architectures)
+    best = best_match(path, tensors, architectures, remedy=remedy)
     return load_matched(tensors, best), best
 
 
-def best_match(path: str | Path, tensors: Tensors, architectures: Sequence[Skeleton]) -> Match:
+def best_match(
+    path: str | Path,
+    tensors: Tensors,
+    architectures: Sequence[Skeleton],
+    *,
+    remedy: str = NAME_IT,
+) -> Match:
     """Return the match with the architecture that the tensors of the file `path` fit best.
 
     Raises:
@@ -204,7 +218,7 @@ def best_match(path: str | Path, tensors: Tensors, architectures: Sequence[Skele
     matches = [match(tensors, skeleton) for skeleton in architectures]
     best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
     if not best.fits:
-        raise ValueError(f"{path} fits no encoder: {_misfit(best)}")
+        raise ValueError(f"{path} fits no encoder: {_misfit(best)}; {remedy}")
     broken = no_numbers({key: tensors[key] for key in best.keys.values()})
     if broken is not None:
         raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
@@ -251,15 +265,14 @@ def _normalised(found: Match, name: str) -> Match:
 
 def _misfit(best: Match) -> str:
     """Return why not even the nearest architecture will do."""
-    told = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
     found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
     if best.other_shapes and best.share >= ENOUGH:
-        return f"{found} there, and others in another shape: {_some(best.other_shapes)}; {told}"
+        return f"{found} there, and others in another shape: {_some(best.other_shapes)}"
     if best.share >= ENOUGH:
-        return f"{found} there, and not its input layer, {best.first}; {told}"
+        return f"{found} there, and not its input layer, {best.first}"
     strange = [name for name in best.unused if name not in best.random]
     unused = f" and has no place for {_some(strange)}" if strange else ""
-    return f"{found} there{unused}; {told}"
+    return f"{found} there{unused}"
 
 
 def _numbers(values: Sequence[float]) -> str:

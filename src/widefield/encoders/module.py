@@ -6,6 +6,8 @@ from torch import nn
 from widefield.encoders.encoder import Encoder
 from widefield.encoders.foreign import COMMON, load_fitting, skeletons
 
+_OWN_LOOP = "train a network of your own in your own loop, with RowHead: docs/lightning.md"
+
 
 def load_module(module: nn.Module) -> Encoder:
     """Return an encoder with the weights of a module of timm or torchvision, on the CPU.
@@ -28,5 +30,5 @@ def load_module(module: nn.Module) -> Encoder:
     names = (said,) if isinstance(said, str) and timm.is_model(said) else COMMON
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in skeletons(architecture)]
-    encoder, _ = load_fitting(f"the module {name}", tensors, candidates)
+    encoder, _ = load_fitting(f"the module {name}", tensors, candidates, remedy=_OWN_LOOP)
     return encoder
