@@ -1,9 +1,10 @@
 """View contrast: a view against a second one without gradient, and S-DIET's loss with rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
+import torch
 from annotated_types import Gt, Interval
 
 from widefield.methods.base import BuildContext, Method
@@ -11,6 +12,10 @@ from widefield.methods.projector import ProjectorSettings
 from widefield.methods.row_method import RowMethodSettings
 from widefield.rows import view_contrast
 from widefield.rows.head import SCALE
+
+MANY = 40_000
+"""Examples from which on the cross-entropy has the smaller weight; docs/recipe.md says why."""
+WEIGHT_OF_FEW, WEIGHT_OF_MANY = 30.0, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +33,26 @@ class ViewContrastSettings(RowMethodSettings):
     """The projection head."""
     logit_scale: Annotated[float, Gt(0)] = SCALE
     """Factor of the contrast's logits."""
-    cross_entropy: Annotated[float, Gt(0)] = 30.0
-    """Weight of S-DIET's cross-entropy beside the contrast."""
+    cross_entropy: Annotated[float | None, Gt(0)] = None
+    """Weight of S-DIET's cross-entropy, by default 30, and 10 from 40,000 examples on."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
+
+    def weight(self, examples: int) -> float:
+        """Return the weight of the cross-entropy in a run on so many examples.
+
+        Example:
+            >>> ViewContrastSettings().weight(5000), ViewContrastSettings().weight(50_000)
+            (30.0, 10.0)
+        """
+        if self.cross_entropy is not None:
+            return self.cross_entropy
+        return WEIGHT_OF_MANY if examples >= MANY else WEIGHT_OF_FEW
+
+    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
+        """Return the settings with the place of the rows, and the weight of the cross-entropy."""
+        placed = super().resolved(examples, feature_dim, device)
+        return replace(placed, cross_entropy=self.weight(examples))
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
@@ -40,7 +61,7 @@ class ViewContrastSettings(RowMethodSettings):
             loss=partial(
                 view_contrast,
                 scale=self.logit_scale,
-                cross_entropy=self.cross_entropy,
+                cross_entropy=self.weight(context.examples),
                 smoothing=self.label_smoothing,
             ),
             normalise=True,

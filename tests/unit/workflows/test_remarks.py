@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -139,6 +140,21 @@ def test_a_method_that_was_named_is_kept_and_not_said() -> None:
     assert make_recipe(method=whole, epochs=100).method == whole
     assert make_recipe("s-diet-paper", method=AUTO).method.name == "s-diet"
     assert not left_open("s-diet-paper", {"method": AUTO})
+
+
+@pytest.mark.parametrize(("examples", "weight"), [(64, 30.0), (39_999, 30.0), (40_000, 10.0)])
+def test_the_weight_of_the_cross_entropy_goes_by_the_examples(examples: int, weight: float) -> None:
+    settings = make_recipe(epochs=2).method
+    cpu = torch.device("cpu")
+    assert settings.resolved(examples, 128, cpu).flat()["cross_entropy"] == weight
+    given = METHODS["view-contrast"](cross_entropy=3.0)
+    assert given.resolved(examples, 128, cpu).flat()["cross_entropy"] == 3.0
+
+
+def test_the_weight_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
+    pretrain("photos", out=tmp_path / "run", epochs=1, limit=64, batch_size=32, quiet=True)
+    recipe = yaml.safe_load((tmp_path / "run" / "run.yaml").read_text())["recipe"]
+    assert recipe["method"]["cross_entropy"] == 30.0
 
 
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))

@@ -1,0 +1,85 @@
+"""How much of S-DIET's cross-entropy does view-contrast want, on few images and on many?
+
+    python benchmarks/cross_entropy.py cifar10_train.npz \
+        --json benchmarks/results/cross_entropy.json
+
+CIFAR-10 images with a planted digit, resnet-tiny; class and digit, read by a linear probe that is
+fitted on 5,000 of the images and scored on 3,000 further ones of the training file. All else stays
+at its default. The file is rewritten after every run, and runs that it already holds are not
+repeated, so that two processes may share the work.
+"""
+
+import argparse
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from study import Results, Run, accuracies, train, validation_sets
+from widefield.data import Dataset
+from widefield.probes import extract
+
+METHOD, PLANT = "view-contrast", "+digits"
+EPOCHS = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7)}
+"""Images -> epochs of runs."""
+WEIGHTS = (1.0, 3.0, 10.0, 30.0)
+SEEDS = (0, 1, 2)
+FIT = 5000  # images for the probe
+
+
+def main() -> None:
+    """Run what the results file lacks."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("train", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--images", type=int, action="append", choices=EPOCHS)
+    parser.add_argument("--epochs", type=int, action="append")
+    parser.add_argument("--weight", type=float, action="append")
+    parser.add_argument("--seed", type=int, action="append")
+    args = parser.parse_args()
+    results = Results(args.json, _summary)
+    for seed, images in itertools.product(args.seed or SEEDS, args.images or EPOCHS):
+        sets = _sets(args.train, images, seed)
+        for epochs, weight in itertools.product(EPOCHS[images], args.weight or WEIGHTS):
+            key = f"{images} | {epochs} epochs | weight {weight:g} | seed {seed}"
+            if key not in results and epochs in (args.epochs or EPOCHS[images]):
+                results.add(key, _run(args.train, sets, images, epochs, weight, seed))
+
+
+def _sets(file: Path, images: int, seed: int) -> tuple[Dataset, Dataset]:
+    """Return images to fit a probe on, and images that no run trains on."""
+    trained_on, others = validation_sets(file, PLANT, images, seed)
+    return trained_on.subset(np.arange(FIT)), others
+
+
+def _run(
+    file: Path, sets: tuple[Dataset, Dataset], images: int, epochs: int, weight: float, seed: int
+) -> Run:
+    """Train once and score once."""
+    trained = train(
+        f"{file}{PLANT}",
+        method=METHOD,
+        limit=images,
+        epochs=epochs,
+        seed=seed,
+        cross_entropy=weight,
+    )
+    return {
+        "images": images,
+        "epochs": epochs,
+        "weight": weight,
+        "seed": seed,
+        "accuracy": accuracies(partial(extract, trained.encoder), *sets),
+        "processor_seconds": trained.processor_seconds,
+        "effective_rank": trained.effective_rank,
+    }
+
+
+def _summary(runs: dict[str, Run]) -> dict[str, Any]:
+    return {"command": "python benchmarks/cross_entropy.py cifar10_train.npz"}
+
+
+if __name__ == "__main__":
+    main()
