@@ -95,7 +95,9 @@ def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
     [
         ([("00.png", "red"), ("99.png", "green")], "path,label", "1 labelled files are not in"),
         ([("00.png", "red"), ("01.png", "red")], "path,label", "at least two classes"),
-        ([("00.png", "red"), ("01.png", "")], "path,label", "line 3: '01.png' has no label"),
+        ([("00.png", "red"), ("01.png", " ")], "path,label", "at least two classes"),
+        ([("00.png", "red")], "path,path", "two columns 'path'"),
+        ([("00.png", "red")], "path,colour", "no column 'label'"),
         ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' stands twice"),
         ([("00.png", "red")], "file,label", "no column 'path'"),
         ([], "path,label", "at least two classes"),
@@ -108,6 +110,18 @@ def test_labels_that_cannot_be_used_are_refused(
     write_labels(rows, head)
     assert message in command.refused(*classify("--out", "found.parquet"))
     assert not Path("found.parquet").exists()
+
+
+def test_empty_labels_are_none_and_paths_may_lead_to_the_file(
+    pictures: Path, command: Command
+) -> None:
+    write_labels(five_each())
+    plain = command.json(*classify("--out", "plain.csv"))
+    led = [(str(pictures / "pictures" / path), label) for path, label in five_each()[:7]]
+    led += [(f"pictures/{path}", label) for path, label in five_each()[7:]]
+    write_labels([*led, ("15.png", ""), ("nowhere.png", "")])
+    assert command.json(*classify("--out", "led.csv")) == {**plain, "out": "led.csv"}
+    assert Path("plain.csv").read_text() == Path("led.csv").read_text()
 
 
 @pytest.mark.usefixtures("pictures")

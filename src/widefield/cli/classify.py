@@ -35,7 +35,7 @@ def classify(
         Read these data, named as for pretrain.
     labels
         Take labels from this .csv file, whose first line is path,label; paths are those that embed
-        writes.
+        writes, or lead to the file.
     out
         Write to this .parquet or .csv file: path, label, predicted class and probabilities.
     features

@@ -30,7 +30,8 @@ class Dataset:
     """uint8 [n, H, W, C], in memory or a read-only memory map; windows are float32 [n, 1, T, C],
     sounds int16 [n, 1, T, 1]."""
     labels: dict[str, NDArray[np.int64]]
-    """Class ids of each task, int64 [n]: the source's own tasks first, then the planted ones."""
+    """Class ids of each task, int64 [n]: the source's own tasks first, then the planted ones. -1
+    where a table of labels has none, if such examples were asked for."""
     classes: dict[str, tuple[str, ...]]
     """Class names of each task; a label is a position in this tuple."""
     paths: list[str]

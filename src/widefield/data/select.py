@@ -37,7 +37,7 @@ def choose(examples: Examples, rows: NDArray[np.int64], limit: int | None) -> ND
         )
     turn = np.arange(len(rows))
     for labels in list(examples.labels.values())[:1]:
-        ids = labels[rows]
+        _, ids = np.unique(labels[rows], return_inverse=True)  # those without a label are a class
         by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
         turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(rows[np.argsort(turn, kind="stable")[:limit]])

@@ -17,6 +17,7 @@ from widefield.data.dataset import Dataset
 from widefield.data.decode import Progress, decode_all
 from widefield.data.examples import Examples
 from widefield.data.images import common_size, read_folder, resize_array
+from widefield.data.labels import LabelTable, labelled
 from widefield.data.motion import read_motion
 from widefield.data.notes import (
     choice_notes,
@@ -54,6 +55,8 @@ def open_dataset(
     white: float | None = None,
     seed: int = 0,
     held_out: bool = False,
+    labels: LabelTable | None = None,
+    unlabelled: bool = False,
     seconds: float | None = None,
     sample_rate: int | None = None,
     memory_budget: int | None = None,
@@ -69,6 +72,9 @@ def open_dataset(
         white: value that is white in images of more than 8 bits; default: see `data.depth`.
         seed: the seed of the planted features.
         held_out: draw planted features from held-out sources; `:test` always does.
+        labels: labels in place of those that the data have; see `data.labels`.
+        unlabelled: keep examples without one of these labels, as class -1, instead of leaving
+            them out.
         seconds: length of an example of sounds; default: 1.
         sample_rate: samples a second of sounds, Hz; default: their own, at most 16,000.
         memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
@@ -88,6 +94,8 @@ def open_dataset(
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
     spec, examples = _read(data, size)
+    if labels is not None:
+        examples = labelled(examples, labels, spec.base, unlabelled=unlabelled)
     if examples.pixels is not None and examples.pixels.dtype != np.uint8:
         return open_windows(spec, examples, size=size, limit=limit)
     if examples.recordings is not None:
@@ -162,6 +170,8 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
     stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
     if stacked and any(isinstance(f, Drawn) and f.fresh for f in features):
         raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
+    if stacked and any((y < 0).any() for y in examples.labels.values()):
+        raise ValueError(f"'+{stacked[0].name}' goes by the labels, and some examples have none")
     return features
 
 

@@ -1,6 +1,5 @@
 """A class for every image from a handful of labels, and what to label next."""
 
-import csv
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.boundary import boundary
-from widefield.core.files import checked_output, refuse_strange, write_atomically
+from widefield.core.files import checked_output, write_atomically
+from widefield.data import Dataset
+from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
@@ -22,8 +23,6 @@ from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".parquet", ".csv")
-LARGEST = 2**30
-"""Bytes of a file of labels, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def classify(
     encoder: EncoderSpec,
     data: Data,
     *,
-    labels: str | Path | Mapping[str, str],
+    labels: Labels,
     features: Features = "pooled",
     suggest: int = 0,
     out: str | Path | None = None,
@@ -125,8 +124,9 @@ def classify(
     Args:
         encoder: anything that `open_encoder` opens, or a module; it is never changed.
         data: a source, as `pretrain` takes it; labels that it has are not looked at.
-        labels: a .csv file with the columns `path` and `label`, or path -> label; paths are those
-            that `embed` writes.
+        labels: a .csv file or a table such as a DataFrame with the columns `path` and `label`, a
+            Series indexed by path, or path -> label; paths are those that `embed` writes, or lead
+            to the file. An empty label is none.
         features: pooled, feature-map for those before pooling, or projected.
         suggest: name so many images whose labels would help most.
         out: a `.parquet` or `.csv` file.
@@ -148,11 +148,11 @@ def classify(
         checked_output(out, FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
-    given = dict(labels) if isinstance(labels, Mapping) else read_labels(labels)
+    table = read_labels(labels).only("label")
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    dataset = extractor.open(data, quiet=quiet)
-    rows, y, classes = _matched(given, dataset.paths)
+    dataset = extractor.open(data, labels=table, unlabelled=True, quiet=quiet)
+    rows, y, classes = _matched(dataset, table)
     h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
         raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
@@ -162,7 +162,7 @@ def classify(
         encoder=extractor.name,
         paths=dataset.paths,
         classes=classes,
-        given=given,
+        given={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=fitted.probabilities,
         cross_validation=_checked(y, fitted.held_out, classes),
         suggested=tuple(dataset.paths[row] for row in chosen),
@@ -173,56 +173,18 @@ def classify(
     return result
 
 
-def read_labels(path: str | Path) -> dict[str, str]:
-    """Return path -> label from a .csv file with the columns `path` and `label`.
-
-    Raises:
-        ValueError: it cannot be read, lacks a column, or has an empty label or a path twice.
-    """
-    given: dict[str, str] = {}
-    refuse_strange(Path(path), largest=LARGEST)
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = {"path", "label"} - set(reader.fieldnames or ())
-            if missing:
-                raise ValueError(
-                    f"{path} has no column {sorted(missing)[0]!r}: its first line must be "
-                    "path,label"
-                )
-            for row in reader:
-                name, label = row["path"], (row["label"] or "").strip()
-                if not label:
-                    raise ValueError(f"{path} line {reader.line_num}: {name!r} has no label")
-                if name in given:
-                    raise ValueError(f"{path} line {reader.line_num}: {name!r} stands twice")
-                given[name] = label
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from error
-    return given
-
-
 def _matched(
-    given: Mapping[str, str], paths: list[str]
+    dataset: Dataset, table: LabelTable
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
     """Return rows that have a label, their class ids, and the names of the classes."""
-    row_of = {path: row for row, path in enumerate(paths)}
-    unknown = [path for path in given if path not in row_of]
-    if unknown:
-        raise ValueError(
-            f"{len(unknown)} labelled files are not in the data, such as {unknown[0]!r}: name "
-            f"them as embed does, for example {paths[0]!r}"
-        )
-    classes = tuple(sorted(set(given.values())))
+    (task,) = table.tasks
+    ids, classes = dataset.labels[task], dataset.classes[task]
     if len(classes) < 2:
         raise ValueError(
             f"the labels name {len(classes)} class: give labels of at least two classes"
         )
-    rows = np.array([row_of[path] for path in given], dtype=np.int64)
-    ids = {name: k for k, name in enumerate(classes)}
-    return rows, np.array([ids[label] for label in given.values()], dtype=np.int64), classes
+    rows = np.flatnonzero(ids >= 0)
+    return rows, ids[rows], classes
 
 
 def _checked(

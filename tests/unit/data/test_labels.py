@@ -1,0 +1,160 @@
+"""Tables of labels: what is read as one, whose path means which example, and what is refused."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import widefield
+from widefield.data import open_dataset
+from widefield.data.labels import read_labels
+
+IMAGES = np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1) * np.full((1, 8, 8, 3), 6, np.uint8)
+
+
+class Frame:
+    """What a DataFrame of pandas or polars has of a mapping: columns, each by its name."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._columns[name]
+
+
+class Series:
+    """What a Series of pandas has: an index and items."""
+
+    def __init__(self, labels: dict[Any, Any]) -> None:
+        self._labels = labels
+        self.index = list(labels)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._labels.items()
+
+
+NAType = type("NAType", (), {"__ne__": lambda self, other: self})
+
+
+def test_file_frame_series_and_mapping_say_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(",path,label\n0,a.png,cat\n1,b.png, dog\n2,c.png,\n")
+    frame = Frame(path=["a.png", Path("b.png"), "c.png"], label=["cat", "dog", float("nan")])
+    series = Series({"a.png": "cat", "b.png": "dog", "c.png": None})
+    for given in (file, str(file), frame, series, {"a.png": "cat", "b.png": "dog", "c.png": ""}):
+        assert read_labels(given).tasks == {"label": {"a.png": "cat", "b.png": "dog"}}, given
+
+
+def test_columns_are_tasks_and_numbers_labels() -> None:
+    frame = Frame(
+        path=["a", "b", "c"],
+        grade=[1.0, float("nan"), 2.0],  # whole numbers, as pandas has them beside a gap
+        kind=np.array([3, 4, 5]),
+        seen=[True, False, NAType()],
+    )
+    assert read_labels(frame).tasks == {
+        "grade": {"a": "1", "c": "2"},
+        "kind": {"a": "3", "b": "4", "c": "5"},
+        "seen": {"a": "True", "b": "False"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "cannot read labels from NoneType: give a .csv file, a table"),
+        ([("a.png", "cat")], "cannot read labels from list: give"),
+        (np.zeros(3), "cannot read labels from ndarray"),
+        ({"path": ["a.png"], "label": ["cat"]}, "'path' has a list as its label: give"),
+        ({3: "cat"}, "labels row 0: 3 is no path"),
+        (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
+        (Frame(path=["a.png"]), "no column 'label'"),
+        (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' stands twice"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_line(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        widefield.classify("pixels", IMAGES, labels=given, quiet=True)
+    assert str(refused.value).isprintable()
+
+
+def test_classify_takes_a_frame() -> None:
+    names = [f"row {i}" for i in (0, 1, 2, 37, 38, 39)]
+    labels = ["dark"] * 3 + ["light"] * 3
+    found = [
+        widefield.classify("pixels", IMAGES, labels=given, quiet=True).probabilities
+        for given in (dict(zip(names, labels, strict=True)), Frame(path=names, label=labels))
+    ]
+    assert np.array_equal(*found)
+
+
+def test_a_path_leads_to_its_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "linked").symlink_to("photos")
+    names = ["cat/0.png", "cat/1.png"]
+    for path, base in (
+        ("cat/0.png", "photos"),
+        ("./cat/0.png", "photos"),
+        ("photos/cat/0.png", "photos"),
+        ("./photos/cat/0.png", "./photos/"),
+        (str(tmp_path / "photos/cat/0.png"), "photos"),
+        (str(tmp_path / "photos/cat/0.png"), "linked"),
+    ):
+        given = read_labels({path: "cat"}).named_as(names, base)
+        assert given.tasks == {"label": {"cat/0.png": "cat"}}, (path, base)
+
+
+def test_paths_that_lead_nowhere_or_to_two_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    within = ["a.png", "photos/a.png"]
+    own = read_labels({"photos/a.png": "cat"})
+    assert own.named_as(within, "photos") == own  # names as they are need no second reading
+    for given, message in (
+        ({"photos/a.png": "cat", "b.png": "dog"}, "means 'a.png' or 'photos/a.png'"),
+        ({"photos/../../a.png": "cat"}, "1 labelled files are not in the data"),
+        ({"/elsewhere/a.png": "cat"}, "such as '/elsewhere/a.png'"),
+        ({"a.png": "cat", str(tmp_path / "photos/a.png"): "cat"}, "one example by two paths"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_labels(given).named_as(within, "photos")
+
+
+def test_examples_without_a_label_are_left_out_or_kept_as_none() -> None:
+    table = read_labels(
+        Frame(path=["row 3", "row 5", "row 8"], a=["x", "y", "x"], b=["p", "", "q"])
+    )
+    few = open_dataset({"x": IMAGES, "own": np.arange(40)}, labels=table)
+    assert few.paths == ["row 3", "row 8"]
+    assert (few.images == IMAGES[[3, 8]]).all()
+    assert {task: y.tolist() for task, y in few.labels.items()} == {"a": [0, 0], "b": [0, 1]}
+    assert few.notes == ("38 of 40 examples have no 'a' and 'b' in labels: left out",)
+    both = open_dataset({"x": IMAGES}, labels=table, unlabelled=True)
+    assert len(both) == 40
+    assert both.labels["b"][[3, 5, 8]].tolist() == [0, -1, 1]
+    balanced = open_dataset({"x": IMAGES}, labels=table, unlabelled=True, limit=3)
+    assert sorted(balanced.labels["a"].tolist()) == [-1, 0, 1]
+
+
+@pytest.mark.parametrize(("key", "shape"), [("windows", (9, 2, 32)), ("sounds", (9, 4000))])
+def test_windows_and_sounds_get_labels_too(key: str, shape: tuple[int, ...]) -> None:
+    signals = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    data = {key: signals} | ({"sample_rate": np.array(4000)} if key == "sounds" else {})
+    few = open_dataset(data, labels=read_labels({"row 2": "x", "row 7": "y"}))
+    assert few.paths == ["row 2", "row 7"]
+    whole = open_dataset(data)
+    assert (few.images == whole.images[[2, 7]]).all()
+
+
+def test_no_example_with_every_label_is_refused() -> None:
+    table = read_labels(Frame(path=["row 3", "row 5"], a=["x", ""], b=["", "q"]))
+    with pytest.raises(ValueError, match="labels has no example with 'a' and 'b': fill"):
+        open_dataset({"x": IMAGES}, labels=table)
