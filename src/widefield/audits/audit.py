@@ -29,11 +29,11 @@ from widefield.audits.planting import (
     audit_training,
 )
 from widefield.audits.result import Audit
-from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.audits.verdict import TaskAudit
 from widefield.core.boundary import boundary
 from widefield.core.files import refuse_unwritable
 from widefield.core.names import check_name
+from widefield.data.labels import Labels, read_labels
 from widefield.diagnose import describe, linear_cka
 from widefield.methods import METHODS
 from widefield.train.hardware import choose_device, machine
@@ -41,6 +41,7 @@ from widefield.types import Kind
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.workflows.overlap import fitted_note
 from widefield.workflows.pretrain import Data
+from widefield.workflows.train_test import TrainTest, open_train_test, reading_notes
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),
@@ -59,6 +60,7 @@ def audit(
     data: Data | None = None,
     *,
     fit_on: Data | None = None,
+    labels: Labels | None = None,
     features: Features = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
@@ -81,9 +83,11 @@ def audit(
         encoder: anything that `open_encoder` opens, or a module x[B, C, H, W] in [0, 1] -> h[B, D];
             it is never changed.
         data: a source; by default the data that the run was trained on. Probes are fitted on one
-            part of it and scored on another, see `audits.train_test.open_train_test`.
+            part of it and scored on another, see `workflows.train_test.open_train_test`.
         fit_on: fit probes, floors and ceilings on these, and score on all of `data`, by default
             on the test split of the run's data.
+        labels: labels in place of those that the data have, as `classify` takes them; every column
+            but `path` is a task. Examples without one of them are left out.
         features: judge pooled features, the feature-map before pooling, or projected for those
             after the projector that the run was trained with; of `compare` the same.
         plant: features to plant: shapes, digits, letters; in sounds tone, clicks, background.
@@ -104,10 +108,13 @@ def audit(
     if cache is not None:
         refuse_unwritable(Path(cache))
     _refuse_unknown(plant, pretrain_with)
+    table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     rival = None if compare is None else open_encoder(compare, features)
-    split = open_train_test(extractor, data, fit_on=fit_on, limit=limit, seed=seed, quiet=quiet)
+    split = open_train_test(
+        extractor, data, fit_on=fit_on, labels=table, limit=limit, seed=seed, quiet=quiet
+    )
     _refuse_planted_twice(plant, split)
     if not split.train.labels and not plant:
         plant = _planted_instead(split)
@@ -263,7 +270,11 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
 
 def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
     """Return what the reader of the verdicts should know."""
-    notes = [*fitted_note(data.test, data.train), *extractor.notes, *_reading_notes(data)]
+    notes = [
+        *fitted_note(data.test, data.train),
+        *extractor.notes,
+        *reading_notes(data.train, data.test),
+    ]
     if extractor.kind != "pooled":
         notes.append(f"the features judged are the {extractor.kind} ones")
     few = data.test.images[:64]
@@ -279,14 +290,6 @@ def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str
             "than features; more examples would make the verdicts surer"
         )
     return tuple(notes)
-
-
-def _reading_notes(data: TrainTest) -> list[str]:
-    """Return what was skipped or chosen in reading the images."""
-    if data.train.notes == data.test.notes:  # two parts of what was read at once
-        return list(data.train.notes)
-    fitted = [f"fitted on: {note}" for note in data.train.notes]
-    return [*fitted, *(f"scored on: {note}" for note in data.test.notes)]
 
 
 def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
@@ -309,7 +312,8 @@ def _planted_instead(data: TrainTest) -> tuple[str, ...]:
     kind = data.test.kind
     if kind not in WITHOUT_LABELS:
         raise ValueError(
-            f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label array"
+            f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label "
+            "array, or give labels (--labels)"
         )
     return WITHOUT_LABELS[kind]
 

@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from widefield.audits.probing import Features, probe_tasks
-from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.data import Dataset, Loader
@@ -34,6 +33,7 @@ from widefield.train.hardware import choose_device
 from widefield.train.ranks import lone_fabric
 from widefield.train.trainer import Trainer
 from widefield.workflows.extractor import FeatureExtractor, encode
+from widefield.workflows.train_test import TrainTest, subset
 
 STEPS = 600
 """Steps that a ceiling is trained for."""

@@ -14,7 +14,6 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.audits.train_test import TrainTest
 from widefield.core.modes import evaluating
 from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
@@ -22,6 +21,7 @@ from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
 from widefield.views import Augmentation, AugmentContext, ViewSettings
 from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
+from widefield.workflows.train_test import TrainTest
 
 DRAWS = 1200
 BINS = 24

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from widefield.audits.bounds import Say, audit_tasks, graded_bounds, measure_bounds
-from widefield.audits.train_test import TrainTest, subset
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
@@ -20,6 +19,7 @@ from widefield.diagnose import graph_overlap, nearest_neighbours
 from widefield.encoders import Encoder
 from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.workflows.pretrain import pretrain
+from widefield.workflows.train_test import TrainTest, subset
 
 GRADES: dict[str, tuple[Drawn | Heard, ...]] = {
     plant.name: plant.grades()

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.audits.train_test import TrainTest
 from widefield.audits.verdict import ProbeResult
 from widefield.data import Dataset
 from widefield.probes import fit_linear, knn
+from widefield.workflows.train_test import TrainTest
 
 Features = Callable[[NDArray[np.uint8]], Tensor]
 """Images uint8 [n, H, W, C] -> features float [n, D]."""

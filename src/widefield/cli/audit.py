@@ -20,6 +20,7 @@ def audit(
     /,
     *,
     fit_on: str | None = None,
+    labels: Path | None = None,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
     plant: str = "",
     compare: str | None = None,
@@ -44,6 +45,9 @@ def audit(
     fit_on
         Fit on these data, and score on all of the others; by default one part of them is fitted on
         and another scored on.
+    labels
+        Take labels from this .csv file in place of those that the data have: column path and one
+        for each task; examples without one of them are left out.
     features
         Judge pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.
@@ -73,6 +77,7 @@ def audit(
     """
     options = {
         "fit_on": fit_on,
+        "labels": labels,
         "plant": tuple(name for name in plant.split(",") if name),
         "compare": compare,
         "all_checkpoints": all_checkpoints,

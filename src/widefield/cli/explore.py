@@ -12,6 +12,7 @@ def explore(
     /,
     *,
     out: Path,
+    labels: Path | None = None,
     tables: Path | None = None,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
     limit: int | None = None,
@@ -29,6 +30,9 @@ def explore(
         Read these data, named as for pretrain.
     out
         Write to this .html file, which loads nothing from anywhere.
+    labels
+        Take labels from this .csv file in place of those that the data have: column path and one
+        for each task; images without a label are shown too.
     tables
         Write each finding as a table to this folder too, as Parquet and CSV.
     features
@@ -48,6 +52,7 @@ def explore(
     found = call(
         encoder,
         data,
+        labels=labels,
         features=features,
         limit=limit,
         out=out,
@@ -66,10 +71,10 @@ def explore(
         f"{told['clusters']} clusters, {told['duplicate_groups']} groups of near-duplicates, "
         f"{told['outliers']} outliers"
     )
-    for task, labels in told["suspected_labels"].items():
+    for task, suspected in told["suspected_labels"].items():
         print_line(
-            f"{task}: {labels['count']} labels to check; neighbours name the label of "
-            f"{percent(labels['neighbours_agree'])} % of all {found.dataset.kind}"
+            f"{task}: {suspected['count']} labels to check; neighbours name the label of "
+            f"{percent(suspected['neighbours_agree'])} % of {found.judged(task)}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")

@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "probe": (
         "widefield probe run ./labelled:test --fit-on ./labelled:train",
+        "widefield probe run ./my-images --labels labels.csv",
         "widefield probe timm:resnet18 photos:test --fit-on photos:train",
     ),
     "audit": (

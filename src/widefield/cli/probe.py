@@ -1,5 +1,6 @@
 """`widefield probe`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.output import percent, print_json, print_line, print_table
@@ -15,6 +16,7 @@ def probe(
     *,
     task: str | None = None,
     fit_on: str | None = None,
+    labels: Path | None = None,
     limit: int | None = None,
     features: Literal["pooled", "feature-map", "projected"] | None = None,
     protocol: Literal["linear", "feature-dropout"] = "linear",
@@ -33,7 +35,11 @@ def probe(
     task
         Score this task alone.
     fit_on
-        Fit on these data; by default on the run's own training data.
+        Fit on these data; by default on the run's own training data. The data to score on are
+        divided 80 / 20 instead where these had no labels, and with --labels.
+    labels
+        Take labels from this .csv file in place of those that the data have: column path and one
+        for each task; examples without one of them are left out.
     limit
         Score on a class-balanced first N.
     features
@@ -56,6 +62,7 @@ def probe(
         encoder,
         data,
         fit_on=fit_on,
+        labels=labels,
         task=task,
         limit=limit,
         features=features,

@@ -39,7 +39,7 @@ from widefield.data.select import choose, split_rows
 from widefield.data.signals import open_windows
 from widefield.data.skipped import Skipped, refuse_many, skipped_note
 from widefield.data.sounds import open_sounds
-from widefield.data.spec import BUILT_IN, Spec, did_you_mean, parse, spec_text
+from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
 from widefield.data.spoken import read_spoken
 from widefield.data.windows import read_parquet
 from widefield.types import Kind, Size, as_size
@@ -258,7 +258,7 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     elif isinstance(data, str):
         spec = parse(data)
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
-        return Spec("memory"), read_memory(data)
+        return Spec(MEMORY), read_memory(data)
     else:
         raise ValueError(
             f"cannot read data from {type(data).__name__}; expected a str, Path or array"

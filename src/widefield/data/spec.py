@@ -18,6 +18,8 @@ from typing import Literal
 from widefield.data.plants import Feature, read_plant
 
 BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
+MEMORY = "memory"
+"""What arrays in memory are called; a file of that name is kept by its absolute path."""
 _NEIGHBOURS = 1_000
 
 Split = Literal["train", "test"]

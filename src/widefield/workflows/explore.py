@@ -1,7 +1,7 @@
 """Look at a set of images through an encoder: neighbours, copies, outliers, clusters, labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
 from widefield.data import Dataset
+from widefield.data.labels import Labels, read_labels
 from widefield.diagnose import (
     Graph,
     Suspects,
@@ -27,6 +30,7 @@ from widefield.diagnose import (
     tsne_map,
     typical,
 )
+from widefield.diagnose.groups import VOTERS
 from widefield.diagnose.tsne import MAP_NEIGHBOURS
 from widefield.report import write_page
 from widefield.workflows.explore_page import explore_page
@@ -35,6 +39,8 @@ from widefield.workflows.pretrain import Data
 
 TABLES = ("neighbours", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")
+_FEWEST = 4
+"""Images that have neighbours to speak of."""
 _TYPICAL = 12
 """Images that stand for a cluster."""
 _TABLED = 10
@@ -62,6 +68,12 @@ class Exploration:
     suspects: Mapping[str, Suspects]
     """Labels of each task that neighbours contradict."""
     notes: tuple[str, ...]
+
+    def judged(self, task: str) -> str:
+        """Return in words whose labels of a task were compared with those of neighbours."""
+        y, kind = self.dataset.labels[task], self.dataset.kind
+        count = int((y >= 0).sum())
+        return f"all {kind}" if count == len(y) else f"the {count:,} labelled {kind}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield explore --json` prints them."""
@@ -150,6 +162,7 @@ def explore(
     encoder: EncoderSpec,
     data: Data,
     *,
+    labels: Labels | None = None,
     features: Features = "pooled",
     limit: int | None = None,
     out: str | Path | None = None,
@@ -163,6 +176,8 @@ def explore(
     Args:
         encoder: anything that `open_encoder` opens, or a module; it is never changed.
         data: a source, as `pretrain` takes it, of four images at least.
+        labels: labels in place of those that the data have, as `classify` takes them; every column
+            but `path` is a task. Examples without a label are shown too.
         features: pooled, feature-map for those before pooling, or projected.
         limit: take a class-balanced first N examples.
         out: an `.html` file, one page without requests to anywhere.
@@ -181,12 +196,13 @@ def explore(
         [[3, 7]]
     """
     _refuse_taken(out, tables, overwrite=overwrite)
+    table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    dataset = extractor.open(data, limit=limit, quiet=quiet)
-    if len(dataset) < 4:
+    dataset = extractor.open(data, labels=table, unlabelled=True, limit=limit, quiet=quiet)
+    if len(dataset) < _FEWEST:
         raise ValueError(
-            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs 4 at least"
+            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs {_FEWEST} at least"
         )
     h = extractor.features(dataset.images, quiet=quiet)
     if not h.isfinite().all():
@@ -203,13 +219,34 @@ def explore(
         typical=typical(h.cpu().numpy(), clusters, count=_TYPICAL),
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
-        suspects={task: suspected_labels(graph, y) for task, y in dataset.labels.items()},
+        suspects=_suspects(h, graph, dataset.labels),
         notes=extractor.notes + dataset.notes,
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)
     if tables is not None:
         found.save_tables(tables)
+    return found
+
+
+def _suspects(
+    h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
+) -> dict[str, Suspects]:
+    """Return the labels of each task that neighbours with a label contradict.
+
+    A task of fewer labels than an exploration has images at least is left out.
+    """
+    found = {}
+    for task, y in labels.items():
+        rows = np.flatnonzero(y >= 0)
+        if len(rows) == len(y):
+            found[task] = suspected_labels(graph, y)
+        elif len(rows) >= _FEWEST:
+            near = neighbour_graph(
+                h[torch.from_numpy(rows).to(h.device)], min(VOTERS, len(rows) - 1)
+            )
+            among = suspected_labels(near, y[rows])
+            found[task] = replace(among, rows=rows[among.rows])
     return found
 
 

@@ -131,8 +131,8 @@ def _labels(found: "Exploration") -> Section:
         given = found.dataset.labels[task][rows]
         groups.append(
             ImageGroup(
-                title=f"{task}: neighbours name the label of {suspects.agreement:.0%} of all "
-                f"{found.dataset.kind}; the lower, the weaker these suspicions",
+                title=f"{task}: neighbours name the label of {suspects.agreement:.0%} of "
+                f"{found.judged(task)}; the lower, the weaker these suspicions",
                 rows=rows.tolist(),
                 captions=[
                     f"labelled {classes[own]}; {share:.0%} of neighbours: {classes[other]}"

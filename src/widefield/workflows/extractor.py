@@ -15,6 +15,7 @@ from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name, printable
 from widefield.data import Dataset, held_out_split, kind_of_source, open_dataset
 from widefield.data.decode import Progress
+from widefield.data.spec import MEMORY
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
@@ -380,11 +381,26 @@ def _of_foreign(name: str, path: str, encoder: Encoder, match: Match) -> Feature
     )
 
 
+def own_data(run: RunFolder, remedy: str) -> str:
+    """Return the name of the data that a run was trained on; `remedy` says what to give instead.
+
+    Raises:
+        ValueError: they were arrays in memory.
+    """
+    data = str(run.settings()["data"])
+    if data == MEMORY:
+        raise ValueError(
+            f"{run.path} was trained on arrays in memory, which were not kept: {remedy}"
+        )
+    return data
+
+
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
+    data = own_data(run, "say what to fit on with fit_on=DATA (--fit-on DATA)")
     with _bar(quiet, "reading images") as progress:
         opening = run.recipe().opening() | run.form()
-        dataset = open_dataset(run.settings()["data"], **opening, progress=progress)
+        dataset = open_dataset(data, **opening, progress=progress)
     dataset = run.manifest.in_order(dataset)
     run.manifest.refuse_other(dataset)
     return dataset
@@ -400,4 +416,4 @@ def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
         return data
     if extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
-    return held_out_split(str(extractor.run.settings()["data"]))
+    return held_out_split(own_data(extractor.run, "say what to score on"))

@@ -1,8 +1,9 @@
 """Score each task with probes on frozen features, beside three floors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,6 +14,10 @@ from torch import Generator, Tensor
 from widefield.core.boundary import boundary
 from widefield.core.names import check_name
 from widefield.data import Dataset
+from widefield.data.examples import Examples
+from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.select import choose
+from widefield.data.spec import parse, spec_text
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
@@ -35,6 +40,7 @@ from widefield.workflows.extractor import (
 from widefield.workflows.overlap import fitted_note, seen_before
 from widefield.workflows.pretrain import Data
 from widefield.workflows.run_views import first_views, run_views
+from widefield.workflows.train_test import open_train_test, reading_notes
 
 Protocol = Literal["linear", "feature-dropout"]
 
@@ -99,6 +105,7 @@ def probe(
     data: Data | None = None,
     *,
     fit_on: Data | None = None,
+    labels: Labels | None = None,
     task: str | None = None,
     limit: int | None = None,
     features: Features | None = None,
@@ -112,7 +119,10 @@ def probe(
     Args:
         encoder: anything that `open_encoder` opens, or a module; it is never changed.
         data: what to score on; by default the test split of the run's data.
-        fit_on: what to fit on; by default the run's own training data.
+        fit_on: what to fit on; by default the run's own training data. `data` are divided 80 / 20
+            instead where these had no labels, and where `labels` are given.
+        labels: labels in place of those that the data have, as `classify` takes them; every column
+            but `path` is a task. Examples without one of them are left out.
         task: score this task alone.
         limit: score on a class-balanced first N of `data`.
         features: pooled, feature-map for the features before pooling, or projected for those
@@ -142,15 +152,20 @@ def probe(
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    train = _training_set(extractor, fit_on, quiet=quiet)
-    test = extractor.open(
-        scoring_data(extractor, data),
-        like=train,
-        quiet=quiet,
-        limit=limit,
-        seed=0 if extractor.run is None else extractor.run.recipe().seed,
-        held_out=True,
-    )
+    table = _labels_of(labels, task)
+    divided = table is not None or _needs_division(extractor, data, fit_on)
+    if divided:
+        train, test = _divided(extractor, data, fit_on, table, limit, quiet=quiet)
+    else:
+        train = _training_set(extractor, fit_on, quiet=quiet)
+        test = extractor.open(
+            scoring_data(extractor, data),
+            like=train,
+            quiet=quiet,
+            limit=limit,
+            seed=_seed(extractor),
+            held_out=True,
+        )
     tasks = _shared_tasks(train, test, task)
     _refuse_lone_classes(train, tasks)
     policy = _training_views(extractor, train) if protocol == "feature-dropout" else None
@@ -173,7 +188,7 @@ def probe(
         views=None if policy is None else policy.name,
         fitted_on=train.spec,
         scored_on=test.spec,
-        notes=_notes(extractor, train, test),
+        notes=(*_division_note(divided), *_notes(extractor, train, test)),
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
@@ -188,11 +203,7 @@ def probe(
 
 def _notes(extractor: FeatureExtractor, train: Dataset, test: Dataset) -> tuple[str, ...]:
     """Return whether the score says anything, and what was chosen in reading weights and images."""
-    fitted, scored = (
-        [f"{what} on: {note}" for note in dataset.notes]
-        for what, dataset in (("fitted", train), ("scored", test))
-    )
-    return (*fitted_note(test, train), *extractor.notes, *fitted, *scored)
+    return (*fitted_note(test, train), *extractor.notes, *reading_notes(train, test))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +299,58 @@ def _refuse_views(views: Augmentation, names: str, train: Dataset) -> None:
         )
 
 
+def _labels_of(labels: Labels | None, task: str | None) -> LabelTable | None:
+    """Return the table of labels, of one task where it is asked for: others may be missing then."""
+    if labels is None:
+        return None
+    table = read_labels(labels)
+    return table if task is None else table.only(task)
+
+
+def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data | None) -> bool:
+    """Whether there is nothing to fit on but `data`: the run was trained on data without labels."""
+    if fit_on is not None or data is None or extractor.run is None:
+        return False
+    return not extractor.run.settings().get("tasks")
+
+
+def _divided(
+    extractor: FeatureExtractor,
+    data: Data | None,
+    fit_on: Data | None,
+    table: LabelTable | None,
+    limit: int | None,
+    *,
+    quiet: bool,
+) -> tuple[Dataset, Dataset]:
+    """Return both parts of `data`, as an audit divides them; `limit` is that of the scored one."""
+    if isinstance(data, str | Path):  # either split stands for both
+        data = str(replace(parse(spec_text(data)), split="train"))
+    halves = open_train_test(
+        extractor,
+        data,
+        fit_on=fit_on,
+        labels=table,
+        limit=None,
+        seed=_seed(extractor),
+        quiet=quiet,
+    )
+    test = halves.test
+    if limit is None:
+        return halves.train, test
+    scored = Examples(names=test.paths, labels=test.labels)
+    return halves.train, test.subset(choose(scored, np.arange(len(test)), limit))
+
+
+def _division_note(divided: bool) -> list[str]:
+    return ["the data are divided 80 / 20: one part is fitted on, the other scored"] * divided
+
+
+def _seed(extractor: FeatureExtractor) -> int:
+    """Return the seed of what is planted: that of the run."""
+    return 0 if extractor.run is None else extractor.run.recipe().seed
+
+
 def _training_set(extractor: FeatureExtractor, fit_on: Data | None, *, quiet: bool) -> Dataset:
     if fit_on is not None:
         return extractor.open(fit_on, quiet=quiet)
@@ -306,7 +369,8 @@ def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:
     if not shared:
         raise ValueError(
             f"{train.spec} and {test.spec} share no labelled task: give data with first-level "
-            "subfolders or label arrays, or plant a feature such as +digits in both"
+            "subfolders or label arrays, labels of the data (--labels) or others to fit on "
+            "(--fit-on), or plant a feature such as +digits in both"
         )
     return shared if task is None else [task]
 

@@ -10,8 +10,8 @@ from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
 from widefield.audits.bounds import Bounds, graded_bounds
 from widefield.audits.probing import probe_tasks
-from widefield.audits.train_test import open_train_test
 from widefield.workflows.extractor import encode, open_encoder
+from widefield.workflows.train_test import open_train_test
 
 
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("learned", [1])])

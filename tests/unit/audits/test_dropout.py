@@ -9,7 +9,6 @@ from torch import Generator, Tensor
 
 import widefield
 from widefield.audits.dropout import feature_dropout
-from widefield.audits.train_test import TrainTest, open_train_test
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes import extract, fit_linear
@@ -17,6 +16,7 @@ from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
 from widefield.views.base import NO_CONTEXT
 from widefield.workflows.extractor import open_encoder
 from widefield.workflows.run_views import run_views
+from widefield.workflows.train_test import TrainTest, open_train_test
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.audits.probing import probe_tasks
-from widefield.audits.train_test import TrainTest
 from widefield.audits.verdict import TaskAudit, verdict
 from widefield.data import Dataset
 from widefield.encoders import build_encoder
 from widefield.probes import pixels
 from widefield.workflows.extractor import encode
+from widefield.workflows.train_test import TrainTest
 
 COLOURS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
 SHAPES = np.array(

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from widefield.audits import planting
 from widefield.audits.bounds import Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.audits.train_test import TrainTest
 from widefield.audits.verdict import ProbeResult
 from widefield.data import Dataset
 from widefield.data.plants import Digits, Shapes, read_plant
 from widefield.workflows.extractor import FeatureExtractor
+from widefield.workflows.train_test import TrainTest
 
 DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
 

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.audits.probing import probe_tasks
-from widefield.audits.train_test import TrainTest
 from widefield.data import Dataset
+from widefield.workflows.train_test import TrainTest
 
 SIDE, DIM = 4, 24
 

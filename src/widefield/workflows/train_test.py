@@ -1,4 +1,4 @@
-"""The images that an audit fits probes on, and those that it scores them on."""
+"""The images that probes are fitted on, and those that they are scored on."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 
 from widefield.core import rng
 from widefield.data import Dataset, held_out_split
+from widefield.data.labels import LabelTable
 from widefield.data.plants import Canvas, Drawn, Heard
-from widefield.data.spec import parse, spec_text
-from widefield.workflows.extractor import FeatureExtractor, scoring_data, training_data
+from widefield.data.spec import BUILT_IN, parse, spec_text
+from widefield.workflows.extractor import (
+    FeatureExtractor,
+    own_data,
+    scoring_data,
+    training_data,
+)
 from widefield.workflows.pretrain import Data
 
 _TEST_SHARE = 0.2
@@ -41,6 +47,7 @@ def open_train_test(
     data: Data | None,
     *,
     fit_on: Data | None = None,
+    labels: LabelTable | None = None,
     limit: int | None,
     seed: int,
     quiet: bool = False,
@@ -51,15 +58,16 @@ def open_train_test(
 
     A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
     name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
-    quarter of that to score on.
+    quarter of that to score on. With `labels`, the examples that have all of them are divided.
 
     Raises:
         ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
             two examples to fit on; one line says which and what to do.
     """
-    opened = partial(extractor.open, quiet=quiet)
+    opened = partial(extractor.open, quiet=quiet, labels=labels)
     fewer = None if limit is None else max(1, limit // 4)
     if fit_on is not None:
+        _refuse_two_sources(labels)
         train = opened(fit_on, limit=limit, seed=seed)
         scored = scoring_data(extractor, data)
         return _checked(
@@ -70,14 +78,14 @@ def open_train_test(
     if data is not None and not isinstance(data, str | Path):
         return _checked(_divided(opened(data, limit=limit, seed=seed)))
     if data is not None:
-        text = _with_split(spec_text(data))
+        text = _with_split(spec_text(data), labels)
         train = opened(text, limit=limit, seed=seed)
     elif extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")
     else:
-        own, seed = str(extractor.run.settings()["data"]), extractor.run.recipe().seed
-        text = _with_split(own)
-        if limit is None and text == own:
+        own = own_data(extractor.run, "give the data to judge it on")
+        text, seed = _with_split(own, labels), extractor.run.recipe().seed
+        if limit is None and text == own and labels is None:
             train = training_data(extractor.run, quiet=quiet)
         else:
             train = opened(text, limit=limit, seed=seed)
@@ -90,19 +98,40 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
     return dataset.subset(rows).first_read()
 
 
+def reading_notes(train: Dataset, test: Dataset) -> list[str]:
+    """Return what was skipped or chosen in reading; what was read at once is said once."""
+    said = [note for note in train.notes if note in test.notes]
+    fitted = [f"fitted on: {note}" for note in train.notes if note not in said]
+    return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
+
+
 def _divided(dataset: Dataset) -> TrainTest:
     """Keep a fifth of the rows for testing, chosen by a hash of each."""
     share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)
     if not 0 < len(test) < len(dataset):
-        raise ValueError(f"{len(dataset)} examples are too few to audit on: give ten at least")
+        raise ValueError(f"{len(dataset)} examples are too few to divide: give ten at least")
     train = np.flatnonzero(share >= _TEST_SHARE)
     return TrainTest(train=subset(dataset, train), test=subset(dataset, test))
 
 
-def _with_split(text: str) -> str:
-    """Take a path without a split for its training split."""
+def _refuse_two_sources(labels: LabelTable | None) -> None:
+    if labels is not None:
+        raise ValueError(
+            "labels are those of one set of data, of which a fifth is scored on: leave fit_on out "
+            "(--fit-on)"
+        )
+
+
+def _with_split(text: str, labels: LabelTable | None) -> str:
+    """Take a path without a split for its training split.
+
+    Raises:
+        ValueError: there are labels for built-in data, whose splits number their examples anew.
+    """
     spec = parse(text)
+    if labels is not None and spec.base in BUILT_IN:
+        raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
     return str(replace(spec, split="train")) if spec.split is None else text
 
 
@@ -114,7 +143,7 @@ def _checked(data: TrainTest) -> TrainTest:
         fitted = np.bincount(y, minlength=len(names))
         present = fitted + np.bincount(data.test.labels[task], minlength=len(names)) > 0
         if present.sum() < 2:
-            raise ValueError(f"task {task!r}: labels hold one class: an audit needs two")
+            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
         scarce = np.flatnonzero(present & (fitted < 2))
         if len(scarce):
             name, count = names[scarce[0]], int(fitted[scarce[0]])
