@@ -30,7 +30,8 @@ def pretrain(
     Parameters
     ----------
     data
-        photos, cifar10, a folder of images or a .npz file; +digits, +shapes, +letters plant one.
+        photos, cifar10, a folder of images, a .npz or .npy file; +digits, +shapes, +letters plant
+        one.
     out
         Write the run into this folder; it must not hold another one.
     recipe

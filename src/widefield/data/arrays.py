@@ -1,4 +1,4 @@
-"""Arrays as a source: `.npz` files, packs of encoded or grey images, windows, arrays in memory."""
+"""Arrays as a source: `.npz` and `.npy` files, packs of images, windows, arrays in memory."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.memory import refuse_beyond_memory
 from widefield.core.names import printable
 from widefield.data.examples import Examples
-from widefield.data.npz import read_arrays
+from widefield.data.npz import read_array, read_arrays
 from widefield.data.recordings import of_array, of_pack
 from widefield.data.windows import as_windows
 
@@ -33,6 +34,15 @@ def read_npz(path: Path) -> Examples:
     """
     examples = _read_arrays(read_arrays(path), f"'{path}'")
     return replace(examples, origin=(path,))
+
+
+def read_npy(path: Path) -> Examples:
+    """Read a `.npy` file of images, as an array in memory is read."""
+    array = read_array(path)
+    # What is no uint8 becomes it in memory; uint8 is copied from the map where it has room.
+    if array.dtype != np.uint8:
+        refuse_beyond_memory(array.size, f"the pixels of '{path}'")
+    return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:

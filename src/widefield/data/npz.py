@@ -1,4 +1,4 @@
-"""The arrays of a `.npz` file: each is checked before its bytes are read, none is unpickled."""
+"""The arrays of a `.npz` or `.npy` file: checked before their bytes are read, never unpickled."""
 
 import math
 import warnings
@@ -13,6 +13,8 @@ from widefield.core.memory import free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1
+_DAMAGED = "is damaged; copy or make the file anew"
+_NO_ARRAY = "is no array; leave it out, or save it by numpy.savez"
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -48,6 +50,32 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
+def read_array(path: Path) -> NDArray[np.generic]:
+    """Read the array of a `.npy` file, as a read-only memory map.
+
+    Raises:
+        ValueError: it is no such file, damaged, or holds no plain numbers.
+    """
+    if path.is_file():
+        with path.open("rb") as opened:
+            problem = _problem_of_file(opened, path.stat().st_size)
+        if problem is None:
+            array: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+            return array
+        if problem != _NO_ARRAY:
+            raise ValueError(f"'{path}' {problem}")
+    raise ValueError(f"'{path}' is not a readable .npy file; make one by numpy.save")
+
+
+def _problem_of_file(opened: IO[bytes], size: int) -> str | None:
+    with warnings.catch_warnings():  # numpy's on headers that Python 2 wrote
+        warnings.simplefilter("ignore")
+        try:
+            return _problem(opened, size)
+        except Exception:  # a damaged header raises every kind of error
+            return _DAMAGED
+
+
 def _refuse_too_large(members: list[zipfile.ZipInfo], path: Path) -> None:
     size, free = sum(member.file_size for member in members), free_host_memory()
     if size > free:
@@ -73,7 +101,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, whose: str) -> NDAr
                     )
                 return array
         except Exception:  # a damaged stream raises every kind of error
-            problem = "is damaged; copy or make the file anew"
+            problem = _DAMAGED
     raise ValueError(f"{whose} {problem}")
 
 
@@ -81,7 +109,7 @@ def _problem(opened: IO[bytes], file_size: int) -> str | None:
     """Return what is wrong with a member by its header; raises what numpy does on damaged ones."""
     prefix = np.lib.format.MAGIC_PREFIX
     if opened.read(len(prefix)) != prefix:
-        return "is no array; leave it out, or save it by numpy.savez"
+        return _NO_ARRAY
     version = tuple(opened.read(2))
     if version not in _HEADERS:
         return "is of a kind that holds no plain numbers; save it as numbers or strings"

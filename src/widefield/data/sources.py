@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.arrays import Array, read_memory, read_npz, read_windows
+from widefield.data.arrays import Array, read_memory, read_npy, read_npz, read_windows
 from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset
 from widefield.data.decode import Progress, decode_all
@@ -277,9 +277,11 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
         return spec, read_folder(path)
     if path.suffix.lower() == ".npz":
         return spec, read_npz(path)
+    if path.suffix.lower() == ".npy":
+        return spec, read_npy(path)
     if path.suffix.lower() == ".parquet":
         return spec, replace(read_windows(read_parquet(path)), origin=(path,))
-    raise ValueError(f"'{path}' is neither a folder, nor a .npz or .parquet file")
+    raise ValueError(f"'{path}' is neither a folder, nor a .npz, .npy or .parquet file")
 
 
 def _read_cifar(spec: Spec) -> Examples:

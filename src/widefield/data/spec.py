@@ -1,9 +1,9 @@
 """The way a user names a data set: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
 BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
-downloaded), a folder, or a `.npz` or `.parquet` file. The built-in ones without a split mean
-`train`; a path without one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a hash
-of the relative path. A path may contain ":" and "+": what exists as a path is taken as one. A
+downloaded), a folder, or a `.npz`, `.npy` or `.parquet` file. The built-in ones without a split
+mean `train`; a path without one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a
+hash of the relative path. A path may contain ":" and "+": what exists as a path is taken as one. A
 folder that is named like a built-in source is written `./photos`.
 """
 

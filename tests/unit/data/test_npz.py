@@ -157,3 +157,54 @@ def test_labels_in_bytes_and_with_control_characters():
     assert shown == ("a\\x1b[2J", "b")
     ids = np.arange(12) * 50  # gaps are fine where they are no burden
     assert len(open_dataset({"x": X, "t": ids}).classes["t"]) == 551
+
+
+@pytest.mark.parametrize("array", [X, X.astype(np.float32) / 255, X[..., 0], np.asfortranarray(X)])
+def test_a_npy_file_is_read_as_its_array_in_memory(tmp_path, array):
+    np.save(tmp_path / "x.npy", array)
+    from_file, from_memory = open_dataset(str(tmp_path / "x.npy")), open_dataset(array)
+    assert (from_file.images == from_memory.images).all()
+    assert (from_file.paths, from_file.labels) == (from_memory.paths, {})
+    halves = [open_dataset(f"{tmp_path / 'x.npy'}:{split}") for split in ("train", "test")]
+    assert sorted(halves[0].paths + halves[1].paths) == sorted(from_file.paths)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not a readable .npy file"),
+        (b"no array", "is not a readable .npy file"),
+        (npy(X)[:300], "claims the shape"),
+        (npy(X, shape=(10**9, 10**9, 3)), r"claims the shape \[1000000000,"),
+        (b"\x93NUMPY\x01\x00\xff\x00" + b"(" * 255, "is damaged"),
+        (npy(np.zeros(3, "i4,f4")), "holds"),
+        (npy(np.zeros((0, 8, 8, 3), np.uint8)), "expected"),
+        (npy(X.astype(np.int64)), "expected uint8"),
+    ],
+)
+def test_a_file_that_is_no_plain_array(tmp_path, content, message):
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as info:
+        open_dataset(tmp_path / "x.npy")
+    assert str(info.value).isprintable()
+
+
+def test_a_npy_file_is_never_unpickled(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([Mine()], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="holds Python objects, which are never unpickled"):
+        open_dataset(tmp_path / "x.npy")
+
+
+class Mine:
+    """What says that it was unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("unpickled",)
+
+
+def test_a_npy_file_that_fills_the_memory_is_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", X > 9)
+    assert len(open_dataset(tmp_path / "x.npy")) == len(X)
+    monkeypatch.setattr("widefield.core.memory.host_memory", lambda: X.size - 1)
+    with pytest.raises(ValueError, match=r"the pixels of '.*x\.npy' needs .* of memory"):
+        open_dataset(tmp_path / "x.npy")
