@@ -260,8 +260,10 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
         return Spec(MEMORY), read_memory(data)
     else:
+        remedy = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(
-            f"cannot read data from {type(data).__name__}; expected a str, Path or array"
+            f"cannot read data from {type(data).__name__}; expected a name or path, an array or "
+            f"tensor such as [n, H, W, C], or a mapping of arrays with key 'x': {remedy}"
         )
     if spec.base == "photos":
         is_square = size is not None and size[0] == size[1]

@@ -104,7 +104,9 @@ def _parse_base(text: str) -> tuple[str, Split | None] | None:
         return front, "train"
     if split == "test":
         return front, "test"
-    raise ValueError(f"'{front}' has no split '{split}'; known: train, test")
+    inside = os.path.join(front, split)
+    hint = f"; did you mean the folder '{inside}'?" if _is_path(inside) else ""
+    raise ValueError(f"'{front}' has no split '{split}'; known: train, test{hint}")
 
 
 def _is_path(text: str) -> bool:

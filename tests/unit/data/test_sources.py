@@ -3,10 +3,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 import torchvision.datasets
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from torch.utils.data import TensorDataset
 
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
@@ -156,10 +158,18 @@ def test_paths_that_are_no_data(tmp_path):
         open_dataset(tmp_path / "cat.jpg")
     with pytest.raises(ValueError, match=r"no path .*cat\.png'; did you mean .*cat\.jpg'"):
         open_dataset(tmp_path / "cat.png")
-    with pytest.raises(
-        ValueError, match="cannot read data from int; expected a str, Path or array"
-    ):
-        open_dataset(3)
+
+
+def test_what_is_no_data_is_told_what_is(tmp_path):
+    whole = r"expected a name or path, an array or tensor such as \[n, H, W, C\], or a mapping"
+    for data in (3, None, [np.zeros((8, 8, 3), np.uint8)], TensorDataset(torch.zeros(4, 3, 8, 8))):
+        name = type(data).__name__
+        with pytest.raises(ValueError, match=f"cannot read data from {name}; {whole}.*stack"):
+            open_dataset(data)
+    ours = open_dataset("photos", limit=16)
+    with pytest.raises(ValueError, match=r"cannot read data from Dataset; .* give its arrays\(\)"):
+        open_dataset(ours)
+    assert (open_dataset(ours.arrays()).images == ours.images).all()
 
 
 def test_home_folder_is_expanded(tmp_path, monkeypatch):

@@ -176,3 +176,10 @@ heavy = {"torch", "torchvision", "timm", "lightning", "sklearn", "skimage", "sci
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_folder_of_a_split_is_not_the_split(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images" / "val").mkdir(parents=True)
+    with pytest.raises(ValueError, match="train, test; did you mean the folder 'images/val'\\?"):
+        parse("images:val")
