@@ -125,6 +125,15 @@ def test_empty_labels_are_none_and_paths_may_lead_to_the_file(
 
 
 @pytest.mark.usefixtures("pictures")
+def test_a_class_of_unreadable_files_alone_is_none(command: Command) -> None:
+    Path("pictures/broken.png").write_text("no image")
+    write_labels([*five_each(), ("broken.png", "violet")])
+    found = command.json(*classify("--out", "found.csv"))
+    assert sorted(found["classes"]) == sorted(COLOURS)
+    assert found["labels"] == 15
+
+
+@pytest.mark.usefixtures("pictures")
 def test_bad_places_are_refused(command: Command) -> None:
     write_labels(five_each())
     Path("there.csv").write_text("mine")

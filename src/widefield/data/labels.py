@@ -203,7 +203,7 @@ def _checked_names(names: list[str], source: str) -> list[str]:
 
 
 def _no_column(source: str, name: str) -> ValueError:
-    return ValueError(f"{source} has no column {name!r}: its first line must be path,label")
+    return ValueError(f"{source} has no column {name!r}: it needs path, and label or another task")
 
 
 def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) -> LabelTable:

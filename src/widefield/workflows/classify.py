@@ -176,15 +176,17 @@ def classify(
 def _matched(
     dataset: Dataset, table: LabelTable
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
-    """Return rows that have a label, their class ids, and the names of the classes."""
+    """Return rows that have a label, their class ids, and the names of the classes they have."""
     (task,) = table.tasks
-    ids, classes = dataset.labels[task], dataset.classes[task]
+    ids = dataset.labels[task]
+    rows = np.flatnonzero(ids >= 0)
+    present, y = np.unique(ids[rows], return_inverse=True)  # a labelled file may be unreadable
+    classes = tuple(dataset.classes[task][k] for k in present)
     if len(classes) < 2:
         raise ValueError(
             f"the labels name {len(classes)} class: give labels of at least two classes"
         )
-    rows = np.flatnonzero(ids >= 0)
-    return rows, ids[rows], classes
+    return rows, y.astype(np.int64), classes
 
 
 def _checked(
