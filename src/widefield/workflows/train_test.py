@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.data import Dataset, held_out_split
+from widefield.data import Dataset, held_out_split, same_images
 from widefield.data.labels import LabelTable
 from widefield.data.plants import Canvas, Drawn, Heard
 from widefield.data.spec import BUILT_IN, parse, spec_text
@@ -99,8 +99,9 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
 
 
 def reading_notes(train: Dataset, test: Dataset) -> list[str]:
-    """Return what was skipped or chosen in reading; what was read at once is said once."""
-    said = [note for note in train.notes if note in test.notes]
+    """Return what was skipped or chosen in reading; what both parts of one source say, once."""
+    alike = train.notes == test.notes or same_images(train.spec, test.spec)
+    said = [note for note in train.notes if alike and note in test.notes]
     fitted = [f"fitted on: {note}" for note in train.notes if note not in said]
     return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
 
