@@ -1,6 +1,7 @@
 """Short runs: docs/recipe.md, README.md and docs/budgets.svg."""
 
 import io
+import math
 import re
 import statistics
 from collections.abc import Iterable
@@ -115,7 +116,29 @@ def gaps() -> str:
         said.append(f"{encoder}, {whole(images)} images: {gaps[worst]:+.1f} ({worst})")
     return (
         "The default minus another method's run, in points, where it is least, in at most a "
-        f"fifth more time: {'; '.join(said)}."
+        f"fifth more time: {'; '.join(said)}. {_between()}"
+    )
+
+
+def _between() -> str:
+    """Say how far the default is from a run that took a time between those of two of its own."""
+    said = []
+    for encoder, images in _places(_trained()):
+        series = _series(encoder, images)
+        own = [(_mean(runs, "processor_seconds"), runs) for runs in series[DEFAULT_METHOD]]
+        for other in series.get("simclr", []):
+            seconds = _mean(other, "processor_seconds")
+            before = [point for point in own if point[0] <= seconds]
+            after = [point for point in own if point[0] > seconds]
+            if before and after:
+                (t0, first), (t1, second) = before[-1], after[0]
+                share = math.log(seconds / t0) / math.log(t1 / t0)
+                low, high = _mean(first, "linear"), _mean(second, "linear")
+                gap = 100 * (low + share * (high - low) - _mean(other, "linear"))
+                said.append(f"{gap:+.1f} for {encoder}, {whole(images)} images, {_epochs(other)}")
+    return (
+        "Where SimCLR took a time between two lengths of the default, on the line between these, "
+        f"by the logarithm of time: {'; '.join(said)}."
     )
 
 

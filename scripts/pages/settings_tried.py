@@ -1,4 +1,4 @@
-"""Learning rates of encoders and rows, batches of few images, batches in parts: docs/recipe.md."""
+"""What was tried of rates, weights and batches: docs/recipe.md."""
 
 from typing import Any
 
@@ -53,6 +53,27 @@ def row_rates() -> str:
             cells.append(" / ".join(spread([100 * r[k] for r in own]) for k in ("linear", "knn")))
         rows.append([encoder, method, *cells])
     return table(["encoder", "method", *rates], rows)
+
+
+def weights() -> str:
+    """Return class and digit for each weight of view-contrast's cross-entropy."""
+    runs: list[Run] = list(read("cross_entropy")["runs"].values())
+    tried = sorted({run["weight"] for run in runs})
+    scores: dict[tuple[int, int, float], list[Run]] = {}
+    for run in runs:
+        key = (run["images"], run["epochs"], run["weight"])
+        scores.setdefault(key, []).append(run["accuracy"])
+
+    def cell(images: int, epochs: int, weight: float) -> str:
+        read_there = scores.get((images, epochs, weight), [])
+        both = (spread([100 * s[task] for s in read_there]) for task in ("class", "digits"))
+        return " / ".join(both) if read_there else ""
+
+    rows = [
+        [whole(images), str(epochs), *(cell(images, epochs, weight) for weight in tried)]
+        for images, epochs in sorted({(r["images"], r["epochs"]) for r in runs})
+    ]
+    return table(["images", "epochs", *(f"{weight:g}" for weight in tried)], rows)
 
 
 def batches() -> str:
