@@ -7,7 +7,7 @@ from widefield.workflows.change import Change
 
 Run = dict[str, Any]
 
-FITTED, TEST = (0, 1), (2,)
+FITTED, TEST = (0, 1), (2, 3)
 """Seeds whose runs the rule was made on, and those whose runs it had not seen."""
 
 
@@ -38,7 +38,7 @@ def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
     return (
-        f"{_of('Seeds 0 and 1, on which the rule was made', FITTED)} {_of('Seed 2', TEST)} "
+        f"{_of('Seeds 0 and 1, on which the rule was made', FITTED)} {_of('Seeds 2 and 3', TEST)} "
         f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 

@@ -71,7 +71,8 @@ class LabelTable:
             ['label']
         """
         if task not in self.tasks:
-            raise _no_column(self.source, task)
+            columns = ", ".join(self.tasks)
+            raise ValueError(f"{self.source} has no column {task!r}: beside path it has {columns}")
         return replace(self, tasks={task: self.tasks[task]})
 
     def named_as(self, names: Sequence[str], base: str) -> "LabelTable":
