@@ -38,7 +38,7 @@ def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
     return (
-        f"{_of('Seeds 0 and 1, on which the rule was made', FITTED)} {_of('Seeds 2 and 3', TEST)} "
+        f"{_of('Runs on which the rule was made', FITTED)} {_of('Others', TEST)} "
         f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 
@@ -48,11 +48,13 @@ def _of(name: str, seeds: tuple[int, ...]) -> str:
     sure, said = _told(runs), [run for run in runs if _said_better(run)]
     wrong = [run for run in said if Change(**run["labels"]).word == "lost"]
     missed = [run for run in sure if _is_better(run) and not _said_better(run)]
+    seeds_there = " and ".join(map(str, sorted({run["seed"] for run in runs})))
     return (
-        f"{name}: of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
-        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; {len(missed)} are better "
-        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those "
-        f"included whose order labels do not surely tell, {_alike(runs)} are ordered alike."
+        f"{name}, seed {seeds_there}: of {len(runs)} runs labels surely order {len(sure)}, and "
+        f"{_alike(sure)} of these ({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; "
+        f"{len(missed)} are better and not shown to be, {len(wrong)} are worse and called better. "
+        f"Of all runs, those included whose order labels do not surely tell, {_alike(runs)} are "
+        "ordered alike."
     )
 
 
