@@ -281,6 +281,11 @@ def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp:
         subprocess.run(["bash", "-n", "script"], check=True)
     if shell == "zsh":
         assert "'1:Name the data as for pretrain.:_files'" in script
+        positional = [line.strip() for line in script.splitlines() if line.strip()[:2] == "'1"]
+        assert any("'\\''" in line for line in positional)  # a message with an apostrophe
+        for line in positional:
+            assert line.count(":") >= 2, line
+            assert shlex.split(line.removesuffix("\\").strip())[0].startswith("1:"), line
     assert "tcsh" in command.refused("completion", "tcsh")
 
 

@@ -103,8 +103,8 @@ def test_all_pictures_are_explored_and_those_with_a_label_checked(
     words = ("explore", "pixels", "pictures", "--labels", "labels.csv", "--tables", "found")
     said = command.text(*words, "--out", "page.html")
     assert "neighbours name the label of 98.3 % of the 60 labelled images" in said
-    assert pq.read_table("found/labels.parquet")["path"].to_pylist() == ["00.png"]
-    assert pq.read_table("found/labels.parquet")["neighbours_say"].to_pylist() == ["red"]
+    assert pq.read_table("found/suspects.parquet")["path"].to_pylist() == ["00.png"]
+    assert pq.read_table("found/suspects.parquet")["neighbours_say"].to_pylist() == ["red"]
     assert len(pq.read_table("found/clusters.parquet")) == COUNT
 
 
@@ -114,6 +114,7 @@ def test_few_labels_colour_the_map_alone(table: list[dict[str, str]]) -> None:
     assert found.dataset.labels["label"].max() == 2
     assert (found.dataset.labels["label"] >= 0).sum() == 3
     assert found.suspects == {}
+    assert any("'label' has 3 labels, which are not checked" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_few_labels_colour_the_map_alone(table: list[dict[str, str]]) -> None:
     [
         (["probe", "pixels", "pictures", "--fit-on", "pictures"], "leave fit_on out (--fit-on)"),
         (["audit", "pixels", "photos"], "photos has labels of its own"),
-        (["probe", "pixels"], "pixels is no run of ours: say which data"),
+        (["probe", "pixels"], "pixels is no run of ours: say which data to judge it on"),
         (["probe", "pixels", "pictures", "--task", "shape"], "no column 'shape'"),
     ],
 )
@@ -143,6 +144,14 @@ def test_a_run_without_labels_is_probed_on_data_with_them(command: Command) -> N
     assert found["scored_on"] == "labelled:test"
     assert found["notes"][0].startswith("the data are divided 80 / 20")
     assert any(note.startswith("fitted on: train split: ") for note in found["notes"])
+    built_in = command.json("probe", "run", "photos:test", "--limit", "32", "--no-floors")
+    assert built_in["notes"][0] == "fitted on the train split of the data, scored on the test split"
+    widefield.pretrain("pictures+shapes", out="planted", **SMALL)
+    found = command.json("probe", "planted", "labelled", "--no-floors")
+    assert found["tasks"].keys() == {"class"}
+    Path("pictures").rename("moved")
+    assert command.json("probe", "run", "labelled", "--no-floors")["tasks"].keys() == {"class"}
+    Path("moved").rename("pictures")
     again = command.json("probe", "run", "--labels", "labels.csv", "--no-floors")
     assert again["scored_on"].endswith("pictures:test")
     assert "--labels" in command.refused("probe", "run", "pictures")

@@ -28,5 +28,5 @@ def with_files(script: str, shell: Shell) -> str:
         script = script.replace('COMPREPLY=( $(compgen -f -- "${cur}") )', "COMPREPLY=()")
         return script.replace("complete -F", "complete -o bashdefault -o default -F")
     if shell == "zsh":
-        return re.sub(r"'(\d+):((?:[^':\\]|\\.)*)'", r"'\1:\2:_files'", script)
+        return re.sub(r"'(\d+):((?:[^':\\]|\\.|'\\'')*)'", r"'\1:\2:_files'", script)
     return script

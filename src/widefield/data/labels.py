@@ -167,8 +167,10 @@ def read_labels(labels: Labels) -> LabelTable:
         source = printable(str(labels))
         columns, lines = _of_file(Path(labels), source)
     elif isinstance(labels, Frame):
-        names = _checked_names([str(name) for name in labels.columns], source)
-        columns = {name: list(labels[name]) for name in names}
+        given = list(getattr(labels, "column_names", labels.columns))  # pyarrow has its own word
+        names = _checked_names([str(name).strip() for name in given], source)
+        called = {str(name).strip(): name for name in given}
+        columns = {name: _values(labels[called[name]]) for name in names}
     elif isinstance(labels, Mapping | Series):
         pairs = list(labels.items())
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
@@ -177,13 +179,19 @@ def read_labels(labels: Labels) -> LabelTable:
     return _table(columns, source, lines)
 
 
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column of a table in memory."""
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+
+
 def _of_file(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file, and the line of each row."""
     refuse_strange(path, largest=LARGEST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            names = _checked_names(list(reader.fieldnames or ()), source)
+            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+            names = _checked_names(reader.fieldnames, source)
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error

@@ -19,7 +19,10 @@ def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
     share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
     rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))
     if not len(rows):
-        raise ValueError(f"'{spec}' is empty: the 80 / 20 hash split of {len(names)} left it none")
+        raise ValueError(
+            f"'{spec}' is empty: the 80 / 20 hash split of {len(names)} left it none; ten examples "
+            "or more seldom do"
+        )
     return rows
 
 

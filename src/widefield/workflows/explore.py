@@ -210,6 +210,7 @@ def explore(
     graph = neighbour_graph(h, min(MAP_NEIGHBOURS, len(h) - 1))
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
+    suspects = _suspects(h, graph, dataset.labels)
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -219,8 +220,8 @@ def explore(
         typical=typical(h.cpu().numpy(), clusters, count=_TYPICAL),
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
-        suspects=_suspects(h, graph, dataset.labels),
-        notes=extractor.notes + dataset.notes,
+        suspects=suspects,
+        notes=(*extractor.notes, *dataset.notes, *_too_few(dataset, suspects)),
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)
@@ -248,6 +249,16 @@ def _suspects(
             among = suspected_labels(near, y[rows])
             found[task] = replace(among, rows=rows[among.rows])
     return found
+
+
+def _too_few(dataset: Dataset, suspects: Mapping[str, Suspects]) -> list[str]:
+    """Say which tasks have too few labels for these to be checked."""
+    return [
+        f"{task!r} has {int((dataset.labels[task] >= 0).sum())} labels, which are not checked: "
+        f"that takes {_FEWEST}"
+        for task in dataset.labels
+        if task not in suspects
+    ]
 
 
 def _refuse_taken(out: str | Path | None, tables: str | Path | None, *, overwrite: bool) -> None:

@@ -199,8 +199,8 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
         raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
     if recipe.optimizer == "lars" and recipe.decay_all:
         raise ValueError(
-            "lars never decays biases and the gains of norms: leave decay_all out, or choose "
-            "another optimizer"
+            "lars never decays biases and the gains of norms: give decay_all=False "
+            "(--no-decay-all), or choose another optimizer"
         )
     bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
     return replace(recipe, precision="bf16" if bf16 else "32")

@@ -17,7 +17,7 @@ from widefield.data import Dataset
 from widefield.data.examples import Examples
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.select import choose
-from widefield.data.spec import parse, spec_text
+from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.train.hardware import choose_device, choose_precision
@@ -188,7 +188,7 @@ def probe(
         views=None if policy is None else policy.name,
         fitted_on=train.spec,
         scored_on=test.spec,
-        notes=(*_division_note(divided), *_notes(extractor, train, test)),
+        notes=(*([_division_note(data)] if divided else []), *_notes(extractor, train, test)),
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
@@ -308,10 +308,18 @@ def _labels_of(labels: Labels | None, task: str | None) -> LabelTable | None:
 
 
 def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data | None) -> bool:
-    """Whether there is nothing to fit on but `data`: the run was trained on data without labels."""
+    """Whether there is nothing to fit on but `data`: the run was trained on data without labels.
+
+    What is planted in those has labels, which other data need not have.
+    """
     if fit_on is not None or data is None or extractor.run is None:
         return False
-    return not extractor.run.settings().get("tasks")
+    settings, tasks = extractor.run.settings(), set(extractor.run.settings().get("tasks", ()))
+    own = str(settings["data"])
+    has_plants = isinstance(data, str | Path) and bool(plant_names(spec_text(data)))
+    if tasks and own != MEMORY and not has_plants:
+        tasks -= plant_names(own)
+    return not tasks
 
 
 def _divided(
@@ -342,8 +350,11 @@ def _divided(
     return halves.train, test.subset(choose(scored, np.arange(len(test)), limit))
 
 
-def _division_note(divided: bool) -> list[str]:
-    return ["the data are divided 80 / 20: one part is fitted on, the other scored"] * divided
+def _division_note(data: Data | None) -> str:
+    """Say which part of `data` was fitted on."""
+    if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
+        return "fitted on the train split of the data, scored on the test split"
+    return "the data are divided 80 / 20: one part is fitted on, the other scored"
 
 
 def _seed(extractor: FeatureExtractor) -> int:

@@ -81,7 +81,7 @@ def open_train_test(
         text = _with_split(spec_text(data), labels)
         train = opened(text, limit=limit, seed=seed)
     elif extractor.run is None:
-        raise ValueError(f"{extractor.name} is no run of ours: say which data to audit it on")
+        raise ValueError(f"{extractor.name} is no run of ours: say which data to judge it on")
     else:
         own = own_data(extractor.run, "give the data to judge it on")
         text, seed = _with_split(own, labels), extractor.run.recipe().seed

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import widefield
@@ -49,6 +50,18 @@ def test_file_frame_series_and_mapping_say_the_same(tmp_path: Path) -> None:
     series = Series({"a.png": "cat", "b.png": "dog", "c.png": None})
     for given in (file, str(file), frame, series, {"a.png": "cat", "b.png": "dog", "c.png": ""}):
         assert read_labels(given).tasks == {"label": {"a.png": "cat", "b.png": "dog"}}, given
+
+
+def test_columns_are_found_by_the_name_that_they_have(tmp_path: Path) -> None:
+    """With spaces around it, as a number, or in a table of pyarrow."""
+    file = tmp_path / "labels.csv"
+    file.write_text("path, label\na.png,cat\n")
+    expected = {"label": {"a.png": "cat"}}
+    assert read_labels(file).tasks == expected
+    assert read_labels(pa.table({"path": ["a.png"], "label": ["cat"]})).tasks == expected
+    numbered = Frame()
+    numbered._columns = {"path": ["a.png"], 0: ["cat"]}  # type: ignore[dict-item]
+    assert read_labels(numbered).tasks == {"0": {"a.png": "cat"}}
 
 
 def test_columns_are_tasks_and_numbers_labels() -> None:
