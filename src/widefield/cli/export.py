@@ -1,5 +1,6 @@
 """`widefield export`."""
 
+from json import dumps
 from pathlib import Path
 
 from widefield.cli.output import print_json, print_line
@@ -47,4 +48,5 @@ def export(
         print_line("load it:\n" if encoder.config.timm is None else "load it with timm alone:\n")
         print_line(timm_snippet(encoder.config, str(out.with_suffix(""))))
     elif not out.suffix:
-        print_line(f"load it with timm.create_model({f'local-dir:{out}'!r}, pretrained=True)")
+        name = dumps(f"local-dir:{out}")
+        print_line(f"load it with timm.create_model({name}, pretrained=True)")
