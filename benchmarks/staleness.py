@@ -83,7 +83,7 @@ REMEDIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "rows by SGD with momentum": ("s-diet", {"row_optimizer": "sgd"}),
     "rows start at random": ("s-diet", {"row_start": "random"}),
     "terms weighed by age": (ByAge(), {}),
-    "second view, cross-entropy 30": ("view-contrast", {"cross_entropy": 30.0}),
+    "second view, cross-entropy 10": ("view-contrast", {"cross_entropy": 10.0}),
     "second view, cross-entropy 3": ("view-contrast", {"cross_entropy": 3.0}),
 }
 

@@ -138,12 +138,15 @@ class MethodSettings(Settings, ABC):
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
 
-    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
-        """Return the settings with each `auto` replaced by what this machine gets.
+    def resolved(
+        self, examples: int, feature_dim: int, device: torch.device, *, epochs: int
+    ) -> Self:
+        """Return the settings with each `auto` replaced by what this run and machine get.
 
         Args:
             examples: n.
             feature_dim: D, the encoder's output width.
             device: where the encoder is trained.
+            epochs: how often each example is seen.
         """
         return self

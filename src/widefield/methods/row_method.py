@@ -165,7 +165,9 @@ class RowMethodSettings(PairSettings):
     row: RowSettings = RowSettings()
     """The rows of the per-example head."""
 
-    def resolved(self, examples: int, feature_dim: int, device: torch.device) -> Self:
+    def resolved(
+        self, examples: int, feature_dim: int, device: torch.device, *, epochs: int
+    ) -> Self:
         """Return the settings with the place of the rows on this machine."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, row=self.row.resolved(examples, dim, device))

@@ -243,7 +243,7 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
     feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
-    method = recipe.method.resolved(len(dataset), feature_dim, device)
+    method = recipe.method.resolved(len(dataset), feature_dim, device, epochs=recipe.epochs)
     multiple, _ = rate_of(encoder)
     own = {
         "lr": multiple * method.lr,

@@ -83,7 +83,7 @@ def test_rows_keep_the_methods_rate_where_an_encoder_takes_less(method: str) -> 
         kept = resolve("default", {**settings, **own_rate}, "photos").method.flat()
         assert kept["head_lr_scale"] == own_rate.get("head_lr_scale", 1.0)
     small = resolve("default", {"method": method, "encoder": "resnet-tiny"}, "photos").method
-    assert small == METHODS[method]().resolved(LIMIT, 64, torch.device("cpu"))
+    assert small == METHODS[method]().resolved(LIMIT, 64, torch.device("cpu"), epochs=2)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,18 @@ def test_a_method_that_was_named_is_kept_and_not_said() -> None:
     assert not left_open("s-diet-paper", {"method": AUTO})
 
 
-@pytest.mark.parametrize(("examples", "weight"), [(64, 30.0), (39_999, 30.0), (40_000, 10.0)])
-def test_the_weight_of_the_cross_entropy_goes_by_the_examples(examples: int, weight: float) -> None:
+@pytest.mark.parametrize(
+    ("examples", "epochs", "weight"),
+    [(64, 30, 30.0), (39_999, 30, 30.0), (40_000, 4, 30.0), (40_000, 5, 10.0)],
+)
+def test_the_weight_of_the_cross_entropy_goes_by_examples_and_epochs(
+    examples: int, epochs: int, weight: float
+) -> None:
     settings = make_recipe(epochs=2).method
     cpu = torch.device("cpu")
-    assert settings.resolved(examples, 128, cpu).flat()["cross_entropy"] == weight
+    assert settings.resolved(examples, 128, cpu, epochs=epochs).flat()["cross_entropy"] == weight
     given = METHODS["view-contrast"](cross_entropy=3.0)
-    assert given.resolved(examples, 128, cpu).flat()["cross_entropy"] == 3.0
+    assert given.resolved(examples, 128, cpu, epochs=epochs).flat()["cross_entropy"] == 3.0
 
 
 def test_the_weight_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
