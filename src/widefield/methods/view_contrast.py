@@ -39,7 +39,7 @@ class ViewContrastSettings(RowMethodSettings):
     """Share of the cross-entropy's target that is spread over the batch."""
 
     def weight(self, examples: int, epochs: int) -> float:
-        """Return the weight of the cross-entropy in a run on so many examples.
+        """Return the weight of the cross-entropy in a run of so many examples and epochs.
 
         Example:
             >>> settings = ViewContrastSettings()
@@ -59,7 +59,7 @@ class ViewContrastSettings(RowMethodSettings):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        epochs = context.steps * context.batch_size // max(1, context.examples)
+        epochs = round(context.steps * context.batch_size / max(1, context.examples))
         return self.build_rows(
             context,
             loss=partial(

@@ -235,7 +235,7 @@ def _suspects(
 ) -> dict[str, Suspects]:
     """Return the labels of each task that neighbours with a label contradict.
 
-    A task of fewer labels than an exploration has images at least is left out.
+    A task with fewer than four labels is left out.
     """
     found = {}
     for task, y in labels.items():

@@ -238,7 +238,7 @@ def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.M
 
 
 @boundary
-def load(path: str | Path) -> Encoder:
+def load(path: str | os.PathLike[str]) -> Encoder:
     """Load the encoder of a run, or of a file or folder that `export` wrote, ready for use.
 
     It maps float images [B, C, H, W] in [0, 1] to features [B, D], and is in evaluation mode.
@@ -256,7 +256,7 @@ def load(path: str | Path) -> Encoder:
         >>> encoder(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 128])
     """
-    return load_encoder(path).eval()
+    return load_encoder(os.fspath(path)).eval()
 
 
 @boundary

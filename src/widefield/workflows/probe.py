@@ -314,8 +314,8 @@ def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data
     """
     if fit_on is not None or data is None or extractor.run is None:
         return False
-    settings, tasks = extractor.run.settings(), set(extractor.run.settings().get("tasks", ()))
-    own = str(settings["data"])
+    settings = extractor.run.settings()
+    own, tasks = str(settings["data"]), set(settings.get("tasks", ()))
     has_plants = isinstance(data, str | Path) and bool(plant_names(spec_text(data)))
     if tasks and own != MEMORY and not has_plants:
         tasks -= plant_names(own)
