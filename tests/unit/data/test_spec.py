@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from widefield.data import absolute, held_out_split, open_dataset
+from widefield.data import absolute, held_out_split, open_dataset, same_images
 from widefield.data.spec import BUILT_IN, Plant, Spec, parse
 
 names = st.text(string.ascii_letters + string.digits + " _.+:-", min_size=1, max_size=12)
@@ -139,6 +139,18 @@ def test_a_path_named_like_a_built_in_source_is_a_path(
         assert len(dataset) == 9
         assert absolute(dataset.spec) == str(tmp_path / "photos")
     assert len(open_dataset("photos", limit=12)) == 12  # the control
+
+
+def test_arrays_in_memory_are_not_the_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memory").mkdir()
+    assert not same_images("memory", "memory")
+    assert not same_images("memory+digits", "memory")
+    assert same_images("./memory:train", "./memory:test")
+    (tmp_path / "memory").rmdir()
+    assert not same_images("./memory", "./memory")
 
 
 def test_the_source_of_a_plant_means_the_same_anywhere(
