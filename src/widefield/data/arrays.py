@@ -52,7 +52,7 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     arrays = {
         _task_name(key): _from_torch(value)
         if isinstance(value, torch.Tensor)
-        else np.asanyarray(value)
+        else _plain_text(np.asanyarray(value))
         for key, value in data.items()
     }
     return _read_arrays(arrays, "the mapping")
@@ -68,6 +68,12 @@ def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
     value = value.detach().cpu()
     array: NDArray[np.generic] = (value.float() if value.is_floating_point() else value).numpy()
     return array
+
+
+def _plain_text(array: NDArray[Any]) -> NDArray[Any]:
+    """Return strings that are held as Python objects, as a column of pandas is, as plain ones."""
+    held_as_objects = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
+    return array.astype(str) if held_as_objects else array
 
 
 def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:

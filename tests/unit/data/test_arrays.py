@@ -135,6 +135,20 @@ def test_image_size_resizes_arrays():
     assert (dataset.images == 77).all()
 
 
+def test_strings_in_memory_may_be_python_objects():
+    words = ["cat", "a dog"] * 6
+    plain, held = (np.array(words, dtype=dtype) for dtype in (str, object))
+    expected = open_dataset({"x": X, "kind": plain})
+    given = open_dataset({"x": X, "kind": held})
+    assert given.classes == expected.classes == {"kind": ("a dog", "cat")}
+    assert given.labels["kind"].tolist() == expected.labels["kind"].tolist()
+    names = np.array(["cat", "a dog"], dtype=object)
+    named = open_dataset({"x": X, "kind": np.arange(12) % 2, "kind_classes": names})
+    assert named.classes == {"kind": ("cat", "a dog")}
+    with pytest.raises(ValueError, match=r"key 'kind' is object .*expected integers or strings"):
+        open_dataset({"x": X, "kind": np.array([*words[1:], None], dtype=object)})
+
+
 BAD = {
     "object labels": ({"x": X, "t": np.array([None] * 12)}, "key 't' .* Python objects"),
     "float labels": ({"x": X, "t": np.zeros(12)}, "key 't' is float64.*integers or strings"),
