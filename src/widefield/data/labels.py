@@ -19,6 +19,8 @@ from widefield.data.recordings import Recordings
 LARGEST = 2**30
 """Bytes of a file of labels, at most."""
 _PATH, _LABEL = "path", "label"
+_KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
+"""Keys of arrays in memory that are no task."""
 _NOTHING = ("NAType", "NaTType")
 """What pandas calls its values that are missing; they are compared with nothing."""
 _FORMS = (
@@ -224,6 +226,12 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
     paths = columns.pop(_PATH)
     if not columns:
         raise _no_column(source, _LABEL)
+    for name in columns:
+        if name in _KEYS:
+            raise ValueError(
+                f"{source} has a column {name!r}, which is what arrays of examples are called: "
+                "rename it"
+            )
     first: set[str] = set()
     for row, path in enumerate(paths):
         if not isinstance(path, str | os.PathLike) or not str(path):

@@ -88,6 +88,8 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         ({3: "cat"}, "labels row 0: 3 is no path"),
         (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),
+        (Frame(path=["a.png"], x=["cat"]), "has a column 'x', which is what arrays .*: rename it"),
+        (Frame(path=["a.png"], label=["cat"], audio=["cat"]), "has a column 'audio'"),
         (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' stands twice"),
     ],
 )
