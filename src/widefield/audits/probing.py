@@ -27,15 +27,11 @@ def probe_tasks(features: Features, data: TrainTest, *, seed: int = 0) -> dict[s
     classes = {task: len(names) for task, names in data.train.classes.items()}
     train_y, test_y = _labels(data.train, train_h), _labels(data.test, test_h)
     votes = knn(train_h, train_y, test_h, test_y, classes=classes)
-    results = {}
-    for task in classes:
-        # One by one: which images choose the L2 strength must not depend on the other tasks, or an
-        # encoder and its floor would not be probed alike.
-        alone = ({task: train_y[task]}, test_h, {task: test_y[task]})
-        probe = fit_linear(train_h, *alone, classes={task: classes[task]}, seed=seed)[task]
-        guess = (test_h.float() @ probe.weight.T + probe.bias).argmax(1)
-        results[task] = ProbeResult(hits=(guess == test_y[task]).cpu().numpy(), knn=votes[task])
-    return results
+    probes = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    return {
+        task: ProbeResult(hits=(probe.guess == test_y[task]).cpu().numpy(), knn=votes[task])
+        for task, probe in probes.items()
+    }
 
 
 def _labels(dataset: Dataset, h: Tensor) -> dict[str, Tensor]:

@@ -80,7 +80,7 @@ def fit_linear(
     x, grid = frame.coordinates(train_h), sorted(l2_grid)
     target = torch.stack([train_labels[task].to(x.device) for task in classes])
     sizes = torch.tensor(list(classes.values()), device=x.device)
-    trials = _search(x, target, sizes, grid, torch.Generator().manual_seed(seed))
+    trials = _search(x, target, sizes, grid, seed)
     best = trials.best()
     all_examples = torch.ones_like(target, dtype=torch.bool)
     final = _problems(x, target, all_examples, sizes, torch.tensor(grid, device=x.device)[best])
@@ -123,11 +123,9 @@ class _Trials(NamedTuple):
         return torch.where(top, self.loss, torch.inf).argmin(1)
 
 
-def _search(
-    x: Tensor, target: Tensor, sizes: Tensor, grid: Sequence[float], generator: torch.Generator
-) -> _Trials:
+def _search(x: Tensor, target: Tensor, sizes: Tensor, grid: Sequence[float], seed: int) -> _Trials:
     strengths = torch.tensor(grid, device=x.device).repeat(len(target))
-    held_out = _stratified_fifth(target, generator).repeat_interleave(len(grid), dim=0)
+    held_out = _stratified_fifth(target, seed).repeat_interleave(len(grid), dim=0)
     target = target.repeat_interleave(len(grid), dim=0)
     sizes = sizes.repeat_interleave(len(grid))
     parts = []
@@ -223,10 +221,12 @@ def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor
     )
 
 
-def _stratified_fifth(target: Tensor, generator: torch.Generator) -> Tensor:
+def _stratified_fifth(target: Tensor, seed: int) -> Tensor:
     """Mark a fifth of each class of each task, at least one and never all; bool [tasks, n]."""
     held_out = torch.zeros_like(target, dtype=torch.bool)
     for j, labels in enumerate(target.cpu()):
+        # Anew for each task, whose score must not depend on which others are fitted with it.
+        generator = torch.Generator().manual_seed(seed)
         for label in torch.unique(labels):
             members = (labels == label).nonzero()[:, 0]
             shuffled = members[torch.randperm(len(members), generator=generator)]
