@@ -40,7 +40,7 @@ from widefield.workflows.extractor import (
 from widefield.workflows.overlap import fitted_note, seen_before
 from widefield.workflows.pretrain import Data
 from widefield.workflows.run_views import first_views, run_views
-from widefield.workflows.train_test import open_train_test, reading_notes
+from widefield.workflows.train_test import open_train_test, reading_notes, same_ids
 
 Protocol = Literal["linear", "feature-dropout"]
 
@@ -168,12 +168,14 @@ def probe(
         )
     tasks = _shared_tasks(train, test, task)
     _refuse_lone_classes(train, tasks)
+    expected = {t: torch.from_numpy(same_ids(train, test, t)) for t in tasks}
+    _refuse_unfitted_classes(train, test, expected)
     policy = _training_views(extractor, train) if protocol == "feature-dropout" else None
     examples = _Examples(
         train=train,
         labels={t: torch.from_numpy(train.labels[t]) for t in tasks},
         test=test.images,
-        expected={t: _same_ids(train, test, t) for t in tasks},
+        expected=expected,
         classes={t: len(train.classes[t]) for t in tasks},
     )
     scores = _scores if policy is None else partial(_scores_by_sgd, views=policy.views)
@@ -401,17 +403,18 @@ def _refuse_lone_classes(train: Dataset, tasks: Sequence[str]) -> None:
             )
 
 
-def _same_ids(train: Dataset, test: Dataset, task: str) -> Tensor:
-    """Return the test labels as class ids of the training set, which may list them differently."""
-    ids = {name: k for k, name in enumerate(train.classes[task])}
-    unknown = [name for name in test.classes[task] if name not in ids]
-    if unknown:
-        raise ValueError(
-            f"task {task!r}: class {unknown[0]!r} of {test.spec} is not in {train.spec}: "
-            "score on data with the same classes"
-        )
-    to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
-    return torch.from_numpy(to_train[test.labels[task]])
+def _refuse_unfitted_classes(train: Dataset, test: Dataset, expected: dict[str, Tensor]) -> None:
+    """Refuse a class that is scored and has no example to fit on: no probe can ever guess it.
+
+    Raises:
+        ValueError: there is one; the message names it.
+    """
+    for task, ids in expected.items():
+        for unfitted in np.setdiff1d(ids, train.labels[task])[:1].tolist():
+            raise ValueError(
+                f"task {task!r}: class {train.classes[task][unfitted]!r} of {test.spec} has no "
+                f"example to fit on in {train.spec}: give it two, or leave it or the task out"
+            )
 
 
 def _floor_scores(

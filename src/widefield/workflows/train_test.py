@@ -98,6 +98,23 @@ def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
     return dataset.subset(rows).first_read()
 
 
+def same_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
+    """Return the test labels as class ids of the training set, which may list them differently.
+
+    Raises:
+        ValueError: the training set does not list one of the classes.
+    """
+    ids = {name: k for k, name in enumerate(train.classes[task])}
+    unknown = [name for name in test.classes[task] if name not in ids]
+    if unknown:
+        raise ValueError(
+            f"task {task!r}: class {unknown[0]!r} of {test.spec} is not in {train.spec}: "
+            "score on data with the same classes"
+        )
+    to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
+    return to_train[test.labels[task]]
+
+
 def reading_notes(train: Dataset, test: Dataset) -> list[str]:
     """Return what was skipped or chosen in reading; what both parts of one source say, once."""
     alike = train.notes == test.notes or same_images(train.spec, test.spec)

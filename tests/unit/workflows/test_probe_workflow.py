@@ -52,6 +52,16 @@ def test_a_class_that_was_never_fitted_is_refused(tmp_path: Path) -> None:
         probe("pixels", test, fit_on=train)
 
 
+def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    fitted = {"x": images, "kind": np.arange(40) % 2 * 2}  # 0 and 2
+    scored = {"x": images[:12], "kind": np.arange(12) % 3}
+    with pytest.raises(ValueError, match="class '1' of memory has no example to fit on in memory"):
+        probe("pixels", scored, fit_on=fitted, floors=False)
+    scored["kind"] = fitted["kind"][:12]  # that it is listed does no harm
+    assert probe("pixels", scored, fit_on=fitted, floors=False).tasks["kind"].score.classes == 3
+
+
 def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     test = paint(tmp_path / "test", ["red", "green"], 4)  # its red ones are in `train` too
