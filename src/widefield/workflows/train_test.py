@@ -154,10 +154,9 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
 
 
 def _checked(data: TrainTest) -> TrainTest:
+    data = replace(data, test=_numbered_as(data.train, data.test))
     for task, y in data.train.labels.items():
         names = data.train.classes[task]
-        if data.test.classes.get(task) != names:
-            raise ValueError(f"task {task!r}: both splits must list the same classes")
         fitted = np.bincount(y, minlength=len(names))
         present = fitted + np.bincount(data.test.labels[task], minlength=len(names)) > 0
         if present.sum() < 2:
@@ -170,6 +169,25 @@ def _checked(data: TrainTest) -> TrainTest:
                 "two are needed, so give more of it or leave it out"
             )
     return data
+
+
+def _numbered_as(train: Dataset, test: Dataset) -> Dataset:
+    """Return `test` with the class ids of `train`, where both have a task.
+
+    Raises:
+        ValueError: `test` lacks a task of `train`, or has a class that `train` does not list.
+    """
+    missing = [task for task in train.labels if task not in test.labels]
+    if missing:
+        raise ValueError(
+            f"{test.spec} has no labels of task {missing[0]!r}, which {train.spec} has: leave it "
+            "out of these, or score on data that have it"
+        )
+    return replace(
+        test,
+        labels=test.labels | {task: same_ids(train, test, task) for task in train.labels},
+        classes=test.classes | train.classes,
+    )
 
 
 def _only(dataset: Dataset, task: str) -> Dataset:
