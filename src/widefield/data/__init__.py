@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from widefield.data.loader import Loader as Loader
     from widefield.data.loader import steps_per_epoch as steps_per_epoch
     from widefield.data.skipped import Skipped as Skipped
+    from widefield.data.sources import count_of_source as count_of_source
     from widefield.data.sources import kind_of_source as kind_of_source
     from widefield.data.sources import open_dataset as open_dataset
     from widefield.data.spec import absolute as absolute
@@ -21,6 +22,7 @@ _HOMES = {
     "Dataset": "widefield.data.dataset",
     "Skipped": "widefield.data.skipped",
     "Loader": "widefield.data.loader",
+    "count_of_source": "widefield.data.sources",
     "kind_of_source": "widefield.data.sources",
     "open_dataset": "widefield.data.sources",
     "absolute": "widefield.data.spec",
@@ -36,6 +38,7 @@ __all__ = [
     "Loader",
     "Skipped",
     "absolute",
+    "count_of_source",
     "held_out_split",
     "kind_of_source",
     "open_dataset",

@@ -152,6 +152,28 @@ def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str,
     return str(spec), "windows" if windows else "images"
 
 
+def count_of_source(
+    data: str | Path | Array | Mapping[str, Array], labels: LabelTable | None = None
+) -> int:
+    """Return how many examples a source holds, before anything of it is decoded.
+
+    Args:
+        data: as `open_dataset` takes them.
+        labels: count those that have all of these labels.
+
+    Raises:
+        ValueError: it cannot be read.
+
+    Example:
+        >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
+        3
+    """
+    spec, examples = _read(data, None)
+    if labels is not None:
+        examples = labelled(examples, labels, spec.base, unlabelled=False)
+    return len(split_rows(examples.names, spec))
+
+
 def _features(spec: Spec, examples: Examples) -> list[Feature]:
     """Return what is to be planted.
 

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.data import Dataset, held_out_split, same_images
+from widefield.data import Dataset, count_of_source, held_out_split, same_images
+from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.plants import Canvas, Drawn, Heard
+from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, parse, spec_text
 from widefield.workflows.extractor import (
     FeatureExtractor,
@@ -58,25 +60,25 @@ def open_train_test(
 
     A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
     name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
-    quarter of that to score on. With `labels`, the examples that have all of them are divided.
+    quarter of that to score on, or all where there are fewer. With `labels`, the examples that have
+    all of them are divided.
 
     Raises:
         ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
             two examples to fit on; one line says which and what to do.
     """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit}; expected at least 1")
     opened = partial(extractor.open, quiet=quiet, labels=labels)
-    fewer = None if limit is None else max(1, limit // 4)
     if fit_on is not None:
         _refuse_two_sources(labels)
         train = opened(fit_on, limit=limit, seed=seed)
         scored = scoring_data(extractor, data)
-        return _checked(
-            TrainTest(
-                train=train, test=opened(scored, like=train, limit=fewer, seed=seed, held_out=True)
-            )
-        )
+        fewer = _fewer(limit, scored, None)
+        test = opened(scored, like=train, limit=fewer, seed=seed, held_out=True)
+        return _checked(TrainTest(train=train, test=test))
     if data is not None and not isinstance(data, str | Path):
-        return _checked(_divided(opened(data, limit=limit, seed=seed)))
+        return _checked(_divided(opened(data, seed=seed), limit))
     if data is not None:
         text = _with_split(spec_text(data), labels)
         train = opened(text, limit=limit, seed=seed)
@@ -89,6 +91,7 @@ def open_train_test(
             train = training_data(extractor.run, quiet=quiet)
         else:
             train = opened(text, limit=limit, seed=seed)
+    fewer = _fewer(limit, held_out_split(text), labels)
     test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))
 
@@ -123,14 +126,28 @@ def reading_notes(train: Dataset, test: Dataset) -> list[str]:
     return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
 
 
-def _divided(dataset: Dataset) -> TrainTest:
-    """Keep a fifth of the rows for testing, chosen by a hash of each."""
+def _fewer(limit: int | None, scored: Data, labels: LabelTable | None) -> int | None:
+    """Return how many of `scored` to take: a quarter of those fitted on, if there are as many."""
+    return None if limit is None else min(_quarter(limit), count_of_source(scored, labels))
+
+
+def _quarter(limit: int) -> int:
+    return max(1, limit // 4)
+
+
+def _divided(dataset: Dataset, limit: int | None) -> TrainTest:
+    """Keep a fifth of the rows for testing, chosen by a hash of each; then take the first."""
     share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)
     if not 0 < len(test) < len(dataset):
         raise ValueError(f"{len(dataset)} examples are too few to divide: give ten at least")
     train = np.flatnonzero(share >= _TEST_SHARE)
-    return TrainTest(train=subset(dataset, train), test=subset(dataset, test))
+    fewer = None if limit is None else min(_quarter(limit), len(test))
+    examples = Examples(names=dataset.paths, labels=dataset.labels)
+    return TrainTest(
+        train=subset(dataset, choose(examples, train, limit)),
+        test=subset(dataset, choose(examples, test, fewer)),
+    )
 
 
 def _refuse_two_sources(labels: LabelTable | None) -> None:

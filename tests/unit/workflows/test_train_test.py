@@ -1,10 +1,12 @@
 """The two halves that an audit fits on and scores on: their classes and their sizes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from widefield.data.labels import read_labels
 from widefield.workflows.extractor import open_encoder
 from widefield.workflows.train_test import TrainTest, open_train_test
 
@@ -31,3 +33,30 @@ def test_classes_of_two_sources_are_matched_by_name() -> None:
         opened(arrays(["red", "white"] * 5), fit_on=fitted)
     with pytest.raises(ValueError, match="memory has no labels of task 'kind', which memory has"):
         opened({"x": fitted["x"], "size": np.arange(30) % 2}, fit_on=fitted)
+
+
+def test_a_limit_counts_the_examples_to_fit_on(tmp_path: Path) -> None:
+    data = arrays(np.arange(200) % 4)
+    np.savez(tmp_path / "mine.npz", **data)
+    for source in (data, tmp_path / "mine.npz"):
+        split = opened(source, limit=80)
+        assert (len(split.train), len(split.test)) == (80, 20)
+        assert np.bincount(split.train.labels["kind"]).tolist() == [20] * 4
+    with pytest.raises(ValueError, match=r"limit is 200 and there are 1.. examples"):
+        opened(data, limit=200)
+    with pytest.raises(ValueError, match="limit is 0; expected at least 1"):
+        opened(data, limit=0)
+
+
+def test_all_are_scored_where_there_are_fewer_than_a_quarter(tmp_path: Path) -> None:
+    data, few = arrays(np.arange(120) % 2), arrays(np.arange(10) % 2)
+    assert len(opened(few, fit_on=data, limit=80).test) == 10
+    np.savez(tmp_path / "few.npz", **few)
+    assert len(opened(tmp_path / "few.npz", fit_on=data, limit=80).test) == 10
+    np.savez(tmp_path / "bare.npz", x=data["x"])
+    labels = read_labels({f"row {row}": "ab"[row % 2] for row in range(95)})
+    for source, given in ((data, None), (tmp_path / "bare.npz", labels)):
+        whole = opened(source, labels=given)
+        assert len(whole.test) < len(whole.train) // 4
+        split = opened(source, labels=given, limit=len(whole.train))
+        assert (len(split.train), len(split.test)) == (len(whole.train), len(whole.test))
