@@ -13,10 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import widefield
+from elsewhere import Elsewhere
 from widefield.audits import bounds, pictures
 from widefield.audits.page import audit_page
 from widefield.audits.result import Audit
 from widefield.cli import main
+from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -245,6 +247,16 @@ def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:
     found = widefield.audit(Broken(""), images(50), cache=place / "cache", quiet=True)
     assert not any("changes its output" in note for note in found.notes)
     assert any("fewer examples than features" in note for note in found.notes)
+
+
+def test_the_pictures_leave_a_module_on_its_device() -> None:
+    dataset = open_dataset(images(20))
+    h = torch.from_numpy(dataset.images).flatten(1).float()
+    encoder = Elsewhere()
+    pictures.mean_firing(encoder, dataset)
+    assert encoder.came_back()
+    pictures.preferred_rows(encoder, dataset, h, seed=0)
+    assert encoder.moves[2:] == encoder.moves[:2]
 
 
 ONE = np.zeros(40, np.int64)

@@ -14,13 +14,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.core.modes import evaluating
+from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset
 from widefield.diagnose import Bimodality, bimodality
 from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
 from widefield.views import Augmentation, AugmentContext, ViewSettings
-from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
+from widefield.workflows.extractor import EncoderSpec, open_encoder
 from widefield.workflows.train_test import TrainTest
 
 DRAWS = 1200
@@ -99,9 +99,11 @@ def feature_dropout(
         )
     if views.needs_mask and not data.test.planted and data.test.stacked is None:
         raise ValueError(f"views {name!r} need a planted object: plant one, as in 'photos+digits'")
-    judge = _judge(extractor, data.only(task), task, seed)
-    with evaluating(judge):
-        probability = _probabilities(views, judge, data.test, task, draws, seed)
+    module = extractor.build(data.train.images[:1])
+    with on_device(module, torch.device("cpu")):
+        judge = _judge(module, data.only(task), task, seed)
+        with evaluating(judge):
+            probability = _probabilities(views, judge, data.test, task, draws, seed)
     return DropoutHistogram(
         policy=name,
         task=task,
@@ -111,9 +113,8 @@ def feature_dropout(
     )
 
 
-def _judge(extractor: FeatureExtractor, data: TrainTest, task: str, seed: int) -> nn.Module:
+def _judge(encoder: nn.Module, data: TrainTest, task: str, seed: int) -> nn.Module:
     """Return images [B, C, H, W] in [0, 1] -> logits [B, K], by the probe on plain images."""
-    encoder = extractor.build(data.train.images[:1]).cpu()
     h = extract(encoder, data.train.images)
     y = {task: torch.from_numpy(data.train.labels[task])}
     count = len(data.train.classes[task])

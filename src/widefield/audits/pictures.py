@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.diagnose import (
     activation_maximisation,
@@ -141,9 +142,8 @@ def mean_firing(encoder: nn.Module, dataset: Dataset) -> dict[str, float]:
     """
     device = choose_device("auto")
     try:
-        rates = firing_rates(
-            encoder.to(device), image_batch(dataset.images[:FIRING_IMAGES], device)
-        )
+        with on_device(encoder, device):
+            rates = firing_rates(encoder, image_batch(dataset.images[:FIRING_IMAGES], device))
     except ValueError:
         return {}
     return {name.removeprefix("backbone."): float(rate.mean()) for name, rate in rates.items()}
@@ -162,14 +162,15 @@ def preferred_rows(
     device = choose_device("auto")
     x = image_batch(dataset.images[:FIRING_IMAGES], device)
     units = h.std(0).topk(min(FEATURES, h.shape[1])).indices.tolist()
-    made = activation_maximisation(
-        encoder.to(device),
-        units,
-        shape=(x.shape[1], x.shape[2], x.shape[3]),
-        colour=colour_axes(x),
-        steps=STEPS,
-        seed=seed,
-    )
+    with on_device(encoder, device):
+        made = activation_maximisation(
+            encoder,
+            units,
+            shape=(x.shape[1], x.shape[2], x.shape[3]),
+            colour=colour_axes(x),
+            steps=STEPS,
+            seed=seed,
+        )
     shown = (255 * made).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
     exciting = h[:, units].topk(min(EXCITING, len(h)), dim=0).indices.cpu().numpy()
     return tuple(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from widefield.core.boundary import boundary
 from widefield.core.logmel import FrontEnd
+from widefield.core.modes import on_device
 from widefield.core.names import check_name, printable
 from widefield.data import Dataset, held_out_split, kind_of_source, open_dataset
 from widefield.data.decode import Progress
@@ -222,8 +223,8 @@ def encode(
     """
     device = choose_device("auto")
     precision = choose_precision(arithmetic, device)
-    encoder = encoder.to(device)
-    return extract(encoder, images, device=device, precision=precision, progress=progress)
+    with on_device(encoder, device):
+        return extract(encoder, images, device=device, precision=precision, progress=progress)
 
 
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:

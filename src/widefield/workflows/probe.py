@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from widefield.core.boundary import boundary
+from widefield.core.modes import on_device
 from widefield.core.names import check_name
 from widefield.data import Dataset
 from widefield.data.examples import Examples
@@ -247,18 +248,20 @@ def _scores_by_sgd(
             (x,) = views(image_batch(images, device), 1, generator, context)
         return x, {task: torch.from_numpy(labels[task]).to(device) for task in examples.labels}
 
-    return score_sgd(
-        source.build(train.images).to(device),
-        train.images,
-        examples.labels,
-        examples.test,
-        examples.expected,
-        classes=examples.classes,
-        draw=draw,
-        device=device,
-        precision=choose_precision("auto", device),
-        seed=seed,
-    )
+    encoder = source.build(train.images)
+    with on_device(encoder, device):
+        return score_sgd(
+            encoder,
+            train.images,
+            examples.labels,
+            examples.test,
+            examples.expected,
+            classes=examples.classes,
+            draw=draw,
+            device=device,
+            precision=choose_precision("auto", device),
+            seed=seed,
+        )
 
 
 class _NamedViews(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 import widefield
+from elsewhere import Elsewhere
 from widefield.audits.dropout import feature_dropout
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
@@ -65,6 +66,12 @@ def test_without_views_it_is_the_probe_s_own_probability(data: TrainTest, task: 
     truth = data.test.labels[task]
     expected = odds[np.arange(64), truth] / odds.sum(1)
     np.testing.assert_allclose(found.probabilities.numpy(), expected, atol=1e-5)
+
+
+def test_the_judge_goes_back_to_its_device(data: TrainTest) -> None:
+    encoder = Elsewhere()
+    feature_dropout(encoder, data, "none", "shapes", draws=16)
+    assert encoder.came_back()
 
 
 def test_a_policy_that_drops_the_feature_every_other_time_has_two_heaps() -> None:

@@ -1,7 +1,9 @@
 import pytest
+import torch
 from torch import nn
 
-from widefield.core.modes import evaluating
+from elsewhere import HOME, Elsewhere
+from widefield.core.modes import evaluating, on_device
 
 
 def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
@@ -17,3 +19,19 @@ def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
     with pytest.raises(KeyError):
         fail()
     assert [part.training for part in module.modules()] == modes
+
+
+def test_a_module_goes_back_to_its_device_even_after_an_error() -> None:
+    away, module = torch.device("cpu"), Elsewhere()
+
+    def fail() -> None:
+        with on_device(module, away):
+            assert module.moves == [away]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert module.moves == [away, HOME]
+    nothing = nn.Flatten()
+    with on_device(nothing, away):  # it has no tensors, and is nowhere
+        assert nothing(torch.ones(2, 3, 1)).shape == (2, 3)

@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 import widefield
+from elsewhere import Elsewhere
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes.features import image_batch
@@ -92,6 +93,18 @@ def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
     assert encoder.training
     for key, value in encoder.state_dict().items():
         assert torch.equal(value, before[key]), key
+
+
+@pytest.mark.parametrize("protocol", ["linear", "feature-dropout"])
+def test_the_encoder_goes_back_to_its_device(
+    protocol: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 1)
+    train = paint(tmp_path / "train", ["red", "green"], 8)
+    encoder = Elsewhere()
+    options: dict[str, Any] = {"features": "pooled", "floors": False, "protocol": protocol}
+    probe(encoder, train, fit_on=train, **options)
+    assert encoder.came_back()
 
 
 def test_floors_are_left_out_when_told(tmp_path: Path) -> None:
