@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 import widefield
 from elsewhere import Elsewhere
+from widefield.audits import audit as audit_file
 from widefield.audits import bounds, pictures
-from widefield.audits.page import audit_page
+from widefield.audits.page import audit_page, summary
 from widefield.audits.result import Audit
 from widefield.cli import main
 from widefield.data import open_dataset
@@ -239,6 +240,41 @@ def test_modules_that_cannot_be_audited(place: Path, wrong: str, message: str) -
     with pytest.raises(ValueError, match=message) as refused:
         widefield.audit(Broken(wrong), images(80), cache=place / "cache", quiet=True)
     assert "\n" not in str(refused.value)
+
+
+class Blind(nn.Module):
+    """A module that sees nothing, or but the mean colour."""
+
+    def __init__(self, *, quite: bool) -> None:
+        super().__init__()
+        self.sight = 0.0 if quite else 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1 + self.sight * x.mean((2, 3))
+
+
+def test_two_encoders_of_one_name_are_told_apart(place: Path) -> None:
+    """The features of one do not vary: there is nothing to tell of how alike the two are."""
+    blind, other = Blind(quite=True), Blind(quite=False)
+    found = widefield.audit(other, images(120), compare=blind, cache=place / "cache", quiet=True)
+    own, theirs = found.tasks["kind"], found.compared["Blind (compared)"]["kind"]
+    assert found.encoder == "Blind"
+    assert own.accuracy > theirs.accuracy
+    page = audit_page(found)
+    for task in (own, theirs):
+        assert f"probe {100 * task.accuracy:.1f} %" in page
+    assert "Blind, " in summary(found)
+    assert "Blind (compared), " in summary(found)
+    assert found.similarity == {}
+
+
+def test_a_rival_of_other_images_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    rival = build_encoder("resnet-tiny", image_size=32, channels=1, seed=0)
+    with pytest.raises(ValueError, match=r"resnet-tiny expects images of .* audit them one by one"):
+        widefield.audit("pixels", images(120), compare=rival, quiet=True)
 
 
 def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:

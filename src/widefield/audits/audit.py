@@ -111,11 +111,13 @@ def audit(
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
-    rival = None if compare is None else open_encoder(compare, features)
+    rival = None if compare is None else _beside(open_encoder(compare, features), extractor)
     split = open_train_test(
         extractor, data, fit_on=fit_on, labels=table, limit=limit, seed=seed, quiet=quiet
     )
     _refuse_planted_twice(plant, split)
+    if rival is not None:
+        _refuse_other_size(rival, split)
     if not split.train.labels and not plant:
         plant = _planted_instead(split)
     if pretrain_with is not None and not plant:
@@ -133,7 +135,8 @@ def audit(
     plants = {name: auditor.plant(name) for name in plant}
     compared, similarity = {}, {}
     if rival is not None:
-        compared[rival.name], similarity[rival.name] = auditor.compare(rival, test_h, plant)
+        compared[rival.name] = auditor.compare(rival, plant)
+        similarity = _similarity(rival, test_h, split)
     result = Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else run_settings(extractor.run),
@@ -227,14 +230,10 @@ class _Auditor:
             for epoch, path in folders.items()
         }
 
-    def compare(
-        self, rival: FeatureExtractor, h: Tensor, plants: Sequence[str]
-    ) -> tuple[dict[str, TaskAudit], float]:
-        """Judge another encoder, and return how alike its features are to `h` (linear CKA)."""
-        _refuse_other_size(rival, self.data)
+    def compare(self, rival: FeatureExtractor, plants: Sequence[str]) -> dict[str, TaskAudit]:
+        """Judge another encoder on the same tasks and plants."""
         _, tasks = self.judged(rival)
-        tasks |= {name: self.plant(name, rival).verdict for name in plants}
-        return tasks, linear_cka(h, rival.features(self.data.test.images).to(h))
+        return tasks | {name: self.plant(name, rival).verdict for name in plants}
 
     def plant(self, name: str, extractor: FeatureExtractor | None = None) -> PlantAudit:
         """Judge a planted feature at every grade."""
@@ -252,6 +251,25 @@ class _Auditor:
         return audit_training(
             self.extractor, self.data, name, method, cache=self.cache, seed=self.seed, say=self.say
         )
+
+
+def _similarity(rival: FeatureExtractor, h: Tensor, data: TrainTest) -> dict[str, float]:
+    """Return how alike the features of `rival` are to `h` (linear CKA), by its name.
+
+    Features that do not vary are like no others: there is nothing to tell then.
+    """
+    theirs = rival.features(data.test.images).to(h)
+    try:
+        return {rival.name: linear_cka(h, theirs)}
+    except ValueError:  # one of them does not vary
+        return {}
+
+
+def _beside(rival: FeatureExtractor, extractor: FeatureExtractor) -> FeatureExtractor:
+    """Return `rival` by a name of its own: all that is told of an encoder is told by its name."""
+    if rival.name != extractor.name:
+        return rival
+    return replace(rival, name=f"{rival.name} (compared)")
 
 
 def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int) -> dict[str, Any]:
