@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
+from torch.nn import functional
 
 from widefield.audits.probing import Features, probe_tasks
 from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
@@ -126,7 +128,7 @@ def graded_bounds(
     folder = cache_folder() / "audits" if cache is None else cache
     sample = grades[0].train.images[:2]
     mixture = _mixture([grade.train for grade in grades])
-    architecture = _architecture(extractor.untrained(sample))
+    architecture = _architecture(extractor.untrained(sample), sample)
 
     @functools.cache  # one training for all grades, and none if all of them are in the cache
     def supervised() -> Features:
@@ -152,7 +154,7 @@ def graded_bounds(
         ]
         results = []
         for draw, encoder in starts:
-            facts = [_architecture(encoder), draw]
+            facts = [_architecture(encoder, sample), draw]
             results.append(measured("random", partial(_features_of, encoder), facts, grade)[task])
         return {task: max(results, key=lambda result: result.accuracy)}
 
@@ -221,15 +223,26 @@ def _key(settings: list[Any], data: TrainTest) -> str:
     return digest.hexdigest()
 
 
-def _architecture(encoder: nn.Module) -> str:
+def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
     if isinstance(encoder, Encoder):
         return json.dumps(asdict(encoder.config))
     if isinstance(encoder, FeatureMap):
-        return f"feature-map of {_architecture(encoder.encoder)}"
+        return f"feature-map of {_architecture(encoder.encoder, sample)}"
     if isinstance(encoder, Projected):
-        return f"{_architecture(encoder.encoder)} with {encoder.projector!r}"
+        return f"{_architecture(encoder.encoder, sample)} with {encoder.projector!r}"
     shapes = {key: list(value.shape) for key, value in encoder.state_dict().items()}
-    return f"{encoder!r} {shapes}"
+    return f"{encoder!r} {shapes} {_output(encoder, sample)}"
+
+
+def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
+    """Return a few numbers that tell the features of untrained modules apart, but for rounding.
+
+    A module that is not ours may have the name and the shapes of another, and other code.
+    """
+    h = encode(encoder, sample).cpu()
+    column = torch.arange(h.shape[1])
+    seen = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)
+    return [[round(value, 3) for value in row] for row in seen.tolist()]
 
 
 def _load(file: Path) -> ProbeResult | None:

@@ -1,10 +1,14 @@
-"""An unclear verdict is held against more untrained encoders, and a clear one is not."""
+"""Floors and ceilings: how many untrained encoders are drawn, and which are kept for whom."""
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
@@ -62,3 +66,33 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     assert found.floors["majority"]["kind"].accuracy == np.mean(
         data.test.labels["kind"] == np.bincount(data.train.labels["kind"]).argmax()
     )
+
+
+class Pooled(nn.Module):
+    """Mean colours, seen by a code that its name and its shapes do not tell."""
+
+    def __init__(self, code: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.code = code
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.code(x.mean((2, 3)))
+
+
+def test_modules_of_other_code_do_not_share_floors_and_ceilings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds_module, "train_supervised", lambda encoder, *_, **__: encoder)
+    images = np.random.default_rng(0).integers(0, 256, (80, 8, 8, 3), dtype=np.uint8)
+    data = open_train_test(
+        open_encoder("pixels"), {"x": images, "kind": np.arange(80) % 2}, limit=None, seed=0
+    )
+
+    def kept(module: nn.Module) -> list[str]:
+        options: dict[str, Any] = {"cache": tmp_path, "seed": 0, "say": lambda text: None}
+        graded_bounds(open_encoder(module), [data], **options)
+        return sorted(path.name.split("-")[0] for path in tmp_path.iterdir())
+
+    one = ["ceiling", "pixels", "random"]
+    assert kept(Pooled(torch.sin)) == kept(Pooled(torch.sin)) == one
+    assert kept(Pooled(torch.cos)) == sorted([*one, "ceiling", "random"])
