@@ -7,7 +7,9 @@ reads it before it knows whether there is anything to train.
 """
 
 import typing
+from collections.abc import Iterable
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, Literal
 
 from widefield.encoders import EncoderSettings
@@ -60,8 +62,17 @@ def flat_hints() -> dict[str, list[Any]]:
     return hints
 
 
+def union(hints: Iterable[Any]) -> str:
+    """Return several types as one stands in source: each once, None last."""
+    nested = (typing.get_args(h) if isinstance(h, UnionType) else (h,) for h in hints)
+    members = dict.fromkeys(member for hint in nested for member in hint)
+    return " | ".join(map(written, sorted(members, key=lambda member: member is NoneType)))
+
+
 def written(hint: Any) -> str:
     """Return a type as it stands in source."""
+    if hint is NoneType:
+        return "None"
     if typing.get_origin(hint) is Literal:
         words = ", ".join(f'"{word}"' for word in typing.get_args(hint))
         return f"Literal[{words}]"
@@ -70,9 +81,7 @@ def written(hint: Any) -> str:
 
 def source() -> str:
     """Return the text of the file."""
-    lines = [
-        f"    {name}: {' | '.join(map(written, hints))}\n" for name, hints in flat_hints().items()
-    ]
+    lines = [f"    {name}: {union(hints)}\n" for name, hints in flat_hints().items()]
     return HEADER + "".join(lines)
 
 

@@ -94,7 +94,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "start-labels": start_table.labels,
     "start-tuning": start_table.tuning,
     "start-transformer": start_table.transformer,
-    "cross-entropy": settings_tried.weights,
+    "view-contrast": settings_tried.weights,
     "batch-size": settings_tried.batches,
     "micro-batch": settings_tried.parts,
     "explore-planted": explore.planted,

@@ -106,5 +106,5 @@ def _projector(values: dict[str, Any]) -> str:
 
 def _shown(value: object) -> str:
     if value is None:
-        return "by the number of examples and epochs"
+        return "by the number of steps"
     return f"{value:g}" if isinstance(value, float) else str(value)

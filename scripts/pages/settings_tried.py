@@ -1,5 +1,6 @@
 """What was tried of rates, weights and batches: docs/recipe.md."""
 
+import re
 from typing import Any
 
 from pages.format import percent, ratio, read, spread, table, whole
@@ -56,24 +57,28 @@ def row_rates() -> str:
 
 
 def weights() -> str:
-    """Return class and digit for each weight of view-contrast's cross-entropy."""
-    runs: list[Run] = list(read("cross_entropy")["runs"].values())
-    tried = sorted({run["weight"] for run in runs})
-    scores: dict[tuple[int, int, float], list[Run]] = {}
+    """Return class and digit for each weight and scale of view-contrast's terms."""
+    runs: list[Run] = list(read("view_contrast")["runs"].values())
+    tried = sorted({run["name"] for run in runs}, key=_numbers)
+    scores: dict[tuple[int, int, str], list[Run]] = {}
     for run in runs:
-        key = (run["images"], run["epochs"], run["weight"])
+        key = (run["images"], run["epochs"], run["name"])
         scores.setdefault(key, []).append(run["accuracy"])
 
-    def cell(images: int, epochs: int, weight: float) -> str:
-        read_there = scores.get((images, epochs, weight), [])
+    def cell(images: int, epochs: int, name: str) -> str:
+        read_there = scores.get((images, epochs, name), [])
         both = (spread([100 * s[task] for s in read_there]) for task in ("class", "digits"))
         return " / ".join(both) if read_there else ""
 
     rows = [
-        [whole(images), str(epochs), *(cell(images, epochs, weight) for weight in tried)]
+        [whole(images), str(epochs), *(cell(images, epochs, name) for name in tried)]
         for images, epochs in sorted({(r["images"], r["epochs"]) for r in runs})
     ]
-    return table(["images", "epochs", *(f"{weight:g}" for weight in tried)], rows)
+    return table(["images", "epochs", *tried], rows)
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def batches() -> str:

@@ -61,8 +61,8 @@ class RecipeArguments(TypedDict, total=False):
     row_store: Literal["auto", "device", "host", "disk"]
     row_moments: Literal["float32", "bf16"]
     row_second_moment: Literal["element", "row"]
-    logit_scale: float
-    cross_entropy: float | None
+    logit_scale: float | None
+    cross_entropy: float
     label_smoothing: float
     normalise: bool
     temperature: float

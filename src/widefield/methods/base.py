@@ -139,7 +139,7 @@ class MethodSettings(Settings, ABC):
         """Build the method for a run."""
 
     def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, epochs: int
+        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
     ) -> Self:
         """Return the settings with each `auto` replaced by what this run and machine get.
 
@@ -147,6 +147,6 @@ class MethodSettings(Settings, ABC):
             examples: n.
             feature_dim: D, the encoder's output width.
             device: where the encoder is trained.
-            epochs: how often each example is seen.
+            steps: how many steps the run has.
         """
         return self

@@ -166,7 +166,7 @@ class RowMethodSettings(PairSettings):
     """The rows of the per-example head."""
 
     def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, epochs: int
+        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
     ) -> Self:
         """Return the settings with the place of the rows on this machine."""
         dim = self.projector.out_dim(feature_dim)

@@ -13,9 +13,9 @@ from widefield.methods.row_method import RowMethodSettings
 from widefield.rows import view_contrast
 from widefield.rows.head import SCALE
 
-MANY, OFTEN = 40_000, 5
-"""Examples and epochs from which on the cross-entropy weighs less; docs/recipe.md says why."""
-WEIGHT, WEIGHT_OF_MANY = 30.0, 10.0
+LONG = 600
+"""Steps from which on the contrast is sharper; docs/recipe.md says why."""
+SCALE_OF_LONG = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,41 +31,40 @@ class ViewContrastSettings(RowMethodSettings):
 
     projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
     """The projection head."""
-    logit_scale: Annotated[float, Gt(0)] = SCALE
-    """Factor of the contrast's logits."""
-    cross_entropy: Annotated[float | None, Gt(0)] = None
-    """Weight of S-DIET's cross-entropy: 30, and 10 from 40,000 examples and 5 epochs on."""
+    logit_scale: Annotated[float | None, Gt(0)] = None
+    """Factor of the contrast's logits: 10, and 20 in runs of 600 steps and more."""
+    cross_entropy: Annotated[float, Gt(0)] = 30.0
+    """Weight of S-DIET's cross-entropy."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
 
-    def weight(self, examples: int, epochs: int) -> float:
-        """Return the weight of the cross-entropy in a run of so many examples and epochs.
+    def scale(self, steps: int) -> float:
+        """Return the factor of the contrast's logits in a run of so many steps.
 
         Example:
             >>> settings = ViewContrastSettings()
-            >>> settings.weight(5000, 20), settings.weight(50_000, 2), settings.weight(50_000, 20)
-            (30.0, 30.0, 10.0)
+            >>> settings.scale(100), settings.scale(600)
+            (10.0, 20.0)
         """
-        if self.cross_entropy is not None:
-            return self.cross_entropy
-        return WEIGHT_OF_MANY if examples >= MANY and epochs >= OFTEN else WEIGHT
+        if self.logit_scale is not None:
+            return self.logit_scale
+        return SCALE_OF_LONG if steps >= LONG else SCALE
 
     def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, epochs: int
+        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
     ) -> Self:
-        """Return the settings with the place of the rows, and the weight of the cross-entropy."""
-        placed = super().resolved(examples, feature_dim, device, epochs=epochs)
-        return replace(placed, cross_entropy=self.weight(examples, epochs))
+        """Return the settings with the place of the rows, and the scale of the contrast."""
+        placed = super().resolved(examples, feature_dim, device, steps=steps)
+        return replace(placed, logit_scale=self.scale(steps))
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        epochs = round(context.steps * context.batch_size / max(1, context.examples))
         return self.build_rows(
             context,
             loss=partial(
                 view_contrast,
-                scale=self.logit_scale,
-                cross_entropy=self.weight(context.examples, epochs),
+                scale=self.scale(context.steps),
+                cross_entropy=self.cross_entropy,
                 smoothing=self.label_smoothing,
             ),
             normalise=True,

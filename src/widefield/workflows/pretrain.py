@@ -243,21 +243,21 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
     feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
-    method = recipe.method.resolved(len(dataset), feature_dim, device, epochs=recipe.epochs)
+    if "batch_size" in left_open:
+        recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
+    per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)
+    steps = recipe.epochs * per_epoch
+    method = recipe.method.resolved(len(dataset), feature_dim, device, steps=steps)
     multiple, _ = rate_of(encoder)
-    own = {
-        "lr": multiple * method.lr,
-        "batch_size": batch_of(recipe.batch_size, len(dataset)),
-    }
+    own = {"lr": multiple * method.lr}
     if isinstance(method, RowMethodSettings):
         own["head_lr_scale"] = 1 / multiple  # rows keep the method's own rate
     chosen = replace(recipe, encoder=encoder, method=method)
     chosen = chosen.changed({name: own[name] for name in own if name in left_open})
-    per_epoch = steps_per_epoch(len(dataset), chosen.batch_size, drop_last=chosen.drop_last)
-    if chosen.warmup_steps is not None and chosen.warmup_steps >= chosen.epochs * per_epoch > 0:
+    if chosen.warmup_steps is not None and chosen.warmup_steps >= steps > 0:
         raise ValueError(
-            f"warmup_steps is {chosen.warmup_steps} and the run has {chosen.epochs * per_epoch} "
-            "steps: give more epochs or a shorter warm-up"
+            f"warmup_steps is {chosen.warmup_steps} and the run has {steps} steps: give more "
+            "epochs or a shorter warm-up"
         )
     return chosen
 

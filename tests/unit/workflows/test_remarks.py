@@ -83,7 +83,7 @@ def test_rows_keep_the_methods_rate_where_an_encoder_takes_less(method: str) -> 
         kept = resolve("default", {**settings, **own_rate}, "photos").method.flat()
         assert kept["head_lr_scale"] == own_rate.get("head_lr_scale", 1.0)
     small = resolve("default", {"method": method, "encoder": "resnet-tiny"}, "photos").method
-    assert small == METHODS[method]().resolved(LIMIT, 64, torch.device("cpu"), epochs=2)
+    assert small == METHODS[method]().resolved(LIMIT, 64, torch.device("cpu"), steps=2)
 
 
 @pytest.mark.parametrize(
@@ -142,24 +142,37 @@ def test_a_method_that_was_named_is_kept_and_not_said() -> None:
     assert not left_open("s-diet-paper", {"method": AUTO})
 
 
-@pytest.mark.parametrize(
-    ("examples", "epochs", "weight"),
-    [(64, 30, 30.0), (39_999, 30, 30.0), (40_000, 4, 30.0), (40_000, 5, 10.0)],
-)
-def test_the_weight_of_the_cross_entropy_goes_by_examples_and_epochs(
-    examples: int, epochs: int, weight: float
-) -> None:
-    settings = make_recipe(epochs=2).method
+@pytest.mark.parametrize(("steps", "scale"), [(1, 10.0), (599, 10.0), (600, 20.0), (10**6, 20.0)])
+def test_the_scale_of_the_contrast_goes_by_steps(steps: int, scale: float) -> None:
     cpu = torch.device("cpu")
-    assert settings.resolved(examples, 128, cpu, epochs=epochs).flat()["cross_entropy"] == weight
-    given = METHODS["view-contrast"](cross_entropy=3.0)
-    assert given.resolved(examples, 128, cpu, epochs=epochs).flat()["cross_entropy"] == 3.0
+    settings = make_recipe(epochs=2).method
+    assert settings.resolved(64, 128, cpu, steps=steps).flat()["logit_scale"] == scale
+    given = METHODS["view-contrast"](logit_scale=3.0)
+    assert given.resolved(64, 128, cpu, steps=steps).flat()["logit_scale"] == 3.0
 
 
-def test_the_weight_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "scale"),
+    [
+        ({}, 20.0),  # batches of 64 are chosen, 16 an epoch
+        ({"batch_size": 256}, 10.0),
+        ({"batch_size": 66}, 10.0),  # 15 an epoch, as the last one is dropped
+        ({"batch_size": 66, "drop_last": False}, 20.0),
+    ],
+)
+def test_the_steps_are_those_of_the_batches_that_are_taken(
+    settings: dict[str, int], scale: float
+) -> None:
+    recipe = make_recipe(encoder="resnet-tiny", epochs=39, **settings)
+    data = open_dataset("photos", limit=1030)
+    chosen = resolve_parts(recipe, data, left_open=left_open("default", settings))
+    assert chosen.method.flat()["logit_scale"] == scale
+
+
+def test_the_scale_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
     pretrain("photos", out=tmp_path / "run", epochs=1, limit=64, batch_size=32, quiet=True)
     recipe = yaml.safe_load((tmp_path / "run" / "run.yaml").read_text())["recipe"]
-    assert recipe["method"]["cross_entropy"] == 30.0
+    assert recipe["method"]["logit_scale"] == 10.0
 
 
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))

@@ -1,12 +1,13 @@
-"""How much of S-DIET's cross-entropy does view-contrast want, on few images and on many?
+"""How sharp a contrast, and how much of S-DIET's cross-entropy beside it, does view-contrast want?
 
-    python benchmarks/cross_entropy.py cifar10_train.npz \
-        --json benchmarks/results/cross_entropy.json
+    python benchmarks/view_contrast.py cifar10_train.npz \
+        --json benchmarks/results/view_contrast.json
 
-CIFAR-10 images with a planted digit, resnet-tiny; class and digit, read by a linear probe that is
-fitted on 5,000 of the images and scored on 3,000 further ones of the training file. All else stays
-at its default. The file is rewritten after every run, and runs that it already holds are not
-repeated, so that two processes may share the work.
+On few images and on many, in short runs and in longer ones: CIFAR-10 images with a planted digit,
+resnet-tiny; class and digit, read by a linear probe that is fitted on 5,000 of the images and
+scored on 3,000 further ones of the training file. All else stays at its default. The file is
+rewritten after every run, and runs that it already holds are not repeated, so that two processes
+may share the work.
 """
 
 import argparse
@@ -24,7 +25,14 @@ from widefield.probes import extract
 METHOD, PLANT = "view-contrast", "+digits"
 EPOCHS = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7)}
 """Images -> epochs of runs."""
-WEIGHTS = (1.0, 3.0, 10.0, 30.0)
+TRIED = {
+    **{
+        f"weight {weight}": {"cross_entropy": float(weight), "logit_scale": 10.0}
+        for weight in (1, 3, 10, 30)
+    },
+    "weight 30, scale 20": {"cross_entropy": 30.0, "logit_scale": 20.0},
+}
+"""Name -> settings: the weight of the cross-entropy, and the factor of the contrast's logits."""
 SEEDS = (0, 1, 2)
 FIT = 5000  # images for the probe
 
@@ -36,16 +44,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--images", type=int, action="append", choices=EPOCHS)
     parser.add_argument("--epochs", type=int, action="append")
-    parser.add_argument("--weight", type=float, action="append")
+    parser.add_argument("--name", choices=TRIED, action="append")
     parser.add_argument("--seed", type=int, action="append")
     args = parser.parse_args()
     results = Results(args.json, _summary)
     for seed, images in itertools.product(args.seed or SEEDS, args.images or EPOCHS):
         sets = _sets(args.train, images, seed)
-        for epochs, weight in itertools.product(EPOCHS[images], args.weight or WEIGHTS):
-            key = f"{images} | {epochs} epochs | weight {weight:g} | seed {seed}"
+        for epochs, name in itertools.product(EPOCHS[images], args.name or TRIED):
+            key = f"{images} | {epochs} epochs | {name} | seed {seed}"
             if key not in results and epochs in (args.epochs or EPOCHS[images]):
-                results.add(key, _run(args.train, sets, images, epochs, weight, seed))
+                results.add(key, _run(args.train, sets, images, epochs, name, seed))
 
 
 def _sets(file: Path, images: int, seed: int) -> tuple[Dataset, Dataset]:
@@ -55,7 +63,7 @@ def _sets(file: Path, images: int, seed: int) -> tuple[Dataset, Dataset]:
 
 
 def _run(
-    file: Path, sets: tuple[Dataset, Dataset], images: int, epochs: int, weight: float, seed: int
+    file: Path, sets: tuple[Dataset, Dataset], images: int, epochs: int, name: str, seed: int
 ) -> Run:
     """Train once and score once."""
     trained = train(
@@ -64,12 +72,12 @@ def _run(
         limit=images,
         epochs=epochs,
         seed=seed,
-        cross_entropy=weight,
+        **TRIED[name],
     )
     return {
         "images": images,
         "epochs": epochs,
-        "weight": weight,
+        "name": name,
         "seed": seed,
         "accuracy": accuracies(partial(extract, trained.encoder), *sets),
         "processor_seconds": trained.processor_seconds,
@@ -78,7 +86,7 @@ def _run(
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    return {"command": "python benchmarks/cross_entropy.py cifar10_train.npz"}
+    return {"command": "python benchmarks/view_contrast.py cifar10_train.npz"}
 
 
 if __name__ == "__main__":
