@@ -49,14 +49,18 @@ def clear_unseen_taps(network: nn.Module, x: Tensor) -> None:
 def unseen_taps(convolution: Conv, size: tuple[int, ...]) -> Tensor:
     """Return which taps of the kernel see nothing but padding on a map of `size`, bool [kH, kW].
 
-    A convolution over time has bool [k].
+    A convolution over time has bool [k]. None are unseen where a layer has a `forward` of its own:
+    it may pad the map before it calls the library, which then sees a map as large as the kernel.
     """
+    if type(convolution).forward not in (nn.Conv1d.forward, nn.Conv2d.forward):
+        return torch.zeros(convolution.kernel_size, dtype=torch.bool)
     seen = torch.ones((), dtype=torch.bool)
     for axis, length in enumerate(size):
         left, right = _padding(convolution, axis)
         step, apart = convolution.stride[axis], convolution.dilation[axis]
         taps = torch.arange(convolution.kernel_size[axis]) * apart
-        places = torch.arange(0, length + left + right - int(taps[-1]), step) - left
+        room = max(0, length + left + right - int(taps[-1]))  # none: the layer itself will refuse
+        places = torch.arange(0, room, step) - left
         at = taps[:, None] + places
         seen = seen[..., None] & ((at >= 0) & (at < length)).any(1)
     return ~seen

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from timm.layers import Conv2dSame
 from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
@@ -42,6 +43,22 @@ def test_they_are_those_whose_gradient_is_zero_for_any_image(
     assert conv.weight.grad is not None
     untouched = (conv.weight.grad == 0).flatten(0, 1).all(0)
     assert torch.equal(unseen_taps(conv, tuple(size)), untouched)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_layer_that_pads_by_itself_keeps_its_gradient(size: int) -> None:
+    """Those of the encoders `tf_*` of timm do, and say of themselves that they pad nothing."""
+    model, x = Conv2dSame(2, 2, 3), torch.rand(2, 2, size, size)
+    assert not unseen_taps(model, (size, size)).any()
+    clear_unseen_taps(model, x)
+    model(x).sum().backward()
+    assert model.weight.grad is not None
+    assert model.weight.grad[..., 1, 1].all()
+
+
+def test_a_kernel_that_does_not_fit_is_left_to_its_layer_to_refuse() -> None:
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        clear_unseen_taps(nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 1, 1))
 
 
 def network() -> nn.Module:
