@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,21 @@ def test_a_run_that_grew_is_resumed_bit_for_bit(tmp_path: Path, place: str) -> N
             pretrain(some(ALL), out=two, resume=True, epochs=4, quiet=True, on_step=die_at(step))
     pretrain(some(ALL), out=two, resume=True, quiet=True)
     assert_same(one, two)
+
+
+def test_where_examples_joined_within_an_epoch_no_encoder_is_made_up_for_its_end(
+    tmp_path: Path,
+) -> None:
+    """The checkpoint stands at an epoch's beginning, with weights that are of no epoch's end."""
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(some(FEW), out=run, on_step=signal_at(6), **settings())
+    shutil.rmtree(RunFolder(path=run).encoder_at(1))
+    for step in (7, 8):
+        with pytest.raises(Killed):
+            pretrain(some(ALL), out=run, resume=True, quiet=True, on_step=die_at(step))
+    assert last_checkpoint(run)["step"] == 6
+    assert not RunFolder(path=run).encoder_at(1).exists()
 
 
 def test_rows_on_disk_grow_as_rows_in_memory(tmp_path: Path) -> None:

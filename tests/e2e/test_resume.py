@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,39 @@ def test_killed_inside_a_checkpoint(
     monkeypatch.undo()
     pretrain(IMAGES, out=broken, resume=True, quiet=True)
     assert_same(whole(), broken)
+
+
+@pytest.mark.parametrize("epoch", [1, 4])
+@pytest.mark.parametrize("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"])
+def test_killed_as_it_keeps_the_encoder_of_an_epoch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: Callable[..., Path],
+    file: str,
+    epoch: int,
+) -> None:
+    """Before `file` gets its name; its draft is left behind."""
+    broken, replace = tmp_path / "broken", os.replace
+    kept = broken / "checkpoints" / f"epoch-{epoch:05d}"
+
+    def die(draft: Path, path: Path) -> None:
+        if Path(path).parent == kept and Path(path).name == file:
+            shutil.copy(draft, kept / ".0123456789abcdef.draft")
+            raise Killed
+        replace(draft, path)
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(Killed):
+        pretrain(IMAGES, out=broken, **SMALL)
+    monkeypatch.undo()
+    pretrain(IMAGES, out=broken, resume=True, quiet=True)
+    assert kept_encoders(broken) == kept_encoders(whole())
+
+
+def kept_encoders(run: Path) -> dict[str, bytes]:
+    """What the run keeps of the ends of its epochs."""
+    files = (run / "checkpoints").glob("epoch-*/*")
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])

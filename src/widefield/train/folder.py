@@ -77,6 +77,11 @@ class RunFolder:
         """Folder of the encoder alone, as of a finished epoch."""
         return self.path / "checkpoints" / f"epoch-{epoch:05d}"
 
+    def holds_encoder_at(self, epoch: int, *, projector: bool) -> bool:
+        """Return whether the encoder of a finished epoch is whole, its projector with it if any."""
+        last = "projector.safetensors" if projector else "encoder.safetensors"
+        return (self.encoder_at(epoch) / last).exists()
+
     def refuse_if_taken(self) -> None:
         """Make sure that nobody's work is overwritten.
 
@@ -133,7 +138,8 @@ class RunFolder:
 
     def remove_drafts(self) -> None:
         """Remove temporary files that a killed process left; the caller holds the lock."""
-        for folder in (self.path, self.last_checkpoint.parent):
+        checkpoints = self.last_checkpoint.parent
+        for folder in (self.path, self.start_folder, checkpoints, *checkpoints.glob("epoch-*")):
             for file in folder.glob(".*.draft"):
                 if file.is_file():
                     file.unlink()

@@ -147,7 +147,8 @@ class PretrainRun:
         saved = load_together(folder.last_checkpoint, ranks.shard)
         folder.refuse_edited(self.recipe, saved.get("run"))
         new = manifest.refuse_other(self.dataset, may_grow=True)
-        done = self._epochs_begun(saved, manifest.growth(), new)
+        growth = manifest.growth()
+        done = self._epochs_begun(saved, growth, new)
         if self.recipe.epochs < done:
             raise ValueError(
                 f"{done} epochs of the run in {folder.path} have begun: "
@@ -160,6 +161,7 @@ class PretrainRun:
             )
         self._go_on_from(saved, new)
         examples = len(self.dataset)
+        ranks.on_rank_zero(lambda: self._save_owed_encoder(growth))
         ranks.on_rank_zero(lambda: folder.keep_counts(epochs=self.recipe.epochs, examples=examples))
         ranks.on_rank_zero(folder.remove_drafts)
         self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
@@ -205,6 +207,19 @@ class PretrainRun:
             state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
             if not new:  # else it is saved once they have joined
                 self._checkpoint()
+
+    def _save_owed_encoder(self, growth: Growth) -> None:
+        """Save the encoder of the epoch that just ended, if the run was killed before it had.
+
+        The checkpoint comes first, so that no later one is without it. Where the examples of
+        `growth` joined at this very step, an epoch may have been under way, and none has ended.
+        """
+        state, folder = self.state, self.folder
+        if state.epoch_step or state.step == growth.step:
+            return
+        due = self._is_due(state.epoch) or state.epoch == folder.recipe().epochs
+        if due and not folder.holds_encoder_at(state.epoch, projector=self._projector is not None):
+            self._save_encoder(folder.encoder_at(state.epoch))
 
     def _take_in(self, new: int) -> None:
         """Let new examples join, which takes a checkpoint: from then on they belong to the run.
@@ -312,17 +327,26 @@ class PretrainRun:
             if is_last or epoch % recipe.health_every == 0:
                 values |= self.findings.log_health(epoch, self.bar.say)
             self.log.add(epoch, values)
-        if is_last or epoch % recipe.checkpoint_every == 0:
+        if self._is_due(epoch):
             self._checkpoint()
             if self.ranks.is_rank_zero:
                 self._save_encoder(self.folder.encoder_at(epoch))
 
+    def _is_due(self, epoch: int) -> bool:
+        """Return whether a checkpoint and an encoder are kept at the end of `epoch`."""
+        return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
+
     def _save_encoder(self, folder: Path) -> None:
         """Write the encoder into `folder`, and what the method projects its features with."""
         save_encoder(self.encoder, folder)
+        if self._projector is not None:
+            save_projector(self._projector, folder)
+
+    @property
+    def _projector(self) -> Projector | None:
+        """What is saved beside the encoder."""
         head = self.state.method.projection_head()
-        if isinstance(head, Projector):
-            save_projector(head, folder)
+        return head if isinstance(head, Projector) else None
 
     def _report(self) -> None:
         """Find out what was gained, and write it down."""
