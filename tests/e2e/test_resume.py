@@ -33,6 +33,7 @@ from runs import (
 )
 from widefield.methods import DEFAULT_METHOD
 from widefield.rows import FolderLock
+from widefield.train import checkpoint
 from widefield.train.progress import read_metrics
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
@@ -355,6 +356,26 @@ def test_the_number_of_epochs_may_change(tmp_path: Path) -> None:
     assert settings["recipe"]["epochs"] == 5
     done = pretrain(IMAGES, out=run, resume=True, epochs=3, quiet=True)
     assert (done.finished, done.steps) == (True, 12)
+
+
+def test_a_run_goes_on_on_another_kind_of_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a GPU, whose random states are of 16 bytes and fit no processor's generator."""
+    run = tmp_path / "run"
+    pretrain(IMAGES, out=run, **{**SMALL, "epochs": 2})
+    file = run / "checkpoints" / "last-step-8-rank-0-of-1.pt"
+    own = torch.load(file, weights_only=True)
+    own["random"] |= dict.fromkeys(("views", "cuda"), torch.zeros(16, dtype=torch.uint8))
+    checkpoint.save(file, own)
+    done = pretrain(IMAGES, out=run, resume=True, epochs=3, device="cpu")
+    assert done.steps == 12
+    told = "trained on cuda so far, now on cpu: random numbers begin anew"
+    assert capsys.readouterr().err.count(told) == 1
+    kept = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
+    assert (kept["epochs"], kept["device"]) == (3, "cpu")
+    assert pretrain(IMAGES, out=run, resume=True, epochs=4).steps == 16
+    assert told not in capsys.readouterr().err
 
 
 def test_a_folder_with_another_run_is_refused(short_run: Path, tmp_path: Path) -> None:

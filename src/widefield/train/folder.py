@@ -18,6 +18,9 @@ from widefield.recipe import Recipe
 from widefield.train.manifest import CHANGED, Growth, Manifest
 from widefield.types import Size
 
+MAY_CHANGE = ("epochs", "device")
+"""Settings of the run that a resume may be given others of."""
+
 FORMAT = 2
 """Version of `run.yaml`: 2 nests the settings of method and views."""
 
@@ -167,11 +170,11 @@ class RunFolder:
         if grown.file.exists() and grown.checksum() == checksum:
             grown.file.rename(self.manifest.file)
 
-    def keep_counts(self, *, epochs: int, examples: int) -> None:
-        """Write another number of epochs or examples into `run.yaml`, where a resume has them."""
-        settings = self.settings()
-        recipe = {**settings["recipe"], "epochs": epochs}
-        kept = {**settings, "recipe": recipe, "examples": examples}
+    def keep_changed(self, recipe: Recipe, *, examples: int) -> None:
+        """Write what a resume changed into `run.yaml`, where the next one has it."""
+        settings, now = self.settings(), recipe.to_dict()
+        recipe_kept = {**settings["recipe"], **{name: now[name] for name in MAY_CHANGE}}
+        kept = {**settings, "recipe": recipe_kept, "examples": examples}
         if kept != settings:
             self.write_settings(kept)
 
@@ -223,8 +226,7 @@ class RunFolder:
         Raises:
             ValueError: the manifest is missing.
         """
-        settings = {name: value for name, value in recipe.to_dict().items() if name != "epochs"}
-        return {"recipe": _plain(settings), "manifest": manifest.checksum()}
+        return {"recipe": _fixed(_plain(recipe.to_dict())), "manifest": manifest.checksum()}
 
     def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
         """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
@@ -233,9 +235,12 @@ class RunFolder:
             ValueError: one was edited; the message names the setting.
         """
         now = self.identity(recipe, self.manifest)
-        if identity == now:
+        identity = identity if isinstance(identity, dict) else {}
+        before = identity.get("recipe")
+        if isinstance(before, dict):  # an older version has the device there too
+            before = _fixed(before)
+        if {**identity, "recipe": before} == now:
             return
-        before = identity.get("recipe") if isinstance(identity, dict) else None
         change = _first_difference(before, now["recipe"])
         if change is not None:
             raise ValueError(
@@ -295,6 +300,11 @@ _KINDS = {
 
 _FORM = {"image_size": Size, "white": float | None, "sample_rate": int}
 """What the form of examples may hold."""
+
+
+def _fixed(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that stay the same from one resume to the next."""
+    return {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
 
 
 def _plain(values: Any) -> Any:

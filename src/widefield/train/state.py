@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -109,16 +109,21 @@ class TrainState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where `state_dict` was taken."""
+        """Go on from where `state_dict` was taken.
+
+        Random states are taken over if they are of this kind of device: others do not fit.
+        """
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.views.load_state_dict(state["views"])
         if self.adversary is not None:
             self.adversary.load_state_dict(state["adversary"])
-        torch.set_rng_state(state["random"]["torch"].cpu())
-        self.generator.set_state(state["random"]["views"].cpu())
-        if "cuda" in state["random"]:
-            torch.cuda.set_rng_state(state["random"]["cuda"].cpu(), self.generator.device)
+        random = state["random"]
+        if device_of(state) == self.generator.device.type:
+            torch.set_rng_state(random["torch"].cpu())
+            self.generator.set_state(random["views"].cpu())
+            if "cuda" in random:
+                torch.cuda.set_rng_state(random["cuda"].cpu(), self.generator.device)
         self.epoch, self.epoch_step = state["epoch"], state["epoch_step"]
         self.step = state["step"]
 
@@ -126,3 +131,8 @@ class TrainState:
         """Let go of the heads' files and threads."""
         for head in self.heads:
             head.close()
+
+
+def device_of(state: dict[str, Any]) -> Literal["cpu", "cuda"]:
+    """Return the kind of device on which the run of a saved state was trained."""
+    return "cuda" if "cuda" in state["random"] else "cpu"

@@ -22,7 +22,7 @@ from widefield.recipe import Recipe
 from widefield.recipes import AUTO, make_recipe
 from widefield.rows import FolderLock
 from widefield.train.checkpoint import full_disk_as_one_line
-from widefield.train.folder import FORMAT, RunFolder
+from widefield.train.folder import FORMAT, MAY_CHANGE, RunFolder
 from widefield.train.hardware import choose_device, choose_precision, machine
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.progress import images_bar
@@ -62,8 +62,8 @@ def pretrain(
         out: folder of the run; must not hold another one.
         recipe: name of a recipe, or a whole one.
         resume: go on with the run in `out`, with its own settings; any number of processes may.
-            Another number of `epochs` may be given. New examples of the data join the run: they
-            get rows of their own, and the others keep theirs.
+            Another number of `epochs` or another `device` may be given. New examples of the data
+            join the run: they get rows of their own, and the others keep theirs.
         download: fetch the published weights of a `start` that this machine lacks.
         quiet: show no progress.
         logger: log to wandb or mlflow too; their package is to be installed.
@@ -263,7 +263,7 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
 
 
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
-    """Return the run's own recipe, with more or fewer epochs where these were given.
+    """Return the run's own recipe, with other epochs or another device where these were given.
 
     Raises:
         ValueError: another setting was given and disagrees.
@@ -272,13 +272,13 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     changed = recipe.changed(settings)
     before, after = recipe.flat(), changed.flat()
     for name in settings:
-        if name != "epochs" and before.get(name) != after[name]:
+        if name not in MAY_CHANGE and before.get(name) != after[name]:
             raise ValueError(
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {after[name]!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
     # Not `changed`: there the name of a method or of views has brought its defaults along.
-    return replace(recipe, epochs=changed.epochs)
+    return replace(recipe, epochs=changed.epochs, device=changed.device)
 
 
 def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from widefield.data import Dataset, Loader, steps_per_epoch
@@ -25,6 +26,7 @@ from widefield.train.loggers import LoggerName
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.ranks import Ranks
+from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
 from widefield.train.trainer import OnStep, Trainer
 from widefield.workflows.adaptation import Adaptation
@@ -162,7 +164,7 @@ class PretrainRun:
         self._go_on_from(saved, new)
         examples = len(self.dataset)
         ranks.on_rank_zero(lambda: self._save_owed_encoder(growth))
-        ranks.on_rank_zero(lambda: folder.keep_counts(epochs=self.recipe.epochs, examples=examples))
+        ranks.on_rank_zero(lambda: folder.keep_changed(self.recipe, examples=examples))
         ranks.on_rank_zero(folder.remove_drafts)
         self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
         if new:
@@ -202,9 +204,15 @@ class PretrainRun:
                     f"new ones can join: start another run, with --start {self.folder.path}"
                 ) from error
             raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
+        seed = rank_seed(self.recipe, ranks.shard, state.step)
+        before, now = device_of(saved), state.generator.device.type
+        if before != now:
+            self._say(f"trained on {before} so far, now on {now}: random numbers begin anew")
+            torch.manual_seed(seed)
+            state.generator.manual_seed(seed)
         if saved["world"] != ranks.shard.world:
             # New ranks have no random state of their own: all begin anew, each with its own seed.
-            state.generator.manual_seed(rank_seed(self.recipe, ranks.shard, state.step))
+            state.generator.manual_seed(seed)
             if not new:  # else it is saved once they have joined
                 self._checkpoint()
 
