@@ -75,10 +75,19 @@ def test_batches_of_one_have_nothing_to_tell_apart(
         build(recipe, small_facts(), device=CPU, shard=shard)
 
 
-def test_a_refused_number_leaves_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "settings", "words"),
+    [
+        ("simclr", {"batch_size": 1}, "tells the examples of a batch apart"),
+        ("row-contrast", {"head_lr_scale": 1500.0}, "times weight decay 0.05 reaches 1"),
+    ],
+)
+def test_a_refused_number_leaves_no_folder(
+    tmp_path: Path, method: str, settings: dict[str, Any], words: str
+) -> None:
     run = tmp_path / "deep" / "run"
-    with pytest.raises(ValueError, match="tells the examples of a batch apart"):
-        pretrain(images(), out=run, **{**small("simclr"), "batch_size": 1})
+    with pytest.raises(ValueError, match=words):
+        pretrain(images(), out=run, **{**small(method), **settings})
     assert not (tmp_path / "deep").exists()
 
 

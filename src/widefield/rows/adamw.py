@@ -78,17 +78,25 @@ class LearningRates:
         Raises:
             ValueError: with it, weight decay would take a row to zero or beyond.
         """
-        if lr * self.weight_decay >= 1:
-            raise ValueError(
-                f"head learning rate {lr:g} times weight decay {self.weight_decay:g} reaches 1: "
-                "lower lr, head_lr_scale or weight_decay"
-            )
+        self.refuse(lr)
         self.steps += 1
         if self.steps == self._table.shape[1]:
             self._table = torch.cat([self._table, torch.zeros_like(self._table)], dim=1)
         before = float(self._table[1, self.steps - 1])
         self._table[0, self.steps] = lr
         self._table[1, self.steps] = before + math.log1p(-lr * self.weight_decay)
+
+    def refuse(self, lr: float) -> None:
+        """Refuse a learning rate that no step can have.
+
+        Raises:
+            ValueError: with it, weight decay would take a row to zero or beyond.
+        """
+        if lr * self.weight_decay >= 1:
+            raise ValueError(
+                f"head learning rate {lr:g} times weight decay {self.weight_decay:g} reaches 1: "
+                "lower lr, head_lr_scale or weight_decay"
+            )
 
     def lr(self, step: Tensor) -> Tensor:
         """Return the learning rate of each of `step`, float64."""

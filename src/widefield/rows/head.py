@@ -169,6 +169,14 @@ class RowHead(nn.Module):
         self._rows, self._step_is_due = None, False
         self.table.optimizer.record(self.lr_scale * lr)
 
+    def refuse(self, *, lr: float) -> None:
+        """Refuse a learning rate, `lr_scale * lr`, that no step of the rows can have.
+
+        Raises:
+            ValueError: with it, weight decay would take a row to zero or beyond.
+        """
+        self.table.optimizer.rates.refuse(self.lr_scale * lr)
+
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the batches to come, each index [b]: rows on disk are then read ahead."""
         self.table.store.prefetch(batches)

@@ -14,6 +14,7 @@ from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods import BuildContext, TargetNetwork
 from widefield.recipe import Recipe
+from widefield.rows import row_heads
 from widefield.train.adversary import build_adversary
 from widefield.train.hardware import choose_precision
 from widefield.train.manifest import Growth
@@ -135,6 +136,8 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
+    for head in row_heads(method) if len(rates) else []:
+        head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
     copies = [part.encoder for part in method.modules() if isinstance(part, TargetNetwork)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
