@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from widefield.core.files import disk_is_full
 from widefield.rows.adamw import RowState
 from widefield.rows.file import RowFileHeader
 from widefield.rows.initial import initial_rows
@@ -207,9 +208,10 @@ class DiskStore:
         try:
             return future.result()
         except OSError as error:
+            remedy = "make room" if disk_is_full(error) else "see to the disk"
             raise ValueError(
                 f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
-                "last checkpoint is whole; make room and run again with --resume"
+                f"last checkpoint is whole; {remedy} and run again with --resume"
             ) from error
         finally:
             self.wait_seconds += time.perf_counter() - began

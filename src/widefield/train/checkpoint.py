@@ -24,18 +24,18 @@ from widefield.core.files import (
 from widefield.train.ranks import Ranks
 from widefield.types import Shard
 
-_FULL = (
-    "no space left on the disk for {}: the last checkpoint is whole; "
-    "make room and run again with --resume"
-)
 NOT_OURS = "{} is not a checkpoint of this run: restore it, or start a new run"
 MOST_RANKS = 10**6  # a number beyond it is none
 _EXTRA = "_extra_state"  # what torch appends to the name of a module for `get_extra_state`
 
 
 @contextmanager
-def full_disk_as_one_line(folder: Path) -> Iterator[None]:
-    """Say in one line that there is no room for a file of the run.
+def full_disk_as_one_line(place: Path, *, last: Path) -> Iterator[None]:
+    """Say in one line that there is no room for a file of the run, and how to go on.
+
+    Args:
+        place: what there is no room for.
+        last: the run's last checkpoint, there or not.
 
     Raises:
         ValueError: there is none.
@@ -45,7 +45,12 @@ def full_disk_as_one_line(folder: Path) -> Iterator[None]:
     except (OSError, DiskFullError) as error:
         if not isinstance(error, DiskFullError) and not disk_is_full(error):
             raise
-        raise ValueError(_FULL.format(folder)) from error
+        begun = last.exists() or (last.parents[1] / "run.yaml").exists()  # else it was withdrawn
+        raise ValueError(
+            f"no space left on the disk for {place}: "
+            f"{'the last checkpoint is whole' if last.exists() else 'there is no checkpoint yet'}; "
+            f"make room and run again{' with --resume' if begun else ''}"
+        ) from error
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -59,7 +64,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
         torch.save(state, draft)
         _seal(draft)
 
-    with full_disk_as_one_line(path):
+    with full_disk_as_one_line(path, last=path.with_name("last.pt")):
         write_atomically(path, write)
 
 

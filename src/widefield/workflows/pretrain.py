@@ -111,7 +111,7 @@ def pretrain(
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_start(folder, chosen) if start is None else start.encoder
     with (
-        full_disk_as_one_line(folder.path),
+        full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
         ranks.lost_as_one_line(),
         _claimed(folder, ranks),
         torch.random.fork_rng(enabled=True),

@@ -325,6 +325,18 @@ def test_full_disk_is_one_line_and_loses_nothing(
         assert store.read(index + 50_000).last.tolist() == [0] * 10
 
 
+def test_a_disk_that_fails_is_not_taken_for_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with closing(disk(tmp_path)) as store:
+        monkeypatch.setattr(os, "posix_fallocate", fail)
+        with pytest.raises(ValueError, match=r"\(Input/output error\).*; see to the disk and run"):
+            write_all(store, EVERYONE)
+
+
 def no_space() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -48,6 +48,28 @@ def test_full_disk_keeps_the_last_checkpoint(
     assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
 
 
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ((), "there is no checkpoint yet; make room and run again$"),
+        (("run.yaml",), "there is no checkpoint yet; make room and run again with --resume$"),
+        (("run.yaml", "checkpoints/last.pt"), "checkpoint is whole; .* run again with --resume$"),
+    ],
+)
+def test_a_full_disk_says_how_to_go_on_from_what_there_is(
+    tmp_path: Path, there: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in there:
+        (tmp_path / name).touch()
+    last = tmp_path / "checkpoints" / "last.pt"
+    with (
+        pytest.raises(ValueError, match=words),
+        checkpoint.full_disk_as_one_line(tmp_path, last=last),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     checkpoint.save(path, {"w": torch.arange(1000)})
