@@ -81,17 +81,14 @@ class Diet(Method):
         return [self.rows]
 
     def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows and of AdamW's two moments of each."""
+        """Return the bytes of the rows, whose moments the run's optimiser holds."""
         return dense_head_memory(examples, self.rows)
 
 
 def dense_head_memory(examples: int, rows: Tensor) -> dict[str, Part]:
     """Return the bytes of a dense head with one of `rows` [n, D] for each example."""
     size = examples * rows.shape[1] * rows.element_size()
-    return {
-        "head": Part(bytes=size, place="device"),
-        "moments": Part(bytes=2 * size, place="device"),
-    }
+    return {"head": Part(bytes=size, place="device")}
 
 
 @dataclass(frozen=True, kw_only=True)

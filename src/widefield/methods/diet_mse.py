@@ -67,7 +67,7 @@ class DietMSE(Method):
         return [self.rows]
 
     def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows and of AdamW's two moments of each."""
+        """Return the bytes of the rows, whose moments the run's optimiser holds."""
         return dense_head_memory(examples, self.rows)
 
 

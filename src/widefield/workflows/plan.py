@@ -238,9 +238,11 @@ class _Trial:
         state = self.run.state
         nothing = Part(bytes=0, place="device")
         grows = state.method.memory(len(self.dataset))
-        head, moments = grows.get("head", nothing), grows.get("moments", nothing)
         dense = state.method.head_parameters()
-        optimizer = _bytes(self._optimizer_state()) - (moments.bytes if dense else 0)
+        held = _bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
+        head = grows.get("head", nothing)
+        moments = grows.get("moments", Part(bytes=held, place="device"))
+        optimizer = _bytes(self._optimizer_state()) - held
         return {
             "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.place),
             "head": head,
@@ -260,11 +262,16 @@ class _Trial:
         state = self.run.state
         optimizers = [x for x in (state.optimizer, state.adversary) if x is not None]
         entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
-        return [x for entry in entries for x in entry.values() if x.ndim]
+        return [x for entry in entries for x in _per_element(entry)]
 
     def close(self) -> None:
         """Let go of the run's files."""
         self.run.close()
+
+
+def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
+    """Return what an optimiser holds for each element of a parameter; its count of steps is not."""
+    return [x for x in entry.values() if x.ndim]
 
 
 def _peak_host_bytes() -> int:

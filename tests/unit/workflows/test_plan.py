@@ -86,6 +86,18 @@ def test_a_dense_head_is_on_the_device_and_others_have_none() -> None:
         assert ahead.parts["optimizer"].bytes == 2 * parameters
 
 
+@pytest.mark.parametrize("method", ["diet", "diet-mse"])
+@pytest.mark.parametrize(("optimizer", "moments"), [("sgd", 1), ("adamw", 2)])
+def test_moments_of_a_dense_head_are_those_that_its_optimiser_holds(
+    method: str, optimizer: str, moments: int
+) -> None:
+    ahead = plan("photos", **{**SHORT, "method": method, "optimizer": optimizer})
+    check_totals(ahead)
+    _, parameters = weight_bytes(method, **SHORT)
+    assert ahead.parts["moments"].bytes == moments * ahead.parts["head"].bytes > 0
+    assert ahead.parts["optimizer"].bytes == moments * parameters
+
+
 def test_views_that_learn_are_players_too() -> None:
     fixed, learned = (
         plan("photos", method="simclr", views=views, **SMALL) for views in ("none", "viewmaker")
