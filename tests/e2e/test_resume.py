@@ -221,6 +221,26 @@ def test_a_handler_that_swallows_the_signal_gets_it_after_the_run_is_saved(
     assert handled == [(sign, 6)]
 
 
+@pytest.mark.parametrize("step", [3, 4])
+def test_a_run_that_stops_within_an_epoch_counts_what_it_trained(tmp_path: Path, step: int) -> None:
+    """The epoch's last step as well, after which the epoch is counted: once."""
+    counted: list[StepMetrics] = []
+
+    def note(metrics: StepMetrics) -> None:
+        counted.append(metrics)
+        signal_at(step, signal.SIGTERM)(metrics)
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        stopped = pretrain(IMAGES, out=tmp_path / "run", on_step=note, **SMALL)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    last = counted[-1]
+    assert (stopped.finished, last.images) == (False, 16 * step)
+    assert stopped.images_per_second == pytest.approx(last.images / last.seconds)
+    assert last.data_wait <= stopped.data_wait < 1  # to find that the epoch is over takes a moment
+
+
 @pytest.mark.parametrize(
     ("sign", "place", "code"),
     [

@@ -317,11 +317,17 @@ class PretrainRun:
             return
         self.stopped_by = self.ranks.max(self.request.signal)
         if self.stopped_by:
+            if self.state.epoch_step:  # else the epoch is counted
+                self._count(metrics)
             raise Stop
+
+    def _count(self, metrics: StepMetrics) -> None:
+        """Count the images and seconds of an epoch, or of the part of it that was trained."""
+        self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
 
     def _after_epoch(self, metrics: StepMetrics) -> None:
         recipe, epoch = self.recipe, self.state.epoch
-        self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
+        self._count(metrics)
         is_last = epoch == recipe.epochs
         values: dict[str, float | str] = {
             "step": float(metrics.step),
