@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ import yaml
 from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
+from widefield.data import open_dataset
 from widefield.train import checkpoint
 from widefield.train.folder import RunFolder
-from widefield.train.manifest import Manifest
+from widefield.train.manifest import Growth, Manifest
 from widefield.workflows.extractor import training_data
 from widefield.workflows.pretrain import pretrain
 
@@ -64,6 +66,21 @@ def test_new_examples_follow_and_the_others_keep_their_rows(tmp_path: Path) -> N
     assert json.loads((run / "encoder.json").read_text())["mean"] == mean
     kept = yaml.safe_load((run / "run.yaml").read_text())
     assert (kept["examples"], kept["recipe"]["epochs"]) == (ALL, 4)
+
+
+def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(tmp_path: Path) -> None:
+    """Half an epoch of 4 steps, also once epochs are longer; one of an older version does not."""
+    run = begun(tmp_path / "run", epochs=1, warmup_epochs=0.5)
+    manifest = RunFolder(path=run).manifest
+    assert manifest.growth().warmup_steps is None
+    for count, epochs in ((80, 4), (ALL, 6)):
+        pretrain(some(count), out=run, resume=True, epochs=epochs, quiet=True)
+        growth = manifest.growth()
+        assert (growth.first, growth.warmup_steps) == (FEW, 2)
+    older = {"first": FEW, "epoch": 4, "step": growth.step}
+    with patch("widefield.train.manifest.asdict", return_value=older):
+        manifest.write(open_dataset(some(ALL)), growth)
+    assert manifest.growth() == Growth(**older)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])

@@ -191,16 +191,22 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
     """
     steps = _steps_of(recipe.epochs, recipe, examples, growth)
     refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
-    warmup_steps = recipe.warmup_steps
-    if warmup_steps is None:
-        warmup_epochs = min(recipe.warmup_epochs, recipe.epochs / 2)
-        warmup_steps = _steps_of(warmup_epochs, recipe, examples, growth)
     return learning_rates(
         recipe.method.lr,
         steps=steps,
-        warmup_steps=warmup_steps,
+        warmup_steps=warmup_steps(recipe, examples, growth),
         schedule=recipe.schedule,
     )
+
+
+def warmup_steps(recipe: Recipe, examples: int, growth: Growth | None = None) -> int:
+    """Return the steps of the warm-up; examples that joined after it leave it as it was."""
+    if recipe.warmup_steps is not None:
+        return recipe.warmup_steps
+    before = None if growth is None else growth.warmup_steps
+    if growth is not None and before is not None and before <= growth.step:
+        return before
+    return _steps_of(min(recipe.warmup_epochs, recipe.epochs / 2), recipe, examples, growth)
 
 
 def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | None) -> int:

@@ -30,6 +30,8 @@ class Growth:
     """Epochs that were finished before the others joined."""
     step: int = 0
     """Steps that had been taken by then."""
+    warmup_steps: int | None = None
+    """Steps of the warm-up as it was by then; None if nobody noted it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class Manifest:
             growth = Growth(**json.loads(written))
         except (TypeError, ValueError) as error:
             raise ValueError(CHANGED.format(self.file)) from error
-        counts = (growth.first, growth.epoch, growth.step)
+        counts = [growth.first, growth.epoch, growth.step]
+        if growth.warmup_steps is not None:
+            counts.append(growth.warmup_steps)
         if any(type(count) is not int or count < 0 for count in counts) or growth.first < 1:
             raise ValueError(CHANGED.format(self.file))
         return growth

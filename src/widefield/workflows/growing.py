@@ -6,13 +6,17 @@ from typing import Any
 import torch
 
 from widefield.data import Dataset
+from widefield.recipe import Recipe
+from widefield.train.build import warmup_steps
 from widefield.train.checkpoint import NOT_OURS, load
 from widefield.train.folder import RunFolder
 from widefield.train.manifest import Growth
 from widefield.train.ranks import Ranks
 
 
-def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset, Growth | None]:
+def in_order(
+    dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: Ranks
+) -> tuple[Dataset, Growth | None]:
     """Return the examples in the order of the run to resume, and since when it has all of them.
 
     New ones follow those of the run, and join where its last checkpoint stands.
@@ -21,13 +25,14 @@ def in_order(dataset: Dataset, folder: RunFolder, ranks: Ranks) -> tuple[Dataset
         ValueError: a file of the run is missing or damaged.
     """
     if not folder.has_checkpoint():
-        known = folder.manifest.file.exists()
-        return folder.manifest.in_order(dataset) if known else dataset, None
+        begun = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if begun else dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
-    if len(dataset) > len(folder.manifest.paths()):
-        saved = _shared(folder)
-        growth = replace(growth, epoch=saved["epoch"], step=saved["step"])
+    known = len(folder.manifest.paths())
+    if len(dataset) > known:
+        saved, warmup = _shared(folder), warmup_steps(recipe, known, growth)
+        growth = replace(growth, epoch=saved["epoch"], step=saved["step"], warmup_steps=warmup)
     return dataset, growth
 
 

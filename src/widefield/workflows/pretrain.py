@@ -120,7 +120,7 @@ def pretrain(
         if not resume and ranks.is_rank_zero:
             folder.refuse_if_taken()  # again: another run may have ended here meanwhile
         if resume:
-            dataset, growth = in_order(dataset, folder, ranks)
+            dataset, growth = in_order(dataset, folder, chosen, ranks)
         torch.manual_seed(chosen.seed)
         chosen = ranks.broadcast(chosen)
         with (

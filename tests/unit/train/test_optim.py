@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_run import small_facts, small_recipe
-from widefield.train.build import build, run_rates
+from widefield.train.build import build, run_rates, warmup_steps
 from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
 
@@ -54,6 +54,18 @@ def test_the_warm_up_is_not_longer_for_examples_that_join_after_it(joined: int, 
     assert len(rates) == 4 * joined + 10 * (8 - joined)
     assert rates.argmax() == peak - 1
     assert (rates[peak:].diff() < 0).all()
+
+
+def test_examples_that_join_twice_leave_a_warm_up_that_is_over_as_it_was() -> None:
+    """An epoch of 4 steps, then 10 an epoch for the rest of the warm-up, then 11."""
+    recipe = small_recipe("s-diet", epochs=8, batch_size=4, warmup_epochs=2)
+    once = Growth(first=16, epoch=1, step=4, warmup_steps=8)  # which was not over by then
+    twice = Growth(first=16, epoch=5, step=44, warmup_steps=warmup_steps(recipe, 40, once))
+    assert warmup_steps(recipe, 44, twice) == warmup_steps(recipe, 40, once) == 14
+    before, after = run_rates(recipe, 40, once), run_rates(recipe, 44, twice)
+    assert (len(before), len(after)) == (74, 77)
+    assert torch.equal(before[:14], after[:14])
+    assert float(after[44]) == pytest.approx(float(before[44]), rel=0.1)  # three steps more to fall
 
 
 def test_groups_cover_every_parameter_once() -> None:
