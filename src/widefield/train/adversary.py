@@ -38,7 +38,7 @@ def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str
     group = adversary.param_groups[0]
     return {
         "adversary_optimizer": type(adversary).__name__.lower(),
-        "adversary_step": float(adversary.state[group["params"][0]]["step"]),
+        "adversary_step": int(adversary.state[group["params"][0]]["step"]),
         "adversary_lr": group["lr"],
     }
 

@@ -132,7 +132,7 @@ class MetricsLog:
         self._logger = None if logger is None else open_logger(logger, folder)
 
     def add(self, epoch: int, values: dict[str, float | str]) -> None:
-        """Append the row of a finished epoch."""
+        """Append the row of a finished epoch; whole numbers are written with all their digits."""
         row = {"epoch": str(epoch)}
         row |= {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in values.items()}
         self._rows.append(row)

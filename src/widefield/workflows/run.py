@@ -330,7 +330,7 @@ class PretrainRun:
         self._count(metrics)
         is_last = epoch == recipe.epochs
         values: dict[str, float | str] = {
-            "step": float(metrics.step),
+            "step": metrics.step,
             **self.ranks.mean(metrics.means()),
             "lr": metrics.lr,
             **adversary_facts(self.state.adversary),

@@ -1,12 +1,14 @@
-"""What the progress bar says of time that is lost."""
+"""What the progress bar says of time that is lost, and how numbers are logged."""
 
 import io
+from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
 
-from widefield.train.progress import ProgressBar
+from widefield.train.adversary import adversary_facts
+from widefield.train.progress import MetricsLog, ProgressBar, read_metrics
 from widefield.train.step import StepMetrics
 
 
@@ -43,3 +45,14 @@ def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None
     assert "150 examples/s  4% waiting for data" in page.getvalue()
     assert ("25% for rows" in page.getvalue()) is said
     assert ("for rows" in page.getvalue()) is said
+
+
+def test_steps_are_logged_with_all_their_digits(tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    adversary = torch.optim.Adam([weight])
+    adversary.state[weight]["step"] = torch.tensor(1_234_567.0)
+    log = MetricsLog(tmp_path, epoch=0)
+    log.add(1, {"step": 1_234_567, "loss": 1 / 3, **adversary_facts(adversary)})
+    log.close()
+    (row,) = read_metrics(tmp_path / "metrics.csv")
+    assert (row["step"], row["adversary_step"], row["loss"]) == ("1234567", "1234567", "0.333333")
