@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from runs import SMALL, STEPS, Killed, assert_same_weights, die_at, images, last_checkpoint
 from widefield.train.progress import StepLog, read_metrics
@@ -50,7 +51,7 @@ def metrics(epoch: int, step: int, count: int, loss: float) -> Any:
 
 def test_a_row_is_the_mean_loss_since_the_row_before(tmp_path: Path) -> None:
     """Losses 1, 2, ..., 6 in epochs of three steps, a row every second step."""
-    log = StepLog(tmp_path, step=0, every=2)
+    log = StepLog(tmp_path, step=0, every=2, epoch=0, sums={})
     for step in range(1, 7):
         epoch, within = divmod(step - 1, 3)
         first = 3 * epoch + 1
@@ -61,11 +62,12 @@ def test_a_row_is_the_mean_loss_since_the_row_before(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_lost_stretch_are_dropped_and_damage_is_left_out(tmp_path: Path) -> None:
-    log = StepLog(tmp_path, step=0, every=1)
+    log = StepLog(tmp_path, step=0, every=1, epoch=0, sums={})
     for step in range(1, 6):
         log.add(metrics(0, step, step, float(step)))
     with (tmp_path / "steps.csv").open("a") as file:
         file.write("1,")  # a killed process writes half a row
-    StepLog(tmp_path, step=3, every=1).add(metrics(0, 4, 1, 9.0))
+    kept = {"count": torch.tensor(3.0), "loss": torch.tensor(3.0)}
+    StepLog(tmp_path, step=3, every=1, epoch=0, sums=kept).add(metrics(0, 4, 4, 12.0))
     rows = read_metrics(tmp_path / "steps.csv")
     assert [(row["step"], float(row["loss"])) for row in rows][2:] == [("3", 1.0), ("4", 9.0)]

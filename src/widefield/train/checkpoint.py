@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from torch import Tensor
 
 from widefield.core.files import (
     DiskFullError,
@@ -152,9 +153,10 @@ def save_together(path: Path, state: dict[str, Any], ranks: Ranks) -> None:
     """Write the run's `state`, each rank its own part, so that `path` is the old or the new one."""
     model = state["model"]
     extra = {key: value for key, value in model.items() if key.endswith(_EXTRA)}
-    shared = {k: v for k, v in state.items() if k != "random"}
+    own = {"extra": extra, "random": state["random"], "sums": state["sums"]}
+    shared = {k: v for k, v in state.items() if k not in own}
     shared["model"] = {k: v for k, v in model.items() if k not in extra}
-    save(own_file(path, state["step"], ranks.shard), {"extra": extra, "random": state["random"]})
+    save(own_file(path, state["step"], ranks.shard), own)
     ranks.barrier()
     ranks.on_rank_zero(lambda: save(path, {**shared, "world": ranks.shard.world}))
     world = ranks.shard.world
@@ -190,8 +192,15 @@ def _joined(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str
     if world == shard.world:
         part = load(files[shard.rank], cpu)
         extra, random = part["extra"], part["random"]
+        sums = part.get("sums", {})  # of an older version, those of the epoch's rest alone
     else:
         owns = [load(file, cpu, mapped=True) for file in files]
         extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}
         random = owns[shard.rank % world]["random"]
-    return {**shared, "model": {**shared["model"], **extra}, "random": random}
+        sums = _mean([own.get("sums", {}) for own in owns])
+    return {**shared, "model": {**shared["model"], **extra}, "random": random, "sums": sums}
+
+
+def _mean(sums: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean over all ranks, which each of others takes for its own."""
+    return {name: torch.stack([one[name] for one in sums]).mean(0) for name in sums[0]}

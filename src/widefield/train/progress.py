@@ -11,6 +11,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from widefield.core.files import refuse_strange, write_atomically
@@ -155,12 +156,16 @@ class StepLog:
     """`steps.csv`, a row every few steps: the mean loss since the row before.
 
     In several processes it is the loss of the first one. What is there after `step`, of a lost
-    stretch, is dropped.
+    stretch, is dropped. The first row of a run that goes on within `epoch` leaves out `sums`, those
+    of its steps until then.
     """
 
-    def __init__(self, folder: Path, *, step: int, every: int) -> None:
+    def __init__(
+        self, folder: Path, *, step: int, every: int, epoch: int, sums: dict[str, Tensor]
+    ) -> None:
         self._path, self._every = folder / "steps.csv", every
-        self._epoch, self._count, self._loss = -1, 0.0, 0.0
+        self._epoch = epoch
+        self._count, self._loss = (float(sums.get(name, 0)) for name in ("count", "loss"))
         kept = [r for r in read_metrics(self._path) if int(r.get("step") or step + 1) <= step]
         write_atomically(self._path, lambda draft: _write_table(draft, STEP_COLUMNS, kept))
 

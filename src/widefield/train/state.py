@@ -1,7 +1,7 @@
 """A run in progress: encoder, method, views, and all else that a step changes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -75,6 +75,8 @@ class TrainState:
     """Steps taken in the epoch under way."""
     step: int = 0
     """Steps taken in all."""
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    """Sums of loss and parts over the epoch under way, with their `count`; of this rank."""
 
     @property
     def encoder(self) -> nn.Module:
@@ -103,6 +105,7 @@ class TrainState:
             "views": self.views.state_dict(),
             "adversary": None if self.adversary is None else self.adversary.state_dict(),
             "random": random,
+            "sums": self.sums,
             "epoch": self.epoch,
             "epoch_step": self.epoch_step,
             "step": self.step,
@@ -125,7 +128,7 @@ class TrainState:
             if "cuda" in random:
                 torch.cuda.set_rng_state(random["cuda"].cpu(), self.generator.device)
         self.epoch, self.epoch_step = state["epoch"], state["epoch_step"]
-        self.step = state["step"]
+        self.step, self.sums = state["step"], state["sums"]
 
     def close(self) -> None:
         """Let go of the heads' files and threads."""

@@ -47,7 +47,7 @@ class Trainer:
         while state.epoch < epochs:
             for metrics in self._epoch():
                 on_step(metrics)
-            state.epoch, state.epoch_step = state.epoch + 1, 0
+            state.epoch, state.epoch_step, state.sums = state.epoch + 1, 0, {}
             loss = metrics.means()["loss"]
             if not math.isfinite(loss):
                 raise ValueError(
@@ -62,11 +62,10 @@ class Trainer:
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
         for head in heads:
             head.prefetch(order)
-        sums: dict[str, Tensor] = {}
         images, began = 0, time.perf_counter()
         data_waited, rows_waited = loader.wait_seconds, sum(head.wait_seconds for head in heads)
         for batch in loader.epoch(state.epoch, start=state.epoch_step):
-            _add(sums, self.step(batch))
+            _add(state.sums, self.step(batch))
             images += len(batch.index) * self.fabric.world_size
             seconds = time.perf_counter() - began
             rows_wait = sum(head.wait_seconds for head in heads) - rows_waited
@@ -78,7 +77,7 @@ class Trainer:
                 seconds=seconds,
                 data_wait=(loader.wait_seconds - data_waited) / seconds,
                 row_wait=rows_wait / seconds,
-                sums=sums,
+                sums=state.sums,
             )
 
 

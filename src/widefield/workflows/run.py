@@ -236,7 +236,7 @@ class PretrainRun:
         """
         folder, state = self.folder, self.state
         again = ", which begins again" if state.epoch_step else ""
-        state.epoch_step = 0
+        state.epoch_step, state.sums = 0, {}
         self._say(
             f"{new} examples are new, {len(self.dataset)} in all: they join with epoch "
             f"{state.epoch + 1}{again}"
@@ -252,9 +252,11 @@ class PretrainRun:
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
         """Train to the end, or until asked to stop."""
         if self.ranks.is_rank_zero:
-            path, every = self.folder.path, self.recipe.metrics_every
-            self.log = MetricsLog(path, epoch=self.state.epoch, logger=self.logger)
-            self.step_log = StepLog(path, step=self.state.step, every=every)
+            path, every, state = self.folder.path, self.recipe.metrics_every, self.state
+            self.log = MetricsLog(path, epoch=state.epoch, logger=self.logger)
+            self.step_log = StepLog(
+                path, step=state.step, every=every, epoch=state.epoch, sums=state.sums
+            )
         self.bar = ProgressBar(
             self.console,
             epochs=self.recipe.epochs,

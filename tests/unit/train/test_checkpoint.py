@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 
 from widefield.train import checkpoint
+from widefield.types import WHOLE, Shard
 
 CPU = torch.device("cpu")
 
@@ -68,6 +69,28 @@ def test_a_full_disk_says_how_to_go_on_from_what_there_is(
         checkpoint.full_disk_as_one_line(tmp_path, last=last),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("world", "loss"), [(2, 4.0), (1, 3.0)])
+def test_the_sums_of_an_epoch_are_each_ranks_own_or_the_mean_of_all(
+    tmp_path: Path, world: int, loss: float
+) -> None:
+    path = tmp_path / "last.pt"
+    checkpoint.save(path, {"step": 7, "world": 2, "model": {}})
+    for rank in range(2):
+        sums = {"count": torch.tensor(3.0), "loss": torch.tensor(2.0 + 2 * rank)}
+        own = {"extra": {}, "random": {}, "sums": sums}
+        checkpoint.save(checkpoint.own_file(path, 7, Shard(rank, 2)), own)
+    back = checkpoint.load_together(path, Shard(world - 1, world))["sums"]
+    assert {name: float(value) for name, value in back.items()} == {"count": 3.0, "loss": loss}
+
+
+def test_a_checkpoint_of_an_older_version_has_no_sums(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    checkpoint.save(path, {"step": 7, "world": 1, "model": {}})
+    checkpoint.save(checkpoint.own_file(path, 7, WHOLE), {"extra": {}, "random": {}})
+    assert checkpoint.load_together(path, WHOLE)["sums"] == {}
+    assert checkpoint.load_together(path, Shard(0, 2))["sums"] == {}
 
 
 def test_truncated_file_is_refused(tmp_path: Path) -> None:
