@@ -54,13 +54,18 @@ class InParts(nn.Module):
 
 @contextmanager
 def _still_statistics(encoder: nn.Module) -> Iterator[None]:
-    """Let batch normalisation see batches without a trace in its running statistics."""
+    """Let batch normalisation see batches without a trace in its running statistics.
+
+    Their count is one of them: where `momentum` is None, it weighs the next batch.
+    """
     norms = [module for module in encoder.modules() if isinstance(module, _BatchNorm)]
     momenta = [norm.momentum for norm in norms]
-    for norm in norms:
+    counts = [norm.num_batches_tracked for norm in norms]
+    for norm, count in zip(norms, counts, strict=True):
         norm.momentum = 0.0
+        norm.num_batches_tracked = None if count is None else count.clone()
     try:
         yield
     finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+        for norm, momentum, count in zip(norms, momenta, counts, strict=True):
+            norm.momentum, norm.num_batches_tracked = momentum, count

@@ -109,16 +109,24 @@ def test_no_activations_are_held_between_the_passes(most: int, held: int) -> Non
     assert features.grad_fn is not None
 
 
-def test_running_statistics_move_once_for_each_part() -> None:
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_running_statistics_move_once_for_each_part(momentum: float | None) -> None:
+    """Without momentum they are means over all batches so far, which are counted."""
     torch.manual_seed(0)
-    x = torch.rand(6, 4)
-    norm, other = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
-    InParts(norm, most=2)(x).sum().backward()
-    for part in x.split(2):
-        other(part)
-    assert torch.equal(norm.running_mean, other.running_mean)
-    assert torch.equal(norm.running_var, other.running_var)
+    norm, other = (nn.BatchNorm1d(4, momentum=momentum) for _ in range(2))
+    for x in torch.rand(2, 6, 4):
+        InParts(norm, most=2)(x).sum().backward()
+        for part in x.split(2):
+            other(part)
+    for name, expected in other.state_dict().items():
+        assert torch.equal(norm.state_dict()[name], expected), name
     assert norm.momentum == other.momentum
+
+
+def test_batch_statistics_that_are_not_kept_pass_in_parts() -> None:
+    norm = nn.BatchNorm1d(4, track_running_stats=False)
+    InParts(norm, most=2)(torch.rand(6, 4)).sum().backward()
+    assert norm.num_batches_tracked is None
 
 
 def test_weights_stand_once_in_a_checkpoint() -> None:
