@@ -37,7 +37,10 @@ class LazySGD:
 
     Args:
         weight_decay: decoupled; `lr * weight_decay` must stay below 1.
-        momentum: share of the last change that the next one keeps.
+        momentum: share of the last change that the next one keeps, in [0, 1).
+
+    Raises:
+        ValueError: a momentum that never fades, or is below 0.
 
     Example:
         >>> sgd = LazySGD(weight_decay=0.0, momentum=0.5)
@@ -50,6 +53,8 @@ class LazySGD:
     """
 
     def __init__(self, *, weight_decay: float = WEIGHT_DECAY, momentum: float = MOMENTUM) -> None:
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
         self.weight_decay = weight_decay
         self.momentum = momentum
         self.rates = LearningRates(weight_decay=weight_decay)
@@ -65,6 +70,8 @@ class LazySGD:
 
     def horizon(self, dtype: torch.dtype) -> int:
         """Return the number of zero-gradient steps after which momentum is below rounding."""
+        if self.momentum == 0:
+            return 0
         return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.momentum))
 
     def catch_up(self, state: RowState, until: int) -> RowState:

@@ -66,7 +66,7 @@ def lazy(target: Tensor, batches: list[Tensor], lr: Tensor, wd: float, momentum:
     seed=st.integers(0, 10**6),
     steps=st.integers(1, 600),
     wd=st.sampled_from([0.0, 0.05, 5.0]),
-    momentum=st.sampled_from([0.5, 0.9, 0.99]),
+    momentum=st.sampled_from([0.0, 0.5, 0.9, 0.99]),
 )
 def test_lazy_equals_dense_sgd(seed: int, steps: int, wd: float, momentum: float) -> None:
     target = torch.randn(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -173,6 +173,12 @@ def test_rows_cannot_be_taken_back_in_time() -> None:
     zero = torch.zeros(1, 2)
     with pytest.raises(AssertionError, match="back in time"):
         LazySGD().catch_up(RowState(zero, zero, torch.zeros(1, 0), torch.tensor([5])), 4)
+
+
+@pytest.mark.parametrize("momentum", [-0.1, 1.0, 1.5, float("nan")])
+def test_a_momentum_that_does_not_fade_is_refused(momentum: float) -> None:
+    with pytest.raises(ValueError, match="momentum must be at least 0 and below 1, got"):
+        LazySGD(momentum=momentum)
 
 
 def test_decay_of_a_whole_step_is_refused() -> None:
