@@ -75,6 +75,21 @@ def test_batches_of_one_have_nothing_to_tell_apart(
         build(recipe, small_facts(), device=CPU, shard=shard)
 
 
+@pytest.mark.parametrize("method", ["byol", "simsiam"])
+@pytest.mark.parametrize(("batch_size", "world"), [(1, 1), (2, 2)])
+def test_batches_of_one_have_nothing_to_normalise_over(
+    method: str, batch_size: int, world: int
+) -> None:
+    """Without batch normalisation in the projector, one example is enough."""
+    recipe = make_recipe(method=method, batch_size=batch_size, encoder="resnet-tiny")
+    shard = Shard(0, world)
+    words = rf"{method} normalises over the examples .* a batch_size of {2 * world} or more"
+    with pytest.raises(ValueError, match=words):
+        build(recipe, small_facts(), device=CPU, shard=shard)
+    plain = recipe.changed({"projector_batch_norm": False})
+    assert build(plain, small_facts(), device=CPU, shard=shard).method
+
+
 @pytest.mark.parametrize(
     ("method", "settings", "words"),
     [

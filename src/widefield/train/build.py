@@ -152,18 +152,22 @@ def build(
 
 
 def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
-    """Refuse batches of one where a method tells the examples of a batch apart.
+    """Refuse batches of one where a method needs several examples.
 
     Raises:
-        ValueError: there is nothing to tell apart.
+        ValueError: there is nothing to tell apart, or to normalise over.
     """
-    gather = recipe.method.flat().get("gather")  # None: a method that compares no examples
-    compared = recipe.batch_size if gather else recipe.batch_size // shard.world
-    if gather is not None and compared < 2:
-        raise ValueError(
-            f"{recipe.method.name} tells the examples of a batch apart, and there would be "
-            f"{compared} in each process: choose a batch_size of {2 * shard.world} or more"
-        )
+    settings = recipe.method.flat()
+    gather = settings.get("gather")  # None: a method that compares no examples
+    together = recipe.batch_size if gather else recipe.batch_size // shard.world
+    if together > 1 or (gather is None and not settings.get("projector_batch_norm")):
+        return
+    examples = "the examples of a batch"
+    does = f"normalises over {examples}" if gather is None else f"tells {examples} apart"
+    raise ValueError(
+        f"{recipe.method.name} {does}, and there would be "
+        f"{together} in each process: choose a batch_size of {2 * shard.world} or more"
+    )
 
 
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
