@@ -180,15 +180,7 @@ class RowMethodSettings(PairSettings):
         normalise: bool,
         view_count: int = 1,
     ) -> RowMethod:
-        """Build the method of a loss.
-
-        Raises:
-            ValueError: batches of one example, which cannot be told apart.
-        """
-        if context.batch_size < 2:
-            raise ValueError(
-                f"{self.name} tells a batch's examples apart: use a batch_size of 2 or more"
-            )
+        """Build the method of a loss."""
         return self.row.build(
             context,
             self.projector,
