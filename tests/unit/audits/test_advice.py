@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from made_audit import audited, task
 from widefield.audits.advice import advice, run_settings
@@ -82,7 +83,9 @@ def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
-    settings = make_recipe(method=method).flat()
+    recipe = make_recipe(method=method)
+    begun = recipe.method.resolved(100, 64, torch.device("cpu"), steps=100)  # as a run keeps it
+    settings = replace(recipe, method=begun).flat()
     text = " ".join(advice(audited(settings, shape=0.5)))
     advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
     assert advised <= settings.keys()
