@@ -60,13 +60,7 @@ class DCLSettings(PairSettings):
     """Temperature of the softmax."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run.
-
-        Raises:
-            ValueError: batches of one example, which has no negatives.
-        """
-        if context.batch_size < 2:
-            raise ValueError("dcl tells a batch's examples apart: use a batch_size of 2 or more")
+        """Build the method for a run."""
         return PairLoss(
             projector=self.projector.build(context.feature_dim),
             loss=partial(dcl, temperature=self.temperature),
