@@ -10,6 +10,7 @@ from torch import Tensor
 Moments = Literal["float32", "bf16"]
 SecondMoment = Literal["element", "row", "none"]
 
+_MIX = -0x61C88647  # 2^32 over the golden ratio: its multiples differ in their upper bits
 STEP_WORDS = 2  # a record begins with the step it is at, an int64
 
 
@@ -17,7 +18,9 @@ STEP_WORDS = 2  # a record begins with the step it is at, an int64
 class Layout:
     """What is kept of a row of width m: the row itself, always float32, and its two moments.
 
-    A store computes nothing: it hands out float32 and rounds, to nearest, what it is given.
+    A store computes nothing: it hands out float32 and rounds what it is given, the first moment to
+    nearest and the second one at random: to nearest, 0.999 times a bf16 is the same bf16 again, and
+    a row that is seen at every step or two would never forget an old gradient.
 
     Example:
         >>> [Layout(moments=m, second_moment=v).row_bytes(128)
@@ -57,11 +60,19 @@ class Layout:
         """Return the 32-bit words of a record, an even number."""
         return _even(STEP_WORDS + sum(self._widths(dim)))
 
+    def narrowed(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both moments, float32 as the row is, in the types in which they are kept."""
+        if self.v_dtype == torch.float32:
+            return m.to(self.m_dtype), v
+        # The lower bits of what has just moved: the same again in a run that is resumed.
+        noise = row.view(torch.int32) ^ m.view(torch.int32)
+        return m.to(self.m_dtype), _rounded_at_random(v, noise)
+
     def pack(self, row: Tensor, m: Tensor, v: Tensor) -> Tensor:
         """Return records int32 [b, words] of rows and moments, on their device; the step is 0."""
         b, dim = row.shape
         step = torch.zeros(b, STEP_WORDS, dtype=torch.int32, device=row.device)
-        parts = [step, *map(_as_words, (row.float(), m.to(self.m_dtype), v.to(self.v_dtype)))]
+        parts = [step, *map(_as_words, (row.float(), *self.narrowed(row, m, v)))]
         if self.words(dim) > STEP_WORDS + sum(self._widths(dim)):
             parts.append(step[:, :1])
         return torch.cat(parts, dim=1)
@@ -87,6 +98,15 @@ class Layout:
 
 FULL = Layout()
 """Every moment in float32."""
+
+
+def _rounded_at_random(v: Tensor, noise: Tensor) -> Tensor:
+    """Return float32 v >= 0 as bf16, the upper neighbour as often as v is nearer to that.
+
+    The mean over all int32 `noise` is v.
+    """
+    dither = (noise * _MIX) >> 16 & 0xFFFF
+    return ((v.view(torch.int32) + dither) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
 
 def _as_words(x: Tensor) -> Tensor:

@@ -45,6 +45,7 @@ class MemoryStore:
         layout: Layout = FULL,
     ) -> None:
         self.n, self.dim, self.shard = n, dim, shard
+        self._layout = layout
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         examples = shard.examples(n).to(self.device)
@@ -74,8 +75,11 @@ class MemoryStore:
         """Replace rows `index` [b], which are distinct."""
         local = self.shard.local(index)
         on_device = local.to(self.device)
-        for table, new in ((self.row, state.row), (self.m, state.m), (self.v, state.v)):
-            table.index_copy_(0, on_device, new.to(table.dtype))
+        moments = state.m, state.v
+        if self.row.dtype == torch.float32:
+            moments = self._layout.narrowed(state.row, *moments)
+        for table, new in zip((self.row, self.m, self.v), (state.row, *moments), strict=True):
+            table.index_copy_(0, on_device, new)
         self.last[local] = state.last
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:

@@ -161,7 +161,10 @@ def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> No
 
 
 def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
-    """What the optimiser computes is float32; the store rounds what it is given, to nearest."""
+    """What the optimiser computes is float32; the store rounds what it is given.
+
+    The first moment to nearest, the second to one of its two neighbours in bf16.
+    """
     g, index = torch.Generator().manual_seed(0), torch.arange(BATCH)
     adamw = LazyAdamW()
     store = MemoryStore(BATCH, DIM, seed=1, layout=Layout(moments="bf16"))
@@ -173,12 +176,35 @@ def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
         table.gather(index)
         moved = adamw.step(adamw.catch_up(expected, adamw.steps), grad, lr=0.1)
         table.apply_gradients(grad, lr=0.1)
-        m, v = (x.to(torch.bfloat16).float() for x in (moved.m, moved.v))
-        expected = replace(moved, m=m, v=v)
         state = store.read(index)
-        for name in ("row", "m", "v", "last"):
+        below = (moved.v.view(torch.int32) & ~0xFFFF).view(torch.float32)
+        above = (below.view(torch.int32) + 0x10000).view(torch.float32)
+        assert bool(((state.v == below) | (state.v == above)).all())
+        assert bool((state.v == below).any())
+        assert bool((state.v == above).any())
+        m = moved.m.to(torch.bfloat16).float()
+        expected = replace(moved, m=m, v=state.v)
+        for name in ("row", "m", "last"):
             assert torch.equal(getattr(state, name), getattr(expected, name)), name
-        assert not torch.equal(moved.v, v)
+
+
+@pytest.mark.parametrize("gap", [1, 2, 4])
+def test_a_second_moment_in_bf16_forgets_as_fast_as_one_in_float32(gap: int) -> None:
+    """To nearest, 0.999 ** gap times a bf16 is that bf16: it would stay what it was at first."""
+    first, after, index = 20, 1500, torch.arange(4)
+    ends = []
+    for moments in ("float32", "bf16"):
+        g = torch.Generator().manual_seed(0)
+        store = MemoryStore(4, 64, seed=1, layout=Layout(moments=moments))
+        table = RowTable(store, LazyAdamW())
+        for visit in range(first + after // gap):
+            size = 1.0 if visit < first else 1e-3
+            table.gather(index)
+            table.apply_gradients(size * torch.randn(4, 64, generator=g), lr=1e-3)
+            for _ in range(gap - 1):
+                table.optimizer.record(1e-3)
+        ends.append(float(store.read(index).v.mean()))
+    assert ends[1] == pytest.approx(ends[0], rel=0.03)
 
 
 @pytest.mark.parametrize("eps", [1e-8, 1e-2])
