@@ -211,7 +211,7 @@ class DiskStore:
             remedy = "make room" if disk_is_full(error) else "see to the disk"
             raise ValueError(
                 f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
-                f"last checkpoint is whole; {remedy} and run again with --resume"
+                f"last checkpoint, if there is one, is whole; {remedy} and run again with --resume"
             ) from error
         finally:
             self.wait_seconds += time.perf_counter() - began
