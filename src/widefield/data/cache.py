@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 2
-"""Part of every key; raised when decoding, resizing or planting changes its result."""
+_FORMAT = 3
+"""Part of every key; raised when decoding, resizing or planting changes its result, or a key names
+more of what decides it."""
 
 SLOW = 10.0
 """Seconds of decoding from which on images that fit into memory are cached too."""

@@ -224,7 +224,8 @@ def _open(
     def key(white: float | None) -> str:
         # The same for every command that asks for the same pixels, by whatever name.
         planted = (list(map(str, spec.plants)), canvas.seed, canvas.held_out)
-        settings = (shape, limit, white, rows.tobytes(), planted if spec.plants else None)
+        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # they share a folder
+        settings = (shape, limit, white, rows.tobytes(), planted if spec.plants else None, named)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
 
     def known_key() -> str:

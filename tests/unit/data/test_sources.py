@@ -211,6 +211,23 @@ def test_cifar_comes_from_torchvision_without_download(monkeypatch, tmp_path):
     assert test.labels["class"].tolist() == [0, 1, 0, 1]
 
 
+def test_the_two_cifars_in_one_folder_are_cached_apart(monkeypatch, tmp_path):
+    def cifar(value):
+        data = np.full((20, 32, 32, 3), value, np.uint8)
+        names = SimpleNamespace(data=data, targets=[0] * 20, classes=["a"])
+        return lambda root, train, download: names
+
+    monkeypatch.setattr(torchvision.datasets, "CIFAR10", cifar(10))
+    monkeypatch.setattr(torchvision.datasets, "CIFAR100", cifar(100))
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("WIDEFIELD_DATA", str(tmp_path / "sets"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name, value in (("cifar10", 10), ("cifar100", 100), ("cifar10", 10)):
+        assert (open_dataset(name, memory_budget=0).images == value).all()
+    open_dataset("cifar10:test", memory_budget=0)
+    assert len(list((tmp_path / "cache" / "widefield").iterdir())) == 3
+
+
 def test_missing_cifar_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("WIDEFIELD_DATA", str(tmp_path / "sets"))
     with pytest.raises(ValueError, match=r"CIFAR10 is not in .*sets.*download=True") as info:
