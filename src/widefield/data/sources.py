@@ -223,9 +223,12 @@ def _open(
 
     def key(white: float | None) -> str:
         # The same for every command that asks for the same pixels, by whatever name.
-        planted = (list(map(str, spec.plants)), canvas.seed, canvas.held_out)
+        plants = list(map(str, spec.plants))
+        planted = (plants, canvas.seed, canvas.held_out) if plants else None
         named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # they share a folder
-        settings = (shape, limit, white, rows.tobytes(), planted if spec.plants else None, named)
+        ids = canvas.class_ids if limit is not None or channel is not None else None
+        by_class = None if ids is None else ids.tobytes()  # a table of labels may have changed
+        settings = (shape, limit, white, rows.tobytes(), planted, named, by_class)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
 
     def known_key() -> str:

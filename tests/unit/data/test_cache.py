@@ -9,6 +9,7 @@ from PIL import Image
 from made_images import png16
 from widefield.data import cache as cache_module
 from widefield.data import open_dataset
+from widefield.data.labels import read_labels
 
 
 @pytest.fixture
@@ -81,6 +82,29 @@ def test_anything_that_changes_the_pixels_makes_another_entry(folder, cache):
     os.utime(folder / "05.png", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     runs[0]()
     assert len(list(cache.iterdir())) == len(runs) + 1
+
+
+@pytest.mark.parametrize(("plant", "limit"), [("", 8), ("+stacked-digits", None)])
+def test_other_labels_make_another_entry_where_the_pixels_go_by_them(folder, cache, plant, limit):
+    first, second = (
+        read_labels({f"{i:02d}.png": "cat" if i < cats else "dog" for i in range(40)})
+        for cats in (4, 20)
+    )
+    for labels in (first, second):
+        memory, disk = (
+            open_dataset(f"{folder}{plant}", limit=limit, labels=labels, memory_budget=budget)
+            for budget in (None, 0)
+        )
+        assert disk.paths == memory.paths
+        assert (disk.images == memory.images).all()
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_other_labels_change_no_entry_where_the_pixels_do_not_go_by_them(folder, cache):
+    for label in ("cat", "dog"):
+        labels = read_labels({"00.png": "ant"} | {f"{i:02d}.png": label for i in range(1, 40)})
+        open_dataset(folder, labels=labels, memory_budget=0)
+    assert len(list(cache.iterdir())) == 1
 
 
 def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monkeypatch):
