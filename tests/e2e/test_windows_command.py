@@ -61,6 +61,27 @@ def test_every_command_takes_windows(sensors: Path, trained: Path, command: Comm
     assert widefield.load(sensors / "encoder.safetensors").config.kind == "windows"
 
 
+@pytest.mark.parametrize(("mean", "scale"), [(2e6, 1e3), (0, 1e9), (0, 1e-9), (0, 1e-13)])
+def test_windows_may_be_of_any_unit(
+    sensors: Path, tmp_path: Path, mean: float, scale: float
+) -> None:
+    with np.load(sensors / "w.npz") as saved:
+        x, activity = saved["windows"][:64], saved["activity"][:64]
+    np.savez(tmp_path / "w.npz", windows=mean + scale * x, activity=activity)
+    data, run = tmp_path / "w.npz", tmp_path / "run"
+    widefield.pretrain(data, out=run, epochs=1, batch_size=32, quiet=True)
+    features = widefield.embed(run, data, quiet=True).features
+    assert np.isfinite(features).all()
+    # Each channel is seen as a standard one, so that the network tells windows apart.
+    assert np.ptp(features, axis=0).max() > 0.01
+    normalised = (
+        widefield.load(run)
+        .cpu()
+        .normalise(torch.from_numpy((mean + scale * x).astype(np.float32))[:, :, None])
+    )
+    assert normalised.std((0, 2, 3)).tolist() == pytest.approx([1, 1], rel=0.01)
+
+
 def test_images_are_refused_for_an_encoder_of_windows(
     sensors: Path, trained: Path, command: Command
 ) -> None:

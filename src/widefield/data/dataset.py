@@ -262,5 +262,5 @@ def _mean_std_over_time(
 
     mean = total()
     std = np.sqrt(total(mean))
-    constant = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    constant = std <= 1e-6 * np.abs(mean)  # no smallest deviation: tesla and ampere are large units
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())

@@ -21,6 +21,7 @@ from widefield.encoders.encoder import (
     assemble,
     encoder_config,
 )
+from widefield.encoders.signal import SIGNAL_NETWORKS
 
 WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
@@ -174,12 +175,15 @@ def read_config(text: str) -> EncoderConfig:
     for name, counts in {"channels": [fields["channels"]], "image_size": sides}.items():
         if not all(type(count) is int and 0 < count < _LARGEST for count in counts):
             raise ValueError(f"{name} is {fields[name]!r}")
+    least, most = 1 / _LARGEST, _LARGEST
+    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units, whatever these are
+        least, most = _FLOAT32.tiny, _FLOAT32.max
     white = [] if fields["white"] is None else [fields["white"]]
-    for name, low in {"mean": -_LARGEST, "std": 1 / _LARGEST, "white": 1 / _LARGEST}.items():
+    for name, low in {"mean": -most, "std": least, "white": least}.items():
         numbers = white if name == "white" else fields[name]
         numbers = numbers if isinstance(numbers, list) else [numbers]
         # Written so that a NaN is refused too.
-        if not all(type(x) in (int, float) and low <= x <= _LARGEST for x in numbers):
+        if not all(type(x) in (int, float) and low <= x <= most for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
     rate = fields["rate"]
     if not (rate is None or (type(rate) is int and 0 < rate < _LARGEST)):
@@ -205,7 +209,10 @@ def read_config(text: str) -> EncoderConfig:
 
 
 _LARGEST = 1e6
-"""Size, channels and mean at most, and how far a deviation may be from 1 either way."""
+"""Size, channels and mean at most, and how far a deviation may be from 1 either way; mean and
+deviation of images alone."""
+_FLOAT32 = torch.finfo(torch.float32)
+"""What mean and deviation of windows are computed in."""
 
 
 def _config_text(config: EncoderConfig) -> str:
