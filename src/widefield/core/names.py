@@ -1,5 +1,6 @@
 """Names that a user types, and names that a terminal shows."""
 
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -29,7 +30,8 @@ def printable(text: str) -> str:
     r"""Return `text` with an escape for each character that cannot be seen.
 
     Control characters would move the cursor or change the title of a terminal, and bytes that are
-    no text cannot be written to most files.
+    no text cannot be written to most files. Spaces of any width stay: they are in names of files,
+    such as macOS gives to screenshots, and a name has to lead to its file.
 
     Example:
         >>> printable("cats\x1b[2J")
@@ -37,4 +39,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"

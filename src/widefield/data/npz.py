@@ -44,7 +44,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
             whose = f"key '{printable(key)}' of '{path}'"
             if key in arrays:
                 raise ValueError(f"{whose} is there twice; keep one of the two")
-            if not key.isprintable():
+            if printable(key) != key:
                 raise ValueError(f"{whose} has a name that is no plain text; rename it")
             arrays[key] = _read(archive, member, whose)
     return arrays

@@ -1,6 +1,6 @@
 import pytest
 
-from widefield.core.names import check_name
+from widefield.core.names import check_name, printable
 
 
 def test_a_known_name_passes() -> None:
@@ -26,3 +26,16 @@ def test_where_names_are_many_what_lists_them_is_named() -> None:
 def test_without_a_near_match_all_names_are_given() -> None:
     with pytest.raises(ValueError, match="known: a, b"):
         check_name("letter", "zzzz", ("a", "b"))
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u202f", "\u3000"])
+def test_spaces_of_any_width_stay_as_they_are(space: str) -> None:
+    assert printable(f"9.41{space}AM.png") == f"9.41{space}AM.png"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "escape"),
+    [("\n", r"\n"), ("\u2028", r"\u2028"), ("\u200b", r"\u200b"), ("\x9b", r"\x9b")],
+)
+def test_what_is_no_space_and_cannot_be_seen_is_escaped(hidden: str, escape: str) -> None:
+    assert printable(f"a\u00a0{hidden}b") == f"a\u00a0{escape}b"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 import widefield
 from widefield.data import open_dataset
@@ -124,6 +125,15 @@ def test_a_path_leads_to_its_example(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         given = read_labels({path: "cat"}).named_as(names, base)
         assert given.tasks == {"label": {"cat/0.png": "cat"}}, (path, base)
+
+
+def test_a_name_with_another_space_leads_to_its_file(tmp_path: Path) -> None:
+    name = "Screenshot 9.41\u202fAM.png"  # as macOS writes it
+    Image.fromarray(IMAGES[0]).save(tmp_path / name)
+    (tmp_path / "labels.csv").write_text(f"path,label\n{name},cat\n", "utf-8")
+    dataset = open_dataset(tmp_path, labels=read_labels(tmp_path / "labels.csv"))
+    assert [(tmp_path / path).exists() for path in dataset.paths] == [True]
+    assert dataset.classes == {"label": ("cat",)}
 
 
 def test_paths_that_lead_nowhere_or_to_two_are_refused(
