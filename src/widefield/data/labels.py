@@ -199,7 +199,23 @@ def _of_file(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{source} is no CSV file in UTF-8: {error}") from error
+    _refuse_surplus(rows, source)
     return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
+
+
+def _refuse_surplus(rows: list[tuple[int, dict[Any, Any]]], source: str) -> None:
+    """Refuse text beyond the last column, which would be cut off a label; empty cells may be there.
+
+    Raises:
+        ValueError: a row has such text.
+    """
+    for line, row in rows:
+        surplus = row.get(None, ())  # where csv puts the cells that no column is for
+        if any(cell.strip() for cell in surplus):
+            raise ValueError(
+                f"{source} line {line} has more cells than the header: put labels and paths that "
+                "hold a comma in double quotes"
+            )
 
 
 def _checked_names(names: list[str], source: str) -> list[str]:

@@ -100,6 +100,18 @@ def test_what_is_no_table_is_refused_in_one_line(given: Any, message: str) -> No
     assert str(refused.value).isprintable()
 
 
+def test_a_comma_that_is_not_quoted_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\na.png,cat\nb.png,cat, striped\n", "utf-8")
+    with pytest.raises(
+        ValueError, match=r"labels\.csv line 3 has more cells .* in double quotes"
+    ) as e:
+        read_labels(file)
+    assert str(e.value).isprintable()
+    file.write_text('path,label\na.png,cat,\nb.png,"cat, striped", \n', "utf-8")
+    assert read_labels(file).tasks == {"label": {"a.png": "cat", "b.png": "cat, striped"}}
+
+
 def test_classify_takes_a_frame() -> None:
     names = [f"row {i}" for i in (0, 1, 2, 37, 38, 39)]
     labels = ["dark"] * 3 + ["light"] * 3
