@@ -77,17 +77,20 @@ class Dataset:
     def arrays(self) -> dict[str, Any]:
         """Return examples and labels as `open_dataset` takes them in memory.
 
+        A task is left out where some examples have no label of it: arrays cannot say so.
+
         Example:
             >>> from widefield.data import open_dataset
             >>> sorted(open_dataset("photos", limit=16).arrays())
             ['class', 'x']
         """
+        labels = {task: ids for task, ids in self.labels.items() if (ids >= 0).all()}
         if self.kind == "images":
-            return {"x": self.images, **self.labels}
+            return {"x": self.images, **labels}
         signals = self.images[:, 0].swapaxes(1, 2)
         if self.kind == "windows":
-            return {"windows": signals, **self.labels}
-        return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **self.labels}
+            return {"windows": signals, **labels}
+        return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **labels}
 
     def form(self) -> dict[str, Any]:
         """Return the options of `open_dataset` by which further examples are opened as these.

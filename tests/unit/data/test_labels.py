@@ -191,6 +191,28 @@ def test_windows_and_sounds_get_labels_too(key: str, shape: tuple[int, ...]) -> 
     assert (few.images == whole.images[[2, 7]]).all()
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"x": IMAGES[:10]},
+        {"windows": np.random.default_rng(0).normal(size=(10, 2, 32))},
+        {
+            "sounds": np.random.default_rng(0).integers(1, 9, (10, 1000)).astype(np.int16),
+            "sample_rate": np.array(1000),
+        },
+    ],
+)
+def test_arrays_leave_out_a_task_that_some_examples_lack(data: dict[str, Any]) -> None:
+    paths = [f"row {i}" for i in range(10)]
+    table = read_labels(Frame(path=paths, some=["a"] * 9 + [""], all=["a", "b"] * 5))
+    dataset = open_dataset(data, labels=table, unlabelled=True)
+    assert dataset.labels["some"][-1] == -1
+    again = open_dataset(dataset.arrays())
+    assert list(again.labels) == ["all"]
+    np.testing.assert_array_equal(again.labels["all"], dataset.labels["all"])
+    np.testing.assert_array_equal(again.images, dataset.images)
+
+
 def test_no_example_with_every_label_is_refused() -> None:
     table = read_labels(Frame(path=["row 3", "row 5"], a=["x", ""], b=["", "q"]))
     with pytest.raises(ValueError, match="labels has no example with 'a' and 'b': fill"):
