@@ -20,6 +20,7 @@ from study import Results, Run, accuracies, train
 from widefield.data import open_dataset
 from widefield.methods import RowContrastSettings
 from widefield.probes import extract
+from widefield.recipes import make_recipe
 
 METHOD = RowContrastSettings.name
 PLANT, FULL = "+digits", "float32"
@@ -29,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one second moment a row": {"row_second_moment": "row"},
     "both": {"row_moments": "bf16", "row_second_moment": "row"},
 }
+LIMIT, EPOCHS = 2000, 15
 T_95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
 
 
@@ -49,11 +51,12 @@ def run(args: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
     }
 
 
-def summary(limit: int, epochs: int, runs: dict[str, Run]) -> dict[str, Any]:
+def _summary(runs: dict[str, Run], limit: int = LIMIT, epochs: int = EPOCHS) -> dict[str, Any]:
     """Mean accuracies of the variants, and points gained over float32, seed by seed."""
     table: dict[str, Any] = {}
     for name, settings in VARIANTS.items():
-        method = RowContrastSettings(**settings)
+        method = make_recipe(method=METHOD, **settings).method
+        assert isinstance(method, RowContrastSettings)
         table[name] = {"bytes_a_row": method.row.layout.row_bytes(method.projector.dim)}
         keys = [[_key(n, limit, epochs, seed) for n in (name, FULL)] for seed in range(max(T_95))]
         pairs = [[runs[key]["accuracy"] for key in both] for both in keys if runs.keys() >= {*both}]
@@ -86,11 +89,11 @@ def main() -> None:
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=2000)
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--limit", type=int, default=LIMIT)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seeds", type=int, default=5, choices=tuple(T_95))
     args = parser.parse_args()
-    results = Results(args.json, partial(summary, args.limit, args.epochs))
+    results = Results(args.json, partial(_summary, limit=args.limit, epochs=args.epochs))
     for seed in range(args.seeds):
         for name, settings in VARIANTS.items():
             key = _key(name, args.limit, args.epochs, seed)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-SCRIPTS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS, RESULTS = sorted(BENCHMARKS.glob("*.py")), BENCHMARKS / "results"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in SCRIPTS if path.stem != "study"])
@@ -20,6 +21,22 @@ def test_help_is_printed(
         import_module(name).main()
     assert ended.value.code == 0
     assert f"usage: {name}.py" in capsys.readouterr().out
+
+
+def _summarised() -> list[str]:
+    """Name the scripts that compute the rest of their results from the runs."""
+    found = (path.stem for path in SCRIPTS if (RESULTS / f"{path.stem}.json").exists())
+    return [name for name in found if hasattr(import_module(name), "_summary")]
+
+
+@pytest.mark.parametrize("name", _summarised())
+def test_what_results_say_of_their_runs_is_what_the_script_computes(name: str) -> None:
+    kept = json.loads((RESULTS / f"{name}.json").read_text())
+    computed = import_module(name)._summary(kept["runs"])
+    made_by_study = {"machine", "threads", "runs"}
+    assert {key: kept[key] for key in kept.keys() - made_by_study} == json.loads(
+        json.dumps(computed)
+    )
 
 
 def test_splitting_steps_loses_nothing() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pages.format import percent, points, read, table
-from pages.steps import step_ratios
-from widefield.methods import DEFAULT_METHOD
+from widefield.methods import DEFAULT_METHOD, LONG_METHOD
 
 Run = dict[str, Any]
 Score = tuple[str, str]
@@ -87,9 +86,15 @@ def equal_time() -> str:
 
 
 def _about(runs: list[Run], method: str) -> tuple[str, str]:
-    """Return epochs, and what they cost by the measured steps, in epochs of the bare encoder."""
+    """Return epochs, and how many of row-contrast take as long."""
     epochs = next(run["epochs"] for run in runs if run["method"] == method)
-    return str(epochs), f"{epochs * step_ratios('resnet-tiny')[method]:.1f}"
+    return str(epochs), f"{epochs * _epoch(method) / _epoch(LONG_METHOD):.1f}"
+
+
+def _epoch(method: str) -> float:
+    """Return the median of what an epoch costs, in processor seconds."""
+    timed = (run for run in _runs("time") if run["method"] == method)
+    return statistics.median(run["processor_seconds_an_epoch"] for run in timed)
 
 
 def _cell(runs: list[Run], method: str, column: Score) -> str:
@@ -144,8 +149,8 @@ def longer() -> str:
             own = [run for run in runs if run["method"] == method]
             name = "" if own[0]["name"] == _chosen(method) else f", {own[0]['name']}"
             cells = [_cell(own, method, column) for column in planted.values()]
-            rows.append([f"{TITLES[method]}{name}", images, str(own[0]["epochs"]), *cells])
-    return table(["", "images", "epochs", *planted], rows)
+            rows.append([f"{TITLES[method]}{name}", images, *_about(own, method), *cells])
+    return table(["", "images", "epochs", "time", *planted], rows)
 
 
 def _chosen(method: str) -> str:
