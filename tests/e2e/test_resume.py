@@ -34,9 +34,11 @@ from runs import (
 from widefield.methods import DEFAULT_METHOD
 from widefield.rows import FolderLock
 from widefield.train import checkpoint
+from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
+from widefield.workflows.probe import probe
 
 IMAGES = images()
 
@@ -425,3 +427,21 @@ def test_tasks_may_have_any_name(tmp_path: Path) -> None:
     parts = [float(row[f"loss_{name}"]) for name in names]
     assert float(row["loss"]) == pytest.approx(sum(parts), rel=1e-4)
     assert float(row["step"]) == 4
+
+
+def test_a_run_of_moved_data_is_probed_where_they_are(tmp_path: Path) -> None:
+    before, after, run = tmp_path / "before.npz", tmp_path / "after.npz", tmp_path / "run"
+    np.savez(before, **images(120))
+    pretrain(f"{before}:train", out=run, **{**SMALL, "epochs": 1})
+    before.rename(after)
+    pretrain(f"{after}:train", out=run, resume=True, epochs=2, quiet=True)
+    assert RunFolder(path=run).settings()["data"] == f"{after}:train"
+    assert probe(run, floors=False, quiet=True).tasks.keys() == {"y"}
+
+
+def test_a_run_resumed_on_arrays_keeps_the_place_of_its_data(tmp_path: Path) -> None:
+    file, run = tmp_path / "mine.npz", tmp_path / "run"
+    np.savez(file, **IMAGES)
+    pretrain(file, out=run, **{**SMALL, "epochs": 1})
+    pretrain(IMAGES, out=run, resume=True, epochs=2, quiet=True)
+    assert RunFolder(path=run).settings()["data"] == str(file)

@@ -170,11 +170,16 @@ class RunFolder:
         if grown.file.exists() and grown.checksum() == checksum:
             grown.file.rename(self.manifest.file)
 
-    def keep_changed(self, recipe: Recipe, *, examples: int) -> None:
-        """Write what a resume changed into `run.yaml`, where the next one has it."""
+    def keep_changed(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
+        """Write what a resume changed into `run.yaml`, where the next one has it.
+
+        `data` is where the examples were read, None of arrays.
+        """
         settings, now = self.settings(), recipe.to_dict()
         recipe_kept = {**settings["recipe"], **{name: now[name] for name in MAY_CHANGE}}
         kept = {**settings, "recipe": recipe_kept, "examples": examples}
+        if data is not None:  # they may have moved, and a probe of the run reads them there
+            kept["data"] = data
         if kept != settings:
             self.write_settings(kept)
 

@@ -130,7 +130,7 @@ def pretrain(
             ) as run,
         ):
             runs.append(run)
-            if not (resume and run.resume()):
+            if not (resume and run.resume(_place(data, dataset))):
                 described = _describe(chosen, data, dataset)
                 ranks.on_rank_zero(lambda: folder.begin(described, dataset, begun))
             done = run.train(on_step=on_step, on_epoch=on_epoch)
@@ -281,11 +281,16 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     return replace(recipe, epochs=changed.epochs, device=changed.device)
 
 
+def _place(data: Data, dataset: Dataset) -> str | None:
+    """Return where the examples were read, as a spec for any folder; None of arrays."""
+    return absolute(dataset.spec) if isinstance(data, str | Path) else None
+
+
 def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "widefield": __version__,
-        "data": absolute(dataset.spec) if isinstance(data, str | Path) else dataset.spec,
+        "data": _place(data, dataset) or dataset.spec,
         "examples": len(dataset),
         "form": dataset.form(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},

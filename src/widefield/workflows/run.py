@@ -133,8 +133,10 @@ class PretrainRun:
         assert isinstance(self.state.encoder, Encoder)
         return self.state.encoder
 
-    def resume(self) -> bool:
+    def resume(self, place: str | None) -> bool:
         """Go on from the last checkpoint; return False where the run died before its first one.
+
+        `place` is where the examples were read, None of arrays.
 
         Raises:
             ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
@@ -164,7 +166,7 @@ class PretrainRun:
         self._go_on_from(saved, new)
         examples = len(self.dataset)
         ranks.on_rank_zero(lambda: self._save_owed_encoder(growth))
-        ranks.on_rank_zero(lambda: folder.keep_changed(self.recipe, examples=examples))
+        ranks.on_rank_zero(lambda: folder.keep_changed(self.recipe, data=place, examples=examples))
         ranks.on_rank_zero(folder.remove_drafts)
         self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
         if new:
