@@ -148,7 +148,7 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
     assert found["tasks"].keys() == {"kind", "row", "shapes"}
     assert found["checkpoints"].keys() == {"1", "2"}
     last = found["checkpoints"]["2"]
-    assert last == {task: found["tasks"][task] for task in ("kind", "row")}
+    assert last == found["tasks"]
     assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row", "shapes"}
     assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
     assert len(found["plants"]["shapes"]["grades"]) == 5
@@ -178,6 +178,16 @@ def test_images_without_labels_are_planted(typed: Typed, place: Path) -> None:
     for task in ("shapes", "digits"):
         assert re.search(rf"^{task}: ", said, re.MULTILINE)
     assert "nearest neighbours" in said
+
+
+def test_what_is_planted_is_judged_at_every_checkpoint(place: Path, tmp_path: Path) -> None:
+    settings = {"epochs": 2, "checkpoint_every": 1, "batch_size": 32, "encoder": "resnet-tiny"}
+    widefield.pretrain(f"{place}/bare.npz", out=tmp_path / "run", quiet=True, **settings)
+    found = widefield.audit(
+        tmp_path / "run", plant=("shapes",), all_checkpoints=True, cache=tmp_path, quiet=True
+    )
+    assert [row.keys() for row in found.checkpoints.values()] == [{"shapes"}] * 2
+    assert found.checkpoints[2] == found.tasks
 
 
 def test_training_with_and_without_a_plant(

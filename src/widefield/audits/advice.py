@@ -31,7 +31,7 @@ def advice(audit: Audit) -> tuple[str, ...]:
     if behind:
         steps += [_views(audit.settings, behind), _method(audit)]
         steps += _finer(audit)
-        steps.append(_training(audit))
+        steps.append(_training(audit, behind))
     if unclear:
         steps.append(
             f"Data: the interval of {_listed(unclear)} holds several verdicts. Score on more "
@@ -80,14 +80,18 @@ def _finer(audit: Audit) -> list[str]:
     ]
 
 
-def _training(audit: Audit) -> str:
-    """Say whether longer training is likely to help, from the checkpoints if they were judged."""
+def _training(audit: Audit, behind: Sequence[str]) -> str:
+    """Say whether longer training is likely to help, from the checkpoints if they were judged.
+
+    That nothing rose is said only if all tasks that are behind were judged there.
+    """
     raise_it = "raise `--epochs`" if "epochs" in audit.settings else "train for longer"
     if len(audit.checkpoints) >= 2:
         rising = _rising(audit.checkpoints)
-        if not rising:
+        if rising:
+            return f"More training: {_listed(rising)} rose over the second half of it; {raise_it}."
+        if all(task in row for row in audit.checkpoints.values() for task in behind):
             return "More training: nothing rose over the second half of it; more would hardly help."
-        return f"More training: {_listed(rising)} rose over the second half of it; {raise_it}."
     if not audit.settings:  # there are no checkpoints to look back at
         return "More training: features that are learned late need it; train for longer."
     return (

@@ -27,6 +27,7 @@ from widefield.audits.planting import (
     TrainAudit,
     audit_plant,
     audit_training,
+    judge_plant,
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
@@ -132,7 +133,8 @@ def audit(
         opened.tell(quiet=quiet)
     test_h = extractor.features(split.test.images)
     bounds, tasks = auditor.judged(extractor)
-    plants = {name: auditor.plant(name) for name in plant}
+    planted = {name: auditor.plant(name, extractor) for name in plant}
+    plants = {name: found for name, (found, _) in planted.items()}
     compared, similarity = {}, {}
     if rival is not None:
         compared[rival.name] = auditor.compare(rival, plant)
@@ -143,12 +145,14 @@ def audit(
         fitted_on=split.train.spec,
         scored_on=split.test.spec,
         examples=(len(split.train), len(split.test)),
-        tasks=tasks | {name: planted.verdict for name, planted in plants.items()},
+        tasks=tasks | {name: found.verdict for name, found in plants.items()},
         plants=plants,
         trained=tuple(auditor.training(name, pretrain_with) for name in plant if pretrain_with),
         compared=compared,
         similarity=similarity,
-        checkpoints=auditor.checkpoints(folders, bounds),
+        checkpoints=auditor.checkpoints(
+            folders, bounds, {name: middle for name, (_, middle) in planted.items()}
+        ),
         features=describe(test_h),
         notes=_notes(extractor, split, test_h) + (() if rival is None else rival.notes),
         seed=seed,
@@ -222,28 +226,30 @@ class _Auditor:
         return audit_tasks(extractor, self.data, bounds, seed=self.seed)
 
     def checkpoints(
-        self, folders: Mapping[int, Path], bounds: Bounds
+        self, folders: Mapping[int, Path], bounds: Bounds, planted: Mapping[str, Bounds]
     ) -> dict[int, dict[str, TaskAudit]]:
-        """Judge the encoder of each epoch's folder."""
-        return {
-            epoch: self.judge(self.extractor.at_epoch(path), bounds)
-            for epoch, path in folders.items()
-        }
+        """Judge the encoder of each epoch's folder, on the tasks and on what is `planted`.
+
+        All are held against the same floors and ceilings, so that a rise is the encoder's own.
+        """
+        judged = {}
+        for epoch, path in folders.items():
+            encoder = self.extractor.at_epoch(path)
+            judged[epoch] = self.judge(encoder, bounds) | {
+                name: judge_plant(encoder, self.data, name, middle, seed=self.seed)
+                for name, middle in planted.items()
+            }
+        return judged
 
     def compare(self, rival: FeatureExtractor, plants: Sequence[str]) -> dict[str, TaskAudit]:
         """Judge another encoder on the same tasks and plants."""
         _, tasks = self.judged(rival)
-        return tasks | {name: self.plant(name, rival).verdict for name in plants}
+        return tasks | {name: self.plant(name, rival)[0].verdict for name in plants}
 
-    def plant(self, name: str, extractor: FeatureExtractor | None = None) -> PlantAudit:
-        """Judge a planted feature at every grade."""
+    def plant(self, name: str, extractor: FeatureExtractor) -> tuple[PlantAudit, Bounds]:
+        """Judge a planted feature at every grade; return the middle one's bounds too."""
         return audit_plant(
-            extractor or self.extractor,
-            self.data,
-            name,
-            cache=self.cache,
-            seed=self.seed,
-            say=self.say,
+            extractor, self.data, name, cache=self.cache, seed=self.seed, say=self.say
         )
 
     def training(self, name: str, method: str) -> TrainAudit:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from widefield.audits.bounds import Say, audit_tasks, graded_bounds, measure_bounds
+from widefield.audits.bounds import Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
@@ -134,14 +134,18 @@ def audit_plant(
     cache: Path | None,
     seed: int,
     say: Say,
-) -> PlantAudit:
-    """Judge the plant `name` at every grade, and what it does to the images' neighbours."""
+) -> tuple[PlantAudit, Bounds]:
+    """Judge the plant `name` at every grade, and what it does to the images' neighbours.
+
+    Returns:
+        What was found, and floors and ceiling of the middle grade, for `judge_plant`.
+    """
     data = _thinned(data)
     planted = [data.planted(feature, seed=seed) for feature in GRADES[name]]
     bounds = graded_bounds(extractor, planted, cache=cache, seed=seed, say=say)
     k = min(NEIGHBOURS, len(data.test) - 1)
     plain = nearest_neighbours(extractor.features(data.test.images), k)
-    return PlantAudit(
+    found = PlantAudit(
         name=name,
         grades=tuple(
             audit_tasks(extractor, grade, bound, seed=seed)[name]
@@ -153,6 +157,15 @@ def audit_plant(
         ),
         neighbours_by_chance=k / (len(data.test) - 1),
     )
+    return found, bounds[MIDDLE]
+
+
+def judge_plant(
+    extractor: FeatureExtractor, data: TrainTest, name: str, bounds: Bounds, *, seed: int
+) -> TaskAudit:
+    """Judge the plant `name` at its middle grade, of another encoder of the same architecture."""
+    planted = _thinned(data).planted(GRADES[name][MIDDLE], seed=seed)
+    return audit_tasks(extractor, planted, bounds, seed=seed)[name]
 
 
 def audit_training(

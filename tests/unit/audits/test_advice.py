@@ -68,6 +68,14 @@ def test_more_training_is_advised_where_it_was_still_rising() -> None:
     assert "nothing rose over the second half" in advice(replace(audit, checkpoints=rows))[-1]
 
 
+def test_that_nothing_rose_is_said_only_of_what_the_checkpoints_show() -> None:
+    audit = audited({"epochs": 2}, shape=0.5, digit=0.2)
+    for rows in ({}, {"shape": task("shape", 0.5)}):
+        said = advice(replace(audit, checkpoints={1: rows, 2: rows}))[-1]
+        assert "nothing rose" not in said
+        assert "`--all-checkpoints` shows" in said
+
+
 def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
     assert "Nothing asked about is missing" in advice(audited(shape=0.9))[0]
     (step,) = advice(audited(shape=0.9, light=None))

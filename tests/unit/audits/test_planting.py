@@ -59,7 +59,8 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def audited(encoder: nn.Module) -> planting.PlantAudit:
     data = TrainTest(train=noise(600, 0), test=noise(300, 1))
     extractor = FeatureExtractor(name="built", encoder=encoder)
-    return audit_plant(extractor, data, "shapes", cache=Path(), seed=0, say=lambda text: None)
+    found, _ = audit_plant(extractor, data, "shapes", cache=Path(), seed=0, say=lambda text: None)
+    return found
 
 
 @pytest.mark.usefixtures("known_bounds")
