@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
@@ -80,7 +81,7 @@ def feature_dropout(
         policy: a name of `VIEWS`, or views that were trained, as `run_views` gives them.
         task: a task of `data`.
         draws: number of views in all.
-        seed: seeds the views and the bootstrap.
+        seed: seeds the views and the bootstrap, which is over images.
 
     Raises:
         ValueError: no such task or policy, or a policy that needs to know where an object is
@@ -99,17 +100,19 @@ def feature_dropout(
         )
     if views.needs_mask and not data.test.planted and data.test.stacked is None:
         raise ValueError(f"views {name!r} need a planted object: plant one, as in 'photos+digits'")
+    rows = np.arange(draws) % len(data.test)
     module = extractor.build(data.train.images[:1])
     with on_device(module, torch.device("cpu")):
         judge = _judge(module, data.only(task), task, seed)
         with evaluating(judge):
-            probability = _probabilities(views, judge, data.test, task, draws, seed)
+            probability = _probabilities(views, judge, data.test, task, rows, seed)
     return DropoutHistogram(
         policy=name,
         task=task,
         judge=extractor.name,
         probabilities=probability,
-        bimodality=bimodality(probability, seed=seed),
+        # Views of one image are alike.
+        bimodality=bimodality(probability, groups=torch.from_numpy(rows), seed=seed),
     )
 
 
@@ -125,13 +128,17 @@ def _judge(encoder: nn.Module, data: TrainTest, task: str, seed: int) -> nn.Modu
 
 
 def _probabilities(
-    views: Augmentation, judge: nn.Module, dataset: Dataset, task: str, draws: int, seed: int
+    views: Augmentation,
+    judge: nn.Module,
+    dataset: Dataset,
+    task: str,
+    rows: NDArray[np.int64],
+    seed: int,
 ) -> Tensor:
-    """Return P(correct class) of one view of each of `draws` rows, float64 [draws]."""
+    """Return P(correct class) of one view of each of `rows`, float64 [draws]."""
     generator = Generator().manual_seed(seed)
-    rows = np.arange(draws) % len(dataset)
     probabilities = []
-    for start in range(0, draws, _BATCH):
+    for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
         x = image_batch(dataset.images[chosen], torch.device("cpu"))
         truth = torch.from_numpy(dataset.labels[task][chosen])

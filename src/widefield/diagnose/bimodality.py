@@ -1,5 +1,6 @@
 """Is a sample of numbers one heap or two? Sarle's bimodality coefficient, with its interval."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -36,11 +37,15 @@ def bimodality_coefficient(values: Tensor) -> float:
     return float(_coefficients(values[None]))
 
 
-def bimodality(values: Tensor, *, resamples: int = 1000, seed: int = 0) -> Bimodality:
+def bimodality(
+    values: Tensor, *, groups: Tensor | None = None, resamples: int = 1000, seed: int = 0
+) -> Bimodality:
     """Return the coefficient of `values` [n] and its interval over bootstrap samples.
 
-    A sample of equal values has no coefficient and is left out. Raises `ValueError` as
-    `bimodality_coefficient` does.
+    Values that are alike by where they come from, such as views of one image, tell less than as
+    many others: with the group of each in `groups` [n], whole groups are resampled. A sample of
+    fewer than 4 values, or of equal ones, has no coefficient and is left out. Raises `ValueError`
+    as `bimodality_coefficient` does, and if all values are of one group.
 
     Example:
         >>> result = bimodality(torch.linspace(0, 1, 1000))
@@ -48,12 +53,25 @@ def bimodality(values: Tensor, *, resamples: int = 1000, seed: int = 0) -> Bimod
         True
     """
     coefficient, values = bimodality_coefficient(values), _checked(values).cpu()
-    generator = torch.Generator().manual_seed(seed)
-    drawn = values[torch.randint(len(values), (resamples, len(values)), generator=generator)]
-    coefficients = _coefficients(drawn)
+    groups = torch.arange(len(values)) if groups is None else groups.cpu()
+    samples = [values[rows] for rows in _resampled(groups, resamples, seed)]
+    coefficients = torch.cat([_coefficients(s[None]) for s in samples if len(s) >= 4])
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     low, high = coefficients[coefficients.isfinite()].quantile(ends).tolist()
     return Bimodality(coefficient=coefficient, low=low, high=high)
+
+
+def _resampled(groups: Tensor, resamples: int, seed: int) -> Iterator[Tensor]:
+    """Draw as many groups as there are, with replacement; yield the rows that are in them."""
+    _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        raise ValueError("all values are of one group: no interval can be told, give at least two")
+    rows, starts = member.argsort(stable=True), sizes.cumsum(0) - sizes
+    generator = torch.Generator().manual_seed(seed)
+    for drawn in torch.randint(len(sizes), (resamples, len(sizes)), generator=generator):
+        size = sizes[drawn]
+        before = size.cumsum(0) - size  # rows of the groups drawn so far
+        yield rows[(starts[drawn] - before).repeat_interleave(size) + torch.arange(size.sum())]
 
 
 def _coefficients(samples: Tensor) -> Tensor:

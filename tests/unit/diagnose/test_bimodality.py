@@ -48,6 +48,44 @@ def test_the_interval_is_scipys_bootstrap() -> None:
     assert bimodality(torch.from_numpy(values)) == bimodality(torch.from_numpy(values))
 
 
+def clustered(groups: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    """Values that differ much from group to group and little within one."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.rand(int(groups.max()) + 1, generator=generator)
+    return centres[groups] + 0.02 * torch.randn(len(groups), generator=generator)
+
+
+def test_groups_of_like_values_widen_the_interval() -> None:
+    groups = torch.arange(1200) % 64  # of 18 and of 19
+    values = clustered(groups)
+    apart, together = bimodality(values), bimodality(values, groups=groups)
+    assert together.coefficient == apart.coefficient
+    assert together.high - together.low > 1.5 * (apart.high - apart.low)
+
+
+def test_the_interval_over_groups_covers_what_many_groups_show() -> None:
+    """Of uniform centres 5/9, less a little for the noise; of 60 intervals 57 should hold it."""
+    groups = torch.arange(1200) % 64
+    found = [
+        bimodality(clustered(groups, seed), groups=groups, resamples=200) for seed in range(60)
+    ]
+    truth = bimodality_coefficient(clustered(torch.arange(100_000)))
+    assert truth == pytest.approx(5 / 9, abs=0.01)
+    assert sum(one.low <= truth <= one.high for one in found) >= 52
+
+
+def test_groups_of_one_value_each_change_nothing() -> None:
+    values = torch.rand(40, generator=torch.Generator().manual_seed(0))
+    assert bimodality(values, groups=torch.arange(40) + 7) == bimodality(values)
+
+
+def test_one_group_is_refused_and_samples_of_few_values_are_left_out() -> None:
+    with pytest.raises(ValueError, match="all values are of one group"):
+        bimodality(torch.rand(9), groups=torch.zeros(9))
+    few = bimodality(torch.tensor([0.0, 1, 2, 4, 5, 9]), groups=torch.tensor([0, 1, 2, 2, 2, 2]))
+    assert few.low < few.high
+
+
 def test_what_has_no_coefficient_is_refused() -> None:
     with pytest.raises(ValueError, match="all values are equal"):
         bimodality(torch.ones(9))
