@@ -2,9 +2,9 @@
 
     learned = (accuracy - floor) / (ceiling - floor), clipped to [0, 1]
 
-Intervals are percentile bootstraps over the test examples, 95 %. The encoder, the floor and the
+Its interval is a percentile bootstrap over the test examples, 95 %. The encoder, the floor and the
 ceiling are resampled together: they answer for the same examples, so their differences are surer
-than each alone.
+than each alone. The interval of the accuracy alone is Wilson's, as `probe` has it.
 """
 
 import base64
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.probes.linear import wilson
 from widefield.workflows.change import change
 
 LEARNED = 0.75
@@ -155,7 +156,7 @@ def verdict(
         fractions = np.clip((reached - least) / np.maximum(most - least, 1e-9), 0, 1)
         learned_low, learned_high = _interval(fractions)
         word = judged(learned_low, learned_high)
-    low, high = _interval(reached)
+    low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
     return TaskAudit(
         task=task,
         verdict=word,

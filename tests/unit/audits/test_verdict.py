@@ -13,6 +13,7 @@ from widefield.audits.verdict import (
     word_for,
 )
 from widefield.audits.verdict import verdict as judged
+from widefield.probes.linear import wilson
 
 
 def probed(accuracy: float, n: int = 1000, seed: int = 0) -> ProbeResult:
@@ -66,6 +67,14 @@ def test_the_interval_of_the_accuracy_is_the_binomial_one() -> None:
     found = verdict(0.7, 0.3, 0.4, 0.9)
     expected = binom.ppf([0.025, 0.975], 1000, 0.7) / 1000
     assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.004)
+
+
+@pytest.mark.parametrize("hits", [0, 13, 25])
+def test_the_interval_of_the_accuracy_is_that_of_the_probe(hits: int) -> None:
+    """A bootstrap of 25 hits in 25 examples would be sure of 100 %."""
+    found = verdict(hits / 25, 0.1, 0.1, 0.9, n=25)
+    assert (found.low, found.high) == wilson(hits, 25)
+    assert found.high - found.low > 0.1
 
 
 @pytest.mark.parametrize(("n", "ceiling"), [(1000, 0.44), (60, 0.47)])
