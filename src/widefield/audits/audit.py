@@ -11,7 +11,7 @@ from torch import Tensor
 
 import widefield
 from widefield.audits.advice import run_settings
-from widefield.audits.bounds import Bounds, audit_tasks, measure_bounds
+from widefield.audits.bounds import DRAWS, Bounds, audit_tasks, measure_bounds
 from widefield.audits.page import checked_out, write_audit_page
 from widefield.audits.pictures import (
     image_map,
@@ -49,8 +49,6 @@ WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "sounds": ("tone", "clicks"),
 }
 """What is planted where the data have no labels and no plants are named."""
-DRAWS = 3
-"""Untrained encoders from each start that an unclear verdict is held against."""
 _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
 

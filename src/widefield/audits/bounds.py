@@ -47,6 +47,8 @@ BUDGET: dict[str, Any] = {
     "warmup_epochs": 1.0,
 }
 """What else a ceiling's recipe sets; gentle views keep what a crop or a mirror would destroy."""
+DRAWS = 3
+"""Untrained encoders from each start that an unclear verdict is held against."""
 
 _FORMAT = 1
 """A part of every key; it grows when the same settings come to give other results."""

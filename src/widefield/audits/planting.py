@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from widefield.audits.bounds import Bounds, Say, audit_tasks, graded_bounds, measure_bounds
+from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
@@ -137,20 +137,27 @@ def audit_plant(
 ) -> tuple[PlantAudit, Bounds]:
     """Judge the plant `name` at every grade, and what it does to the images' neighbours.
 
+    Where a grade is unclear, all are held against more draws of the untrained floor.
+
     Returns:
         What was found, and floors and ceiling of the middle grade, for `judge_plant`.
     """
     data = _thinned(data)
     planted = [data.planted(feature, seed=seed) for feature in GRADES[name]]
-    bounds = graded_bounds(extractor, planted, cache=cache, seed=seed, say=say)
+
+    def judged(draws: int) -> tuple[list[Bounds], tuple[TaskAudit, ...]]:
+        bounds = graded_bounds(extractor, planted, cache=cache, seed=seed, say=say, draws=draws)
+        pairs = zip(planted, bounds, strict=True)
+        return bounds, tuple(audit_tasks(extractor, *pair, seed=seed)[name] for pair in pairs)
+
+    bounds, grades = judged(draws=1)
+    if any(grade.verdict == "unclear" for grade in grades):
+        bounds, grades = judged(draws=DRAWS)
     k = min(NEIGHBOURS, len(data.test) - 1)
     plain = nearest_neighbours(extractor.features(data.test.images), k)
     found = PlantAudit(
         name=name,
-        grades=tuple(
-            audit_tasks(extractor, grade, bound, seed=seed)[name]
-            for grade, bound in zip(planted, bounds, strict=True)
-        ),
+        grades=grades,
         neighbours_kept=tuple(
             graph_overlap(plain, nearest_neighbours(extractor.features(grade.test.images), k))
             for grade in planted

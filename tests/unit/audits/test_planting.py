@@ -1,15 +1,17 @@
 """What a plant does to a frozen encoder, on encoders that are blind to it or see nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from torch import Tensor, nn
 
+from made_audit import task
 from widefield.audits import planting
 from widefield.audits.bounds import Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.audits.verdict import ProbeResult
+from widefield.audits.verdict import ProbeResult, TaskAudit, Verdict
 from widefield.data import Dataset
 from widefield.data.plants import Digits, Shapes, read_plant
 from widefield.workflows.extractor import FeatureExtractor
@@ -81,6 +83,28 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     # to each other.
     assert 0.15 < found.neighbours_kept[-1] < 0.4
     assert found.neighbours_by_chance == pytest.approx(10 / 299)
+
+
+@pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("suppressed", [1])])
+def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
+    first: Verdict, draws: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def bounds(*_: object, draws: int, **__: object) -> list[Bounds]:
+        asked.append(draws)
+        return [Bounds(floors={}, ceiling={}) for _ in GRADES["shapes"]]
+
+    def judge(*_: object, **__: object) -> dict[str, TaskAudit]:
+        word = first if len(asked) == 1 else "learned"
+        return {"shapes": replace(task("shapes", 0.5), verdict=word)}
+
+    monkeypatch.setattr(planting, "graded_bounds", bounds)
+    monkeypatch.setattr(planting, "audit_tasks", judge)
+    found = audited(Corner())
+    assert asked == draws
+    words = [grade.verdict for grade in found.grades]
+    assert words == ["learned" if first == "unclear" else first] * len(words)
 
 
 def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:
