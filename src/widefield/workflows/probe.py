@@ -336,7 +336,13 @@ def _divided(
     *,
     quiet: bool,
 ) -> tuple[Dataset, Dataset]:
-    """Return both parts of `data`, as an audit divides them; `limit` is that of the scored one."""
+    """Return both parts of `data`, as an audit divides them; `limit` is that of the scored one.
+
+    Raises:
+        ValueError: an input that cannot work; one line says which and what to do.
+    """
+    if limit is not None and limit < 1:  # before any image is read
+        raise ValueError(f"limit is {limit}; expected at least 1")
     if isinstance(data, str | Path):  # either split stands for both
         data = str(replace(parse(spec_text(data)), split="train"))
     halves = open_train_test(

@@ -127,6 +127,18 @@ def test_every_kind_of_encoder_opens(tmp_path: Path) -> None:
         open_encoder("nowhere")
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_limit_below_one_is_refused_however_the_data_are_divided(
+    tmp_path: Path, limit: int, divided: bool
+) -> None:
+    folder = paint(tmp_path / "all", ["red", "blue"], 20)
+    table = {p.relative_to(folder).as_posix(): p.parent.name for p in folder.rglob("*.png")}
+    apart = {"labels": table} if divided else {"fit_on": folder}
+    with pytest.raises(ValueError, match=f"limit is {limit}; expected at least 1"):
+        probe("pixels", folder, limit=limit, floors=False, quiet=True, **apart)
+
+
 def test_public_names_are_the_workflows() -> None:
     assert widefield.probe is probe
     assert set(widefield.__all__) <= set(dir(widefield))
