@@ -293,6 +293,10 @@ def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:
     found = widefield.audit(Broken(""), images(50), cache=place / "cache", quiet=True)
     assert not any("changes its output" in note for note in found.notes)
     assert any("fewer examples than features" in note for note in found.notes)
+    assert any(f"{found.examples[1]} scored images are few" in note for note in found.notes)
+    found = widefield.audit(Broken(""), images(160), cache=place / "cache", quiet=True)
+    assert found.examples[1] >= 20
+    assert not any("are few" in note for note in found.notes)
 
 
 def test_the_pictures_leave_a_module_on_its_device() -> None:

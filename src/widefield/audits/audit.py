@@ -49,6 +49,8 @@ WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "sounds": ("tone", "clicks"),
 }
 """What is planted where the data have no labels and no plants are named."""
+_FEW = 20
+"""Scored examples below which a bootstrap may be sure by chance: it sees no others than these."""
 _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
 
@@ -305,6 +307,11 @@ def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str
         notes.append(
             "the encoder changes its output between calls: the same images got other features, so "
             "another audit may say otherwise"
+        )
+    if len(data.test) < _FEW:
+        notes.append(
+            f"{len(data.test)} scored {data.test.kind} are few: verdicts that look sure may be "
+            f"chance; score on {_FEW} or more"
         )
     if len(data.train) < h.shape[1]:
         notes.append(
