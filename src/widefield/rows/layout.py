@@ -101,9 +101,9 @@ FULL = Layout()
 
 
 def _rounded_at_random(v: Tensor, noise: Tensor) -> Tensor:
-    """Return float32 v >= 0 as bf16, the upper neighbour as often as v is nearer to that.
+    """Return float32 v >= 0 as one of its two neighbours in bf16, drawn by the bits of `noise`.
 
-    The mean over all int32 `noise` is v.
+    The chance of the upper one is how far v is on the way to it, so that v is what is expected.
     """
     dither = (noise * _MIX) >> 16 & 0xFFFF
     return ((v.view(torch.int32) + dither) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
