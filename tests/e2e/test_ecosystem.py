@@ -14,6 +14,7 @@ import torch
 import widefield
 from commands import Command
 from made_audit import audited
+from widefield.workflows.model_card import model_card
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,11 @@ def test_the_card_says_what_an_audit_found(run: Path, command: Command) -> None:
     assert "suppressed" in card.partition("## What it learned")[2]
     message = command.refused("export", run, "--out", "e.onnx", "--audit", "audit.json")
     assert "no model card" in message
+
+
+def test_the_card_keeps_every_space_and_no_control_character(run: Path) -> None:
+    card = model_card(widefield.load(run), run, ["photos of 9.41\u202fPM: `seen`\x1b[2J"])
+    assert "- `photos of 9.41\u202fPM: 'seen'[2J`" in card
 
 
 @pytest.mark.usefixtures("in_tmp")

@@ -203,7 +203,10 @@ def audit_training(
         tasks: dict[str, TaskAudit] = {}
         for labelled in (data, planted):
             if labelled.train.labels:
-                bounds = measure_bounds(trained, labelled, cache=cache, seed=seed, say=say)
+                # Either may be unclear, and both are held against the same floors.
+                bounds = measure_bounds(
+                    trained, labelled, cache=cache, seed=seed, say=say, draws=DRAWS
+                )
                 tasks |= audit_tasks(trained, labelled, bounds, seed=seed)
         verdicts.append(tasks)
         k = min(NEIGHBOURS, len(data.test) - 1)

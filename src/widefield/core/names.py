@@ -39,8 +39,14 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if is_seen(c) else c.encode("unicode_escape").decode() for c in text)
 
 
-def _is_seen(character: str) -> bool:
+def is_seen(character: str) -> bool:
+    r"""Return whether a character leaves a mark or a space.
+
+    Example:
+        >>> is_seen("\N{NO-BREAK SPACE}"), is_seen("\x1b")
+        (True, False)
+    """
     return character.isprintable() or unicodedata.category(character) == "Zs"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from widefield.core.names import is_seen
 from widefield.encoders import Encoder
 from widefield.train.folder import RunFolder
 from widefield.version import __version__
@@ -88,5 +89,5 @@ def _listed(findings: Sequence[str]) -> str:
 
 def _code(text: str) -> str:
     """Return `text` as Markdown shows it, whatever is in it."""
-    plain = "".join(c for c in text if c.isprintable()).replace("`", "'")
+    plain = "".join(c for c in text if is_seen(c)).replace("`", "'")
     return f"`{plain}`"

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
-from widefield.audits.bounds import Bounds, graded_bounds
+from widefield.audits import planting
+from widefield.audits.bounds import DRAWS, Bounds, graded_bounds
+from widefield.audits.planting import audit_training
 from widefield.audits.probing import probe_tasks
+from widefield.encoders import build_encoder
 from widefield.workflows.extractor import encode, open_encoder
 from widefield.workflows.train_test import open_train_test
 
@@ -39,6 +42,30 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
     _, tasks = auditor.judged(extractor)
     assert asked == draws
     assert tasks["kind"].verdict == ("weakened" if first == "unclear" else first)
+
+
+def test_both_short_pretrainings_are_held_against_all_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def measure(*_: Any, draws: int = 1, **__: Any) -> Bounds:
+        asked.append(draws)
+        return Bounds(floors={}, ceiling={})
+
+    monkeypatch.setattr(planting, "measure_bounds", measure)
+    monkeypatch.setattr(planting, "audit_tasks", lambda *_, **__: {"seen": None})
+    monkeypatch.setattr(
+        planting, "_pretrained", lambda *_: build_encoder("resnet-tiny", image_size=32, seed=0)
+    )
+    extractor = open_encoder("random")
+    images = np.random.default_rng(0).integers(0, 256, (80, 32, 32, 3), dtype=np.uint8)
+    data = open_train_test(extractor, {"x": images, "kind": np.arange(80) % 2}, limit=None, seed=0)
+    found = audit_training(
+        extractor, data, "shapes", "simclr", cache=tmp_path, seed=0, say=lambda text: None
+    )
+    assert asked == [DRAWS] * 4  # the data's task and the plant, after either training
+    assert found.without == found.planted == {"seen": None}
 
 
 def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
