@@ -1,11 +1,12 @@
 """Is an encoder better than the same one untrained? An answer that needs no labels.
 
-Two questions to both encoders, image by image. How many of its nearest neighbours does an image
+Three questions to both encoders, image by image. How many of its nearest neighbours does an image
 keep when it is seen through a gentle view: the more, the more its features say about it and the
-less about the pixels that the view changes. And how well does a linear probe name the quarter turn
-of an image: the better, the more its features say about what is in it. A rise of the mean of both
-shares shows that something was learned; docs/recipe.md says how often. Without one, it may have
-been all the same.
+less about the pixels that the view changes. How well does a linear probe name the quarter turn of
+an image: the better, the more its features say about what is in it. And how often does a quarter
+of an image find the opposite one among those of others: the more, the more its features say about
+what both are parts of. A rise of the mean of the three shares shows that something was learned;
+docs/recipe.md says how often. Without one, it may have been all the same.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from widefield.probes import extract, pixels
 from widefield.workflows.change import Change, change
 from widefield.workflows.evidence import Features, through_views
 from widefield.workflows.neighbours import NEIGHBOURS
+from widefield.workflows.quarters import quarters_found
 from widefield.workflows.reading import Reading, read_labels
 from widefield.workflows.turns import turns_named
 
@@ -35,8 +37,6 @@ LEAST = 100
 """Images without which nothing is compared."""
 RISEN = 0.01
 """Less of a rise of the mean shows nothing: it comes with rates too low to learn anything."""
-RISEN_THOUGH_COLLAPSED = 0.05
-"""The same for features that have collapsed."""
 
 Verdict = Literal[
     "better than untrained", "not shown to be better than untrained", "collapsing", "collapsed"
@@ -54,8 +54,10 @@ class Gain:
     """The same of raw pixels."""
     turns: Change
     """Share of an image's quarter turns that a linear probe names, from untrained to trained."""
+    quarters: Change
+    """Share of an image's quarters that find the opposite one, from untrained to trained."""
     mean: Change
-    """The mean of both shares."""
+    """The mean of the three shares."""
     examples: int
     labels: Mapping[str, Reading] = field(default_factory=dict)
     """Task of the data -> how often a linear probe reads it; empty without labels."""
@@ -75,13 +77,15 @@ class Gain:
 
     def evidence(self) -> list[str]:
         """Return what the verdict rests on in plain lines, that of labels last."""
-        kept, named = self.agreement, self.turns
+        kept, named, found = self.agreement, self.turns, self.quarters
         told = self.labels or self.verdict == "better than untrained"
         shown = (
             f"images keep {100 * kept.after:.0f} % of their neighbours through "
             f"views (untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %); a "
             f"linear probe names {100 * named.after:.0f} % of their quarter turns (untrained "
-            f"{100 * named.before:.0f} %){'' if told else '; labels of a few images would tell'}"
+            f"{100 * named.before:.0f} %); {100 * found.after:.0f} % of their quarters find the "
+            f"opposite one (untrained {100 * found.before:.0f} %)"
+            f"{'' if told else '; labels of a few images would tell'}"
         )
         return [shown, *(reading.line(task) for task, reading in self.labels.items())]
 
@@ -120,17 +124,22 @@ def compare_with_untrained(
         return view_agreement(h, of_views, NEIGHBOURS).cpu().numpy()
 
     shares = [
-        (kept(h, f(views)), turns_named(h, f, images, seed=seed))
+        (
+            kept(h, f(views)),
+            turns_named(h, f, images, seed=seed),
+            quarters_found(f, images, NEIGHBOURS),
+        )
         for h, f in ((before_h, before), (after_h, after))
     ]
-    agreement, turns = (change(*pair, seed=seed) for pair in zip(*shares, strict=True))
-    mean = change(*((k + named) / 2 for k, named in shares), seed=seed)
+    agreement, turns, quarters = (change(*pair, seed=seed) for pair in zip(*shares, strict=True))
+    mean = change(*(np.mean(three, axis=0) for three in shares), seed=seed)
     starts = chain([before_h], (features(images) for features in others))
     return Gain(
         verdict=judged(mean, health(after_h).verdict),
         agreement=agreement,
         pixels=float(kept(raw, pixels(views)).mean()),
         turns=turns,
+        quarters=quarters,
         mean=mean,
         examples=len(data),
         labels=read_labels(data, after_h, starts, raw, seed=seed) if labels_unseen else {},
@@ -150,7 +159,6 @@ def judged(mean: Change, state: Literal["healthy", "collapsing", "collapsed"]) -
         >>> judged(Change(before=0.4, after=0.5, low=0.08, high=0.12), "healthy")
         'better than untrained'
     """
-    least = RISEN_THOUGH_COLLAPSED if state == "collapsed" else RISEN
-    if mean.word == "gained" and mean.difference > least:
+    if mean.word == "gained" and mean.difference > RISEN:
         return "better than untrained"
     return state if state != "healthy" else "not shown to be better than untrained"
