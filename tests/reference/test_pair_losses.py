@@ -194,6 +194,21 @@ def test_the_target_follows_and_stands_still_in_the_end() -> None:
         expected = kept * expected + (1 - kept) * encoder.weight.detach()
         torch.testing.assert_close(method.target.encoder.weight, expected)
     assert kept == 1
+    encoder.weight.data += 1  # a run that goes on beyond them
+    method(encoder, list(two_views(4, 3)), torch.arange(4))
+    method.after_step()
+    torch.testing.assert_close(method.target.encoder.weight, expected)
+
+
+def test_a_target_of_loaded_weights_has_statistics_of_its_own() -> None:
+    """Loaded encoders are in evaluation mode; the target's statistics are of what it sees."""
+    encoder = nn.Sequential(nn.BatchNorm1d(3)).double().eval()
+    method = byol(encoder, nn.Identity(), nn.Identity())
+    encoder.train()
+    method(encoder, list(two_views(4, 3)), torch.arange(4))
+    (norm,) = method.target.encoder
+    assert int(norm.num_batches_tracked) == 2
+    assert not torch.equal(norm.running_mean, torch.zeros(3).double())
 
 
 def test_simsiam_moves_the_prediction_alone() -> None:

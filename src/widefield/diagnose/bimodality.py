@@ -45,7 +45,7 @@ def bimodality(
     Values that are alike by where they come from, such as views of one image, tell less than as
     many others: with the group of each in `groups` [n], whole groups are resampled. A sample of
     fewer than 4 values, or of equal ones, has no coefficient and is left out. Raises `ValueError`
-    as `bimodality_coefficient` does, and if all values are of one group.
+    as `bimodality_coefficient` does, if all values are of one group, and if a value has none.
 
     Example:
         >>> result = bimodality(torch.linspace(0, 1, 1000))
@@ -54,6 +54,8 @@ def bimodality(
     """
     coefficient, values = bimodality_coefficient(values), _checked(values).cpu()
     groups = torch.arange(len(values)) if groups is None else groups.cpu()
+    if groups.shape != values.shape:
+        raise ValueError(f"{len(groups)} groups for {len(values)} values: give the group of each")
     samples = [values[rows] for rows in _resampled(groups, resamples, seed)]
     coefficients = torch.cat([_coefficients(s[None]) for s in samples if len(s) >= 4])
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)

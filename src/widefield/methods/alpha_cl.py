@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
@@ -39,6 +40,7 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
 
     Source: Tian (2022), section 2, equation 2 and Lemma 1; `inverse` is ours.
     """
+    check_name("pair importance", kind, get_args(PairImportance))
     f, f0 = f.detach(), f0.detach()
     distances = half_squared_distances(f0 if kind == "gaussian" else f)
     itself = torch.eye(len(f), dtype=torch.bool, device=f.device)
@@ -73,6 +75,7 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
 
     Source: Tian (2022), equations 2 and 3.
     """
+    check_views(f, f2, least=2)
     positive = (f - f2).square().sum(1, keepdim=True) / 2
     return -(alpha * (half_squared_distances(f) - positive)).sum() / alpha.sum()
 

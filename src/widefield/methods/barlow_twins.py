@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 
@@ -43,6 +43,7 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
 
     Source: Barlow Twins (Zbontar et al. 2021), equations 1 and 2.
     """
+    check_views(z1, z2, least=2)
     c = standardise(z1).T @ standardise(z2) / len(z1)
     on_diagonal = (1 - c.diagonal()).square().sum()
     off_diagonal = c.square().sum() - c.diagonal().square().sum()

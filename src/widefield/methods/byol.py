@@ -2,15 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
+from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorSettings, projection_std
 from widefield.methods.target import TargetNetwork
 from widefield.types import Loss
@@ -33,6 +35,7 @@ def prediction_error(p: Tensor, z: Tensor) -> Tensor:
 
     Source: BYOL (Grill et al. 2020), equation 2.
     """
+    check_views(p, z)
     return 2 - 2 * F.cosine_similarity(p, z.detach(), dim=1).mean()
 
 
@@ -44,7 +47,7 @@ class BYOL(Method):
     are drawn alike. What each learns in the same time is in docs/methods.md.
 
     After step k of K the target network keeps 1 - (1 - ema_decay)(cos(pi k/K) + 1)/2 of itself:
-    it stands still in the end.
+    it stands still in the end, and from then on.
 
     Args:
         encoder: what the target network starts as a copy of.
@@ -71,6 +74,7 @@ class BYOL(Method):
         directions: Directions,
     ) -> None:
         super().__init__()
+        check_name("directions", directions, get_args(Directions))
         self.projector = projector
         self.predictor = predictor
         self.target = TargetNetwork(encoder, projector)
@@ -97,7 +101,8 @@ class BYOL(Method):
     def move(self) -> None:
         """Let the target network follow."""
         self.step += 1
-        left = (math.cos(math.pi * self.step / self.steps) + 1) / 2
+        done = min(self.step / self.steps, 1)
+        left = (math.cos(math.pi * done) + 1) / 2
         (encoder,) = self._trained
         self.target.follow(encoder, self.projector, ema_decay=1 - (1 - self.ema_decay) * left)
 

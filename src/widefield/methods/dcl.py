@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 
@@ -33,6 +33,7 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
+    check_views(z1, z2, least=2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     row = torch.arange(len(z), device=z.device)

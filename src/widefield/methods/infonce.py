@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 
@@ -39,6 +39,7 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
 
     Source: Tian (2022), equation 1.
     """
+    check_views(f, f2, least=2)
     positive = (f - f2).square().sum(1) / 2
     others = (-half_squared_distances(f) / temperature).fill_diagonal_(-math.inf)
     log_sum = torch.logsumexp(others, dim=1)

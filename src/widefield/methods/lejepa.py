@@ -12,7 +12,7 @@ from widefield.core.gather import gather
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairSettings
+from widefield.methods.pair import PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 from widefield.types import Loss
 
@@ -65,6 +65,7 @@ def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) 
 
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
+    check_views(z1, z2)
     middle = (z1 + z2) / 2
     invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2
     gaussianity = (sigreg(z1, directions) + sigreg(z2, directions)) / 2

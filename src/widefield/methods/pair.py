@@ -15,6 +15,29 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
 
 
+def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
+    """Refuse two views' projections that do not belong to one batch of `least` examples or more.
+
+    Raises:
+        ValueError: their shapes differ, or there are too few of them.
+
+    Example:
+        >>> check_views(torch.ones(3, 2), torch.ones(1, 2))
+        Traceback (most recent call last):
+        ValueError: views have shapes [3, 2] and [1, 2]: give a row of each example in both
+    """
+    if z1.shape != z2.shape:
+        raise ValueError(
+            f"views have shapes {list(z1.shape)} and {list(z2.shape)}: give a row of each example "
+            "in both"
+        )
+    if len(z1) < least:
+        raise ValueError(
+            f"a batch of {len(z1)} has nothing to be told apart from: give {least} examples or "
+            "more, a DataLoader with drop_last=True"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PairSettings(MethodSettings):
     """Settings that all losses of two views share."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 
@@ -33,6 +33,7 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: SimCLR (Chen et al. 2020), equation 1.
     """
+    check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     similarity.fill_diagonal_(float("-inf"))
@@ -58,6 +59,7 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
     """
+    check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     anchors = len(z1)
     partner = torch.arange(anchors, device=z.device) + anchors

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorSettings, projection_std
 from widefield.types import Loss
 
@@ -24,6 +25,7 @@ def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
 
     Source: SimSiam (Chen & He 2021), equation 1.
     """
+    check_views(p, z)
     return -F.cosine_similarity(p, z, dim=1).mean()
 
 

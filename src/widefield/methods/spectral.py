@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 SQUARED_RADIUS = 10.0
@@ -35,6 +35,7 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
 
     Source: S-DIET (2025), equation 2 and appendix A.2; HaoChen et al. (2021), equation 6.
     """
+    check_views(z1, z2)
     inner = z1 @ z2.T
     return (inner.square().sum() / 2 - inner.diagonal().sum()) / len(z1)
 

@@ -26,8 +26,9 @@ class TargetNetwork(nn.Module):
 
     def __init__(self, encoder: nn.Module, projector: nn.Module) -> None:
         super().__init__()
-        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
-        self.projector = copy.deepcopy(projector).requires_grad_(False)
+        # Copies of networks in evaluation mode would keep the statistics of the start.
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False).train()
+        self.projector = copy.deepcopy(projector).requires_grad_(False).train()
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings
+from widefield.methods.pair import PairLoss, PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
 
 
@@ -59,6 +59,7 @@ def vicreg(
 
     Source: VICReg (Bardes et al. 2022), section 4.1.
     """
+    check_views(z1, z2, least=2)
     return (
         invariance_weight * F.mse_loss(z1, z2)
         + variance_weight * (variance(z1) + variance(z2)) / 2

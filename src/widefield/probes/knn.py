@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.probes.checks import check_rows
+
 _SIMILARITIES = 2**25
 """Cosines held in memory together: 128 MiB."""
 
@@ -29,12 +31,18 @@ def knn(
     Features are [n, D], labels int64 [n]; with fewer than `k` training examples all of them vote.
     If classes have equal votes, the lowest id wins. The neighbours are found once for all tasks.
 
+    Raises:
+        ValueError: features and labels do not belong together, or k is below 1.
+
     Example:
         >>> import torch
         >>> h, y = torch.eye(4), {"shape": torch.tensor([0, 1, 2, 3])}
         >>> knn(h, y, 5 * h, y, classes={"shape": 4}, k=1)
         {'shape': 1.0}
     """
+    check_rows(train_h, train_labels, test_h, test_labels, classes)
+    if k < 1:
+        raise ValueError(f"k is {k}: give the number of neighbours that vote, 1 or more")
     correct = dict.fromkeys(classes, 0)
     for rows, cosine, neighbour in _neighbours(train_h, test_h, k):
         weight = ((cosine - 1) / temperature).exp()  # a common factor e^(-1/T) keeps it in range

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from widefield.probes.checks import check_probe
 from widefield.probes.lbfgs import Problems, minimise
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -73,7 +74,7 @@ def fit_linear(
         >>> result["sign"].accuracy > 0.9
         True
     """
-    check(train_h, train_labels, test_h, test_labels, classes)
+    check_probe(train_h, train_labels, test_h, test_labels, classes)
     if not l2_grid or min(l2_grid) <= 0:
         raise ValueError(f"l2_grid is {list(l2_grid)}: give at least one strength, all above 0")
     frame = _Frame.of(train_h.float())
@@ -232,55 +233,3 @@ def _stratified_fifth(target: Tensor, seed: int) -> Tensor:
             shuffled = members[torch.randperm(len(members), generator=generator)]
             held_out[j, shuffled[: max(1, round(len(members) / 5))]] = True
     return held_out
-
-
-def check(
-    train_h: Tensor,
-    train_labels: dict[str, Tensor],
-    test_h: Tensor,
-    test_labels: dict[str, Tensor],
-    classes: dict[str, int],
-) -> None:
-    """Raise `ValueError` for features and labels that no probe can be fitted to."""
-    for name, h, labels in (
-        ("training", train_h, train_labels),
-        ("test", test_h, test_labels),
-    ):
-        if h.ndim != 2 or len(h) == 0:
-            raise ValueError(f"{name} features have shape {list(h.shape)}: give [n, D], n > 0")
-        if not h.isfinite().all():
-            raise ValueError(f"{name} features contain NaN or infinity: look at the encoder first")
-        for task, count in classes.items():
-            _check_labels(f"task {task!r}: {name} labels", labels.get(task), len(h), count)
-    if train_h.shape[1] != test_h.shape[1]:
-        raise ValueError(
-            f"training features have {train_h.shape[1]} columns and test features "
-            f"{test_h.shape[1]}: extract both with one encoder"
-        )
-    for task in classes:
-        present, sizes = torch.unique(train_labels[task], return_counts=True)
-        if len(sizes) < 2:
-            raise ValueError(f"task {task!r}: training labels hold one class: a probe needs two")
-        if sizes.min() < 2:
-            rare = int(present[sizes.argmin()])
-            raise ValueError(
-                f"task {task!r}: class {rare} has one training example: give it a second one "
-                "(a validation split must leave one to fit on) or leave the class out"
-            )
-
-
-def _check_labels(name: str, labels: Tensor | None, examples: int, classes: int) -> None:
-    if labels is None:
-        raise ValueError(f"{name} are missing: give int64 [{examples}]")
-    if labels.shape != (examples,):
-        raise ValueError(
-            f"{name} have shape {list(labels.shape)} for {examples} rows of features: "
-            "give one label each"
-        )
-    if labels.is_floating_point():
-        raise ValueError(f"{name} have dtype {labels.dtype}: give class ids, int64")
-    if labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(
-            f"{name} run from {int(labels.min())} to {int(labels.max())}: "
-            f"give class ids 0 to {classes - 1}"
-        )

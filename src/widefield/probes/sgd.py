@@ -13,10 +13,10 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from widefield.core.modes import evaluating
+from widefield.probes.checks import check_probe
 from widefield.probes.features import extract, features
 from widefield.probes.guesses import score_guesses
 from widefield.probes.knn import knn
-from widefield.probes.linear import check
 from widefield.types import Precision, Score
 
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
@@ -63,7 +63,7 @@ def score_sgd(
     """
     train_h = extract(encoder, train_images, device=device, precision=precision)
     test_h = extract(encoder, test_images, device=device, precision=precision)
-    check(train_h, train_labels, test_h, test_labels, classes)
+    check_probe(train_h, train_labels, test_h, test_labels, classes)
     probes = {task: _Probe(test_h.shape[1], count, device) for task, count in classes.items()}
     drawing, order = Generator(device).manual_seed(seed), Generator().manual_seed(seed)
     with evaluating(encoder):

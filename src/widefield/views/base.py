@@ -64,7 +64,14 @@ class Augmentation(nn.Module, ABC):
 
         Returns:
             `count` views, each [B, C, H, W].
+
+        Raises:
+            ValueError: the pixels are whole numbers.
         """
+        if not x.is_floating_point():
+            raise ValueError(
+                f"images have dtype {x.dtype}: give floats in [0, 1], x / 255 of bytes"
+            )
         if not self.training:
             return [x] * count
         return self.augment([x] * count, generator, context)

@@ -11,11 +11,12 @@ blur may be Pillow's instead.
 
 import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
 
+from widefield.core.names import check_name
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
 
 Blur = Literal["torchvision", "pillow"]
@@ -112,6 +113,7 @@ class ImageAugmentation(Augmentation):
         ):
             if not 0 <= probability <= 1:
                 raise ValueError(f"{name}={probability}: give a probability in [0, 1]")
+        check_name("blur", blur, get_args(Blur))
         if min(jitter) < 0 or jitter[HUE] > 0.5:
             raise ValueError(f"jitter={jitter}: give four numbers from 0 up, the last at most 0.5")
         self.crop_scale = crop_scale

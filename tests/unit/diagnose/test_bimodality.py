@@ -86,6 +86,12 @@ def test_one_group_is_refused_and_samples_of_few_values_are_left_out() -> None:
     assert few.low < few.high
 
 
+@pytest.mark.parametrize("count", [5, 20])
+def test_every_value_has_a_group(count: int) -> None:
+    with pytest.raises(ValueError, match=f"{count} groups for 9 values"):
+        bimodality(torch.rand(9), groups=torch.arange(count))
+
+
 def test_what_has_no_coefficient_is_refused() -> None:
     with pytest.raises(ValueError, match="all values are equal"):
         bimodality(torch.ones(9))

@@ -1,4 +1,5 @@
 import importlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +68,21 @@ def test_length_of_features_does_not_matter() -> None:
     scaled = h * torch.rand(60, 1, generator=generator).add(0.01)
     classes = {"task": 2}
     assert knn(h, y, h, y, classes=classes) == knn(scaled, y, 1000 * scaled, y, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"k": 0}, "k is 0: give the number of neighbours"),
+        ({"h": torch.full((20, 3), torch.nan)}, "training features contain NaN"),
+        ({"y": torch.arange(80) % 2}, r"labels have shape \[80\] for 20 rows"),
+        ({"y": torch.arange(20) % 2 > 0}, "labels have dtype torch.bool: give class ids, int64"),
+        ({"test_h": torch.ones(0, 3), "test_y": torch.arange(0)}, r"test features .* n > 0"),
+    ],
+)
+def test_input_that_cannot_work_is_refused(change: dict[str, Any], reason: str) -> None:
+    given = {"h": torch.ones(20, 3), "y": torch.arange(20) % 2, "k": 5}
+    given |= {"test_h": torch.ones(4, 3), "test_y": torch.arange(4) % 2, **change}
+    test = given["test_h"], {"t": given["test_y"]}
+    with pytest.raises(ValueError, match=reason):
+        knn(given["h"], {"t": given["y"]}, *test, classes={"t": 2}, k=given["k"])

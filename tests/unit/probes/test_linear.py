@@ -232,6 +232,8 @@ def test_wilson_equals_scipy(hits: int, trials: int) -> None:
         ({"y": torch.arange(20) % 3}, "'t': training labels run from 0 to 2: .* 0 to 1"),
         ({"y": torch.arange(20) % 2 - 1}, "run from -1 to 0"),
         ({"y": torch.arange(20) % 2 / 1.0}, "'t': training labels have dtype torch.float32"),
+        ({"y": torch.arange(20) % 2 > 0}, "labels have dtype torch.bool: give class ids, int64"),
+        ({"y": (torch.arange(20) % 2).short()}, "labels have dtype torch.int16"),
         ({"task": "other"}, "'other': training labels are missing"),
         ({"l2_grid": [0.0, 1.0]}, "all above 0"),
         ({"l2_grid": []}, "at least one strength"),

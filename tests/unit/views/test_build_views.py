@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -128,3 +129,16 @@ def test_everything_that_is_exported_exists_and_every_augmentation_is_exported()
     built = {type(part) for name in VIEWS for part in build_views(name).modules()}
     for cls in built:
         assert not issubclass(cls, Augmentation) or exported[cls.__name__] is cls
+
+
+@pytest.mark.parametrize("name", ["expert", "flip", "noise", "viewmaker"])
+def test_bytes_are_refused(name: str) -> None:
+    x = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"dtype torch.uint8: give floats in \[0, 1\]"):
+        build_views(name)(x, 1)
+
+
+def test_a_blur_that_does_not_exist_is_refused() -> None:
+    blur: Any = "Pillow"
+    with pytest.raises(ValueError, match="did you mean 'pillow'"):
+        ImageAugmentation(blur=blur)
