@@ -140,7 +140,7 @@ def _die_in_a_journal_append(journal: Journal, parts: list[memoryview], at: int)
     _die()
 
 
-def _die_in_a_journal_creation(journal: Journal, spare: Path) -> NoReturn:
+def _die_in_a_journal_creation(journal: Journal, spare: Path, mark: str) -> NoReturn:
     with open(spare, "r+b" if spare.exists() else "wb") as file:
         file.write(b"half a header")
     _die()
@@ -174,6 +174,7 @@ _WEAK_POINTS: tuple[tuple[Fuse, ...], ...] = (
     ((RecoverableRows, "discard_old", _die, 3),),
     (_IN_A_WRITE, (RowFile, "write", _die_in_a_row_write, 3)),  # the second is in the recovery
     (_IN_A_WRITE, (Journal, "clear", _die, 1)),
+    ((Checkpoint, "save", _die, 3), (Journal, "undo", _die, 2)),  # the first of two is undone
 )
 """Kills, one run each; a second one hits the process that resumed."""
 

@@ -143,8 +143,21 @@ class DiskStore:
         return {"run": self._run, **generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the rows in the folder back to the checkpoint that kept `state`."""
-        assert self._rows is None, "rows are loaded before they are used"
+        """Take the rows in the folder back to the checkpoint that kept `state`.
+
+        Raises:
+            ValueError: the rows are in use already, or `state` does not belong to this folder.
+        """
+        if self._rows is not None:
+            raise ValueError(
+                f"the rows in {self._folder} are in use, and are loaded before they are: close() "
+                "their store, make a new one, and a new RowHead if it had one, and load into that"
+            )
+        if "run" not in state:
+            raise ValueError(
+                "the state is of rows in memory, and this store keeps its rows on disk: load it "
+                "into one in memory, or start a new run"
+            )
         self._run = state["run"]
         self._wait(self._submit(self._open_rows, state))
 

@@ -16,12 +16,19 @@ are written first, its head last: a process that dies in between leaves the old 
 head lies within one page and so is written whole or not at all. Its generation tells it from what
 a file held before: the file of a generation that is forgotten becomes that of a later one, because
 blocks of the disk and pages of memory that are there already cost nothing.
+
+Numbers of generations come again where a run goes on from an earlier checkpoint. So each checkpoint
+has a random mark as well, which its journal's header keeps. Before a journal is undone together
+with earlier ones it loses its mark: the rows are on their way past its checkpoint, and do not come
+back. Journals of version 2 have no mark, nor do the checkpoints that belong to them.
 """
 
 import os
 import struct
+import uuid
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,13 +37,20 @@ from numpy.typing import NDArray
 
 from widefield.rows.file import Index, Records, RowFile, RowFileHeader
 
-_HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run
+_HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run; then the mark
 _ENTRY = struct.Struct("<4sIIIQ")  # magic, never written, written, generation, sum of what follows
 _CHECKSUM = struct.Struct("<I")
-_MAGIC, _ENTRY_MAGIC, _VERSION = b"wf-undo\0", b"undo", 2
+_MAGIC, _ENTRY_MAGIC, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
+_MARK_BYTES = 16
+_NOBODYS = bytes(_MARK_BYTES).hex()
+"""Mark of a journal that no checkpoint names."""
 _HEADER_BYTES = 64
 _HEAD_BYTES = 32  # of an entry; its start is a multiple of this, so it lies within one page
 _END = bytes(_HEAD_BYTES)
+
+
+Entry = tuple[int, int, int]
+"""Position of an entry's contents; how many rows in it were never written, and how many were."""
 
 
 def _sealed(fields: bytes, size: int) -> bytes:
@@ -53,23 +67,25 @@ class Journal:
 
     def __init__(self, path: Path, header: RowFileHeader, generation: int) -> None:
         self.path = path
+        self.mark: str | None = _NOBODYS
+        """Mark of the checkpoint, 32 hexadecimal digits; None in a file of version 2."""
         self._words = header.words
         self._generation = generation
-        fields = _HEADER.pack(_MAGIC, _VERSION, header.words, generation, bytes.fromhex(header.run))
-        self._header = _sealed(fields, _HEADER_BYTES)
+        self._run = bytes.fromhex(header.run)
         self._fd = -1
         self._end = _HEADER_BYTES
 
-    def create(self, spare: Path) -> Self:
+    def create(self, spare: Path, mark: str = _NOBODYS) -> Self:
         """Begin empty, in the file `spare` if that exists; it gets its name once it is whole."""
+        self.mark = mark
         self._fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o644)
-        os.pwrite(self._fd, self._header + _END, 0)
+        os.pwrite(self._fd, self._header(mark) + _END, 0)
         os.fsync(self._fd)
         os.rename(spare, self.path)
         return self
 
     def open(self) -> Self:
-        """Go on with the file.
+        """Go on with the file, whatever its mark.
 
         Raises:
             ValueError: it is missing, or another one's.
@@ -81,12 +97,25 @@ class Journal:
                 f"{self.path} is missing, and without it the rows cannot be taken back to the "
                 "checkpoint: restore it, or start a new run"
             ) from None
-        if os.pread(self._fd, _HEADER_BYTES, 0) != self._header:
+        found = os.pread(self._fd, _HEADER_BYTES, 0)
+        mark = found[_HEADER.size : _HEADER.size + _MARK_BYTES].hex()
+        if found not in (self._header(mark), self._header(None)):
             self.close()
             raise ValueError(
                 f"{self.path} is not this run's journal: restore it, or start a new run"
             )
+        self.mark = mark if found == self._header(mark) else None
         return self
+
+    def _header(self, mark: str | None) -> bytes:
+        version = _VERSION_UNMARKED if mark is None else _VERSION
+        fields = _HEADER.pack(_MAGIC, version, self._words, self._generation, self._run)
+        return _sealed(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
+
+    def disown(self) -> None:
+        """Belong to no checkpoint from now on."""
+        self.mark = _NOBODYS
+        os.pwrite(self._fd, self._header(self.mark), 0)
 
     def append(self, fresh: Index, index: Index, records: Records) -> None:
         """Keep that rows `fresh` were never written and that `index` [b] held `records`.
@@ -110,13 +139,9 @@ class Journal:
                 written = os.pwrite(self._fd, rest, position)
                 rest, position = rest[written:], position + written
 
-    def undo(self, file: RowFile) -> None:
-        """Write the old contents back into `file`, the latest first.
-
-        Raises:
-            ValueError: the journal is damaged.
-        """
-        for position, fresh, old in reversed(list(self._entries())):
+    def undo(self, file: RowFile, entries: list[Entry]) -> None:
+        """Write the old contents back into `file`, those of the last of `entries` first."""
+        for position, fresh, old in reversed(entries):
             payload = os.pread(self._fd, self._payload_bytes(fresh, old), position)
             index, records = payload[: 8 * (fresh + old)], payload[8 * (fresh + old) :]
             rows = np.frombuffer(index, np.int64).copy()
@@ -124,8 +149,12 @@ class Journal:
             contents[fresh:] = np.frombuffer(records, np.int32).reshape(old, self._words)
             file.write(rows, contents)
 
-    def _entries(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the position of each entry's payload, and its two counts."""
+    def entries(self) -> Iterator[Entry]:
+        """Yield all entries.
+
+        Raises:
+            ValueError: the journal is damaged.
+        """
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
@@ -193,28 +222,38 @@ class RecoverableRows:
         """Rows as they were when `snapshot` returned `state`.
 
         Raises:
-            ValueError: a file is missing, damaged, or another run's; the message says which.
+            ValueError: a file is missing, damaged, or another run's, or the run has since gone on
+                from an earlier snapshot; the message says which. No row has changed.
         """
         file = RowFile.open(folder / "rows.bin", header)
         rows = cls(folder, file, state["generation"], state["step"])
         try:
-            rows._recover()
+            rows._recover(state.get("mark"))
         except ValueError:
             rows.close()
             raise
         return rows
 
-    def _recover(self) -> None:
-        """Undo all that came after the snapshot, and remove what is of no more use."""
-        present = {int(p.name.partition("-")[2]): p for p in self._folder.glob("journal-*")}
-        later = sorted((g for g in present if g > self._generation), reverse=True)
-        for generation in later:
-            journal = self._journal_of(generation).open()
-            journal.undo(self._file)
-            journal.close()
-        self._journal.open().undo(self._file)
-        for generation in later:  # only now: until here an interrupted recovery needs them all
-            present[generation].unlink()
+    def _recover(self, mark: str | None) -> None:
+        """Undo all that came after the snapshot of `mark`, and remove what is of no more use."""
+        if self._journal.open().mark != mark:
+            raise ValueError(
+                f"{self._folder} no longer holds the rows of this checkpoint, because the run "
+                "went on from an earlier one: resume from the last that it saved since, or start a "
+                "new run"
+            )
+        present = [int(path.name.partition("-")[2]) for path in self._folder.glob("journal-*")]
+        numbers = sorted((g for g in present if g > self._generation), reverse=True)
+        with ExitStack() as opened:
+            later = [opened.enter_context(closing(self._journal_of(g).open())) for g in numbers]
+            journals = [*later, self._journal]
+            entries = [list(journal.entries()) for journal in journals]  # none of them is damaged
+            for journal in later:
+                journal.disown()
+            for journal, its in zip(journals, entries, strict=True):
+                journal.undo(self._file, its)
+        for journal in later:  # only now: until here an interrupted recovery needs them all
+            journal.path.unlink()
         self._journal.clear()
         self.discard_old()
 
@@ -249,11 +288,12 @@ class RecoverableRows:
     def snapshot(self) -> dict[str, Any]:
         """Begin a generation; returns what `open` needs to come back to this instant."""
         self._file.sync()
-        following = self._journal_of(self._generation + 1).create(self._spare)
+        mark = uuid.uuid4().hex
+        following = self._journal_of(self._generation + 1).create(self._spare, mark)
         self._journal.close()
         self._journal, self._generation = following, self._generation + 1
         self._snapshot_step = self._step
-        return {"generation": self._generation, "step": self._snapshot_step}
+        return {"generation": self._generation, "step": self._snapshot_step, "mark": mark}
 
     def discard_old(self) -> None:
         """Forget the generations before the last snapshot, which has been saved."""

@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,103 @@ def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
 
 
 Checkpointed = tuple[Path, dict[str, Any], RowState]
+
+
+def test_a_checkpoint_that_the_run_left_behind_is_refused(tmp_path: Path) -> None:
+    """Its generation has been numbered again since, by a run that went on from an earlier one."""
+    with closing(disk(tmp_path)) as store:
+        write(store, range(1, 11))
+        early = store.state_dict()
+        write(store, range(11, 21))
+        left = store.state_dict()
+    with closing(disk(tmp_path)) as store:
+        store.load_state_dict(early)
+        write(store, range(31, 41))
+        last, rows = store.state_dict(), store.read(EVERYONE)
+    assert left["generation"] == last["generation"]
+    with pytest.raises(ValueError, match="went on from an earlier one: resume from the") as caught:
+        open_again(tmp_path, left)
+    assert "\n" not in str(caught.value)
+    assert_equal(open_again(tmp_path, last), rows)
+
+
+def test_a_recovery_that_died_half_way_leaves_no_later_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows between two checkpoints are those of neither; the one that was asked for still is."""
+    with closing(disk(tmp_path)) as store:
+        write(store, range(1, 11))
+        early, rows = store.state_dict(), store.read(EVERYONE)
+        write(store, range(11, 21))
+        later = store.state_dict()
+
+    def fail(path: Path) -> None:
+        raise no_space()
+
+    with closing(disk(tmp_path)) as store:
+        monkeypatch.setattr(Path, "unlink", fail)
+        with pytest.raises(ValueError, match="cannot be written"):
+            store.load_state_dict(early)
+        monkeypatch.undo()
+    with pytest.raises(ValueError, match="went on from an earlier one"):
+        open_again(tmp_path, later)
+    assert_equal(open_again(tmp_path, early), rows)
+
+
+def test_a_damaged_journal_is_refused_before_a_row_changes(tmp_path: Path) -> None:
+    """So that checkpoints after it stand as they were."""
+    with closing(disk(tmp_path)) as store:
+        write(store, range(1, 11))
+        early = store.state_dict()
+        write(store, range(11, 16))
+        later, rows = store.state_dict(), store.read(EVERYONE)
+        write(store, range(16, 21))
+    before = (tmp_path / "rows.bin").read_bytes()
+    flip(tmp_path / "journal-1", EMPTY_JOURNAL)
+    with pytest.raises(ValueError, match="journal-1 is damaged"):
+        open_again(tmp_path, early)
+    assert (tmp_path / "rows.bin").read_bytes() == before
+    assert_equal(open_again(tmp_path, later), rows)
+
+
+def test_a_run_of_the_version_before_goes_on(checkpointed: Checkpointed) -> None:
+    """Neither its checkpoint nor its journal has a mark; what it saves from then on has one."""
+    folder, kept, rows = checkpointed
+    old = {name: value for name, value in kept.items() if name != "mark"}
+    unmark(folder / "journal-1")
+    with closing(disk(folder)) as store:
+        store.load_state_dict(old)
+        assert_equal(store.read(EVERYONE), rows)
+        write(store, range(9, 12))
+    assert_equal(open_again(folder, old), rows)
+    with closing(disk(folder)) as store:
+        store.load_state_dict(old)
+        write(store, range(9, 12))
+        new, rows = store.state_dict(), store.read(EVERYONE)
+    with pytest.raises(ValueError, match="went on from an earlier one"):
+        open_again(folder, {k: v for k, v in new.items() if k != "mark"})
+    assert_equal(open_again(folder, new), rows)
+
+
+def unmark(journal: Path) -> None:
+    """Give a journal the header that version 2 gave it."""
+    data = journal.read_bytes()
+    fields = data[:8] + struct.pack("<I", 2) + data[12:40]
+    header = (fields + struct.pack("<I", zlib.crc32(fields))).ljust(HEADER, b"\0")
+    journal.write_bytes(header + data[HEADER:])
+
+
+def test_rows_are_loaded_before_they_are_used(checkpointed: Checkpointed) -> None:
+    folder, kept, rows = checkpointed
+    with closing(disk(folder)) as store:
+        store.load_state_dict(kept)
+        with pytest.raises(ValueError, match=r"are in use.* make a new one") as caught:
+            store.load_state_dict(kept)
+        assert "\n" not in str(caught.value)
+        assert_equal(store.read(EVERYONE), rows)
+    in_memory = MemoryStore(N, DIM, seed=1).state_dict()
+    with closing(disk(folder)) as store, pytest.raises(ValueError, match="of rows in memory"):
+        store.load_state_dict(in_memory)
 
 
 def open_again(
