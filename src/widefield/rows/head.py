@@ -195,12 +195,22 @@ class RowHead(nn.Module):
         self.table.store.close()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the rows, which are no parameters, and the history of their optimiser."""
+        """Return the rows, which are no parameters, and the history of their optimiser.
+
+        Rows in memory are the head's own, not copied: steps that follow change them.
+        """
         return self.table.state_dict()
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over what `get_extra_state` returned, on this rank or on all of another world."""
+        """Take over what `get_extra_state` returned, on this rank or on all of another world.
+
+        A loss whose step is due is forgotten.
+
+        Raises:
+            ValueError: its rows were stepped since, or do not fit the head's.
+        """
         self.table.load_state_dict(state)
+        self._rows, self._step_is_due = None, False
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
         """Return `index` in host memory, where the table looks rows up without waiting."""

@@ -93,15 +93,33 @@ class MemoryStore:
         """Take over rows written by `state_dict` of a store of the same size, or of the first n.
 
         Rows that nobody visited may follow: those of examples that were to join, and did not.
+
+        Raises:
+            ValueError: it was of a store of another size, or more rows than it holds are in use.
         """
+        self._refuse_other(state)
         count = min(len(state["row"]), len(self.row))
-        assert not state["last"][count:].any()
+        if state["last"][count:].any():
+            raise ValueError(
+                f"the state holds {len(state['row'])} rows, and this store {count}: make it, and "
+                "its RowHead, for as many examples as the one that was saved, or more"
+            )
+        if self.last[count:].any():
+            raise ValueError(
+                f"the state holds {count} rows, and this store, with {len(self.row)}, has visited "
+                "others since: make a new one, and a new RowHead if it has one, and load into that"
+            )
         for name, table in self.state_dict().items():
             table[:count] = state[name][:count]
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
-        """Take over its rows from `state_dict` of all ranks of another world size."""
+        """Take over its rows from `state_dict` of all ranks of another world size.
+
+        Raises:
+            ValueError: one was of a store of another width, or of other moments.
+        """
         for rank, state in enumerate(states):
+            self._refuse_other(state)
             example = Shard(rank, len(states)).examples(self.n)[: len(state["row"])]
             wanted = example % self.shard.world == self.shard.rank
             local = self.shard.local(example[wanted])
@@ -109,11 +127,34 @@ class MemoryStore:
                 rows = state[name][: len(example)][wanted.to(state[name].device)]
                 table[local.to(table.device)] = rows.to(table)
 
+    def _refuse_other(self, state: dict[str, Tensor]) -> None:
+        """Refuse rows that would be spread over the tables, or do not fit.
+
+        Raises:
+            ValueError: rows or moments are of another width, or the rows are on disk.
+        """
+        own = self.state_dict()
+        if not own.keys() <= state.keys():
+            raise ValueError(
+                "the state is of rows on disk, and this store keeps its rows in memory: load it "
+                "into a DiskStore on their folder"
+            )
+        if any(state[name].shape[1:] != table.shape[1:] for name, table in own.items()):
+            raise ValueError(
+                f"the state holds {_shapes(state)}, and this store {_shapes(own)}: make it, and "
+                "its RowHead, with the dim, optimizer and layout of the one that was saved"
+            )
+
     def discard_old(self) -> None:
         """Do nothing: a checkpoint holds the rows themselves."""
 
     def close(self) -> None:
         """Do nothing: memory is given back with the store."""
+
+
+def _shapes(state: dict[str, Tensor]) -> str:
+    """Return the shapes of rows and moments in words."""
+    return ", ".join(f"{name} {list(state[name].shape)}" for name in ("row", "m", "v"))
 
 
 def choose_place(

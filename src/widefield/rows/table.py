@@ -120,11 +120,32 @@ class RowTable:
         return {"rates": self.optimizer.rates.state_dict(), "rows": self.store.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state, or {"shards": [...]}, those of all ranks of another world size."""
-        self._read = None
+        """Take over a state, or {"shards": [...]}, those of all ranks of another world size.
+
+        Raises:
+            ValueError: its rows were stepped since, or do not fit the store.
+        """
         shards = state.get("shards")
-        self.optimizer.rates.load_state_dict((shards[0] if shards else state)["rates"])
+        states = shards or [state]
+        for each in states:
+            _refuse_stepped(each)
         if shards:
             self.store.load_shards([shard["rows"] for shard in shards])
         else:
             self.store.load_state_dict(state["rows"])
+        self.optimizer.rates.load_state_dict(states[0]["rates"])
+        self._read = self._gathered = None
+
+
+def _refuse_stepped(state: dict[str, Any]) -> None:
+    """Refuse rows that have moved on, in place, from the history that was saved with them.
+
+    Raises:
+        ValueError: they have.
+    """
+    last, steps = state["rows"].get("last"), state["rates"]["table"].shape[1] - 1
+    if last is not None and (last > steps).any():
+        raise ValueError(
+            "the rows of the state were stepped after it was taken, as it holds the table's own: "
+            "keep copy.deepcopy(head.state_dict()) to come back to"
+        )

@@ -1,6 +1,8 @@
 """The per-example head as a part of its own, in a plain loop."""
 
+import copy
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,9 @@ from torch import Tensor, nn
 
 from widefield.rows import (
     DiskStore,
+    Layout,
     MemoryStore,
+    Optimizer,
     RowHead,
     batch_cross_entropy,
     decoupled_contrast,
@@ -97,6 +101,57 @@ def test_it_survives_a_checkpoint_with_its_history(tmp_path: object) -> None:
         train(head, range(7, 15), lr=0.03)
     rows = [head.table.gather(torch.arange(N)) for head in (first, second)]
     assert torch.equal(*rows)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_a_head_that_went_on_comes_back_to_a_copy_of_its_state(optimizer: Optimizer) -> None:
+    head = RowHead(N, DIM, optimizer=optimizer)
+    train(head, range(5), lr=0.1)
+    kept, live = copy.deepcopy(head.state_dict()), head.state_dict()
+    train(head, range(5, 8), lr=0.1)
+    expected = head.table.gather(torch.arange(N))
+    head(draw(BATCH, DIM).float(), torch.arange(BATCH)).backward()  # its step is never taken
+    with pytest.raises(ValueError, match=r"stepped after it was taken.*copy\.deepcopy") as caught:
+        head.load_state_dict(live)
+    assert "\n" not in str(caught.value)
+    head.load_state_dict(kept)
+    train(head, range(5, 8), lr=0.1)
+    assert torch.equal(head.table.gather(torch.arange(N)), expected)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (RowHead(N, 1), r"row \[11, 1\], m \[11, 1\], v \[11, 1\], and this store row \[11, 3\]"),
+        (RowHead(N, DIM + 1), r"row \[11, 4\].*with the dim, optimizer and layout"),
+        (RowHead(N, DIM, optimizer="sgd"), r"v \[11, 0\], and this store .* v \[11, 3\]"),
+        (
+            RowHead(N, DIM, store=MemoryStore(N, DIM, seed=0, layout=Layout(second_moment="row"))),
+            r"v \[11, 1\], and this store .* v \[11, 3\]",
+        ),
+        (RowHead(N + 1, DIM), "holds 12 rows, and this store 11: make it, and its RowHead, for as"),
+        (RowHead(N - 1, DIM), "holds 10 rows, and this store, with 11, has visited others since"),
+    ],
+)
+def test_a_state_that_does_not_fit_gets_one_line_and_changes_nothing(
+    other: RowHead, message: str
+) -> None:
+    head = RowHead(N, DIM)
+    train(head, range(4), lr=0.1)
+    before = copy.deepcopy(head.state_dict())
+    other.table.store.last[-1] = 0 if other.examples <= N else 1  # type: ignore[attr-defined]
+    other.table.optimizer.record(0.1)
+    with pytest.raises(ValueError, match=message) as caught:
+        head.load_state_dict(other.state_dict())
+    assert "\n" not in str(caught.value)
+    torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_state_of_rows_on_disk_is_not_for_memory(tmp_path: Path) -> None:
+    on_disk = RowHead(N, DIM, store=DiskStore(tmp_path, N, DIM, seed=0))
+    with pytest.raises(ValueError, match="into a DiskStore on their folder"):
+        RowHead(N, DIM).load_state_dict(on_disk.state_dict())
+    on_disk.close()
 
 
 def train(head: RowHead, steps: range, lr: float) -> None:
