@@ -146,8 +146,15 @@ class RowHead(nn.Module):
         middle = torch.stack(seen).detach().mean(0)
         return F.normalize(middle, dim=1) if self.normalise else middle
 
-    def step(self, *, lr: float) -> None:
+    def step(self, *, lr: float, grad_scale: float = 1.0, skipped: bool = False) -> None:
         """Move the rows of the last batch by their gradient, at `lr_scale * lr`.
+
+        Args:
+            lr: learning rate of the step.
+            grad_scale: what the loss was multiplied by before its backward pass. With a scale, a
+                gradient that is not finite is skipped.
+            skipped: the scaler took no step of the optimiser, as a gradient was not finite. The
+                rows take none either, and none is counted, as in a dense optimiser.
 
         Raises:
             ValueError: no loss was computed, or no gradient came back, since the last step.
@@ -157,8 +164,11 @@ class RowHead(nn.Module):
                 "RowHead.step() found no gradient: call it once after each loss.backward()"
             )
         _, world = rank_and_world()
-        grad, self._rows = self._rows.grad / world, None
+        grad, self._rows = self._rows.grad / (world * grad_scale), None
         self._step_is_due = False
+        # Without a scale nobody has waited for the device, and nobody does here.
+        if skipped or (grad_scale != 1 and not grad.isfinite().all()):
+            return
         self.table.apply_gradients(grad, lr=self.lr_scale * lr)
 
     def miss_step(self, *, lr: float) -> None:

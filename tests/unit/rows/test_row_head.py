@@ -66,6 +66,44 @@ def test_the_default_loss_is_the_decoupled_contrast_with_rows_that_start_at_z() 
     torch.testing.assert_close(value, decoupled_contrast(unit, unit.detach(), scale=10.0))
 
 
+def test_under_a_gradient_scaler_the_head_equals_a_dense_adamw() -> None:
+    """Steps that the scaler skips, as the encoder's gradient overflows, are taken by neither."""
+    head = RowHead(N, DIM, loss=loss, start="random", store=double_store())
+    rows = double_store().row.requires_grad_()
+    encoders = [torch.ones(DIM, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    moved = torch.optim.AdamW([encoders[0]], lr=0.1, weight_decay=0.05)
+    dense = torch.optim.AdamW([encoders[1], rows], lr=0.1, weight_decay=0.05)
+    scalers = [torch.amp.GradScaler("cpu", growth_interval=3) for _ in range(2)]
+    for step in range(14):
+        index = torch.randperm(N, generator=torch.Generator().manual_seed(step))[:BATCH]
+        z = draw(BATCH, DIM, seed=step)
+        scalers[0].scale(head(z * encoders[0], index)).backward()
+        scalers[1].scale(loss(F.normalize(z * encoders[1], dim=1), rows[index])).backward()
+        if step in (0, 1, 6):
+            for encoder in encoders:
+                encoder.grad[0] = math.inf  # type: ignore[index]
+        scale = scalers[0].get_scale()
+        for scaler, optimizer in zip(scalers, (moved, dense), strict=True):
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        head.step(lr=0.1, grad_scale=scale, skipped=scalers[0].get_scale() < scale)
+    assert head.table.optimizer.steps == 11
+    everyone = head.table.gather(torch.arange(N))
+    torch.testing.assert_close(everyone, rows.detach(), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(*encoders)
+
+
+def test_a_scaled_gradient_that_overflows_does_not_reach_the_rows() -> None:
+    head, z = RowHead(N, DIM), draw(BATCH, DIM).float()
+    train(head, range(3), lr=0.1)
+    before = copy.deepcopy(head.state_dict())
+    (head(z, torch.arange(BATCH)) * math.inf).backward()
+    head.step(lr=0.1, grad_scale=2.0**16)
+    torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
+    train(head, range(3, 5), lr=0.1)
+
+
 def test_rows_learn_at_their_own_multiple_of_the_rate() -> None:
     moved = []
     for scale, lr in ((1.0, 0.2), (4.0, 0.05)):
