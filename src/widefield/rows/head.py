@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.core.gather import gather, rank_and_world
+from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
 from widefield.rows.adamw import WEIGHT_DECAY, LazyAdamW
 from widefield.rows.layout import Layout
@@ -55,6 +56,9 @@ class RowHead(nn.Module):
         seed: seed of random starts.
         store: where the rows live; by default in host memory.
 
+    Raises:
+        ValueError: `start`, `rule` or `optimizer` is unknown, or `store` is of another size.
+
     Example:
         >>> head, encoder = RowHead(examples=100, dim=8), nn.Linear(4, 8)
         >>> optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
@@ -84,6 +88,9 @@ class RowHead(nn.Module):
         store: Store | None = None,
     ) -> None:
         super().__init__()
+        check_name("start", start, get_args(Start))
+        check_name("rule", rule, get_args(Rule))
+        check_name("optimizer", optimizer, get_args(Optimizer))
         self.examples = examples
         self.compare = loss or partial(decoupled_contrast, scale=SCALE, normalise=normalise)
         self.normalise = normalise
@@ -98,6 +105,11 @@ class RowHead(nn.Module):
             lazy = LazySGD(weight_decay=weight_decay)
         layout = Layout(second_moment="none" if optimizer == "sgd" else "element")
         store = store or MemoryStore(examples, dim, seed=seed, layout=layout)
+        if (store.n, store.dim) != (examples, dim):
+            raise ValueError(
+                f"the store holds {store.n} rows of width {store.dim}, and the RowHead is for "
+                f"{examples} of width {dim}: give both the same"
+            )
         self.table = RowTable(store, lazy, rule=rule)
         self.gap = gap
         self.frozen = False

@@ -3,6 +3,7 @@
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -102,6 +103,25 @@ def test_a_scaled_gradient_that_overflows_does_not_reach_the_rows() -> None:
     head.step(lr=0.1, grad_scale=2.0**16)
     torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
     train(head, range(3, 5), lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"optimizer": "SGD"}, "unknown optimizer 'SGD': known: adamw, sgd"),
+        ({"start": "Embedding"}, "unknown start 'Embedding': did you mean 'embedding'"),
+        ({"rule": "Exact"}, "unknown rule 'Exact': did you mean 'exact'"),
+        (
+            {"store": MemoryStore(N - 1, DIM, seed=0)},
+            f"store holds {N - 1} rows of width {DIM}, and the RowHead is for {N} of width {DIM}",
+        ),
+        ({"store": MemoryStore(N, 7, seed=0)}, f"{N} rows of width 7, .* {N} of width {DIM}: give"),
+    ],
+)
+def test_a_choice_that_is_none_gets_one_line(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        RowHead(N, DIM, **wrong)
+    assert "\n" not in str(error.value)
 
 
 def test_rows_learn_at_their_own_multiple_of_the_rate() -> None:
