@@ -120,14 +120,14 @@ class RowHead(nn.Module):
         self._step_is_due = False
 
     def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
-        """Return the loss of z [b, m] of the examples `index`, int64 [b].
+        """Return the loss of z [b, m] of the examples `index` [b], integers.
 
         `second` [b, m] are features of a second view, for losses that take them; a row then starts
         between both. No gradient goes through them.
 
         Raises:
-            ValueError: `index` is out of range or names an example twice, or the rows of the last
-                batch were not stepped.
+            ValueError: `index` is out of range, names an example twice or holds no integers, or
+                the rows of the last batch were not stepped.
         """
         if self._step_is_due and not self.frozen:
             raise ValueError(
@@ -235,8 +235,13 @@ class RowHead(nn.Module):
         self._rows, self._step_is_due = None, False
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
-        """Return `index` in host memory, where the table looks rows up without waiting."""
-        index = index.cpu()
+        """Return `index` int64 in host memory, where the table looks rows up without waiting."""
+        if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+            raise ValueError(
+                f"the index is of {index.dtype}, which numbers no examples: give an integer for "
+                "each feature of the batch"
+            )
+        index = index.cpu().long()
         if index.shape != (count,):
             raise ValueError(f"{count} features came with an index of shape {tuple(index.shape)}")
         if len(index) and not 0 <= int(index.min()) <= int(index.max()) < self.examples:

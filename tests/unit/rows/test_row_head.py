@@ -263,6 +263,26 @@ def test_a_bad_index_gets_one_line(index: list[int], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint32])
+@pytest.mark.parametrize("place", ["host", "disk"])
+def test_an_index_of_any_integers_is_taken(tmp_path: Path, dtype: torch.dtype, place: str) -> None:
+    """A byte is a number too, and no mask."""
+    store = DiskStore(tmp_path, N, DIM, seed=0) if place == "disk" else MemoryStore(N, DIM, seed=0)
+    heads = [RowHead(N, DIM, store=store), RowHead(N, DIM)]
+    for head, kind in zip(heads, (dtype, torch.int64), strict=True):
+        head(draw(BATCH, DIM).float(), torch.tensor([1, 0, 7, 3]).to(kind)).backward()
+        head.step(lr=0.1)
+    assert torch.equal(*(head.table.gather(torch.arange(N)) for head in heads))
+    heads[0].close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64])
+def test_an_index_of_no_integers_gets_one_line(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=rf"is of {dtype}, which numbers no examples") as error:
+        RowHead(N, DIM)(draw(BATCH, DIM).float(), torch.arange(BATCH).to(dtype))
+    assert "\n" not in str(error.value)
+
+
 def test_a_step_is_taken_once_and_not_forgotten() -> None:
     head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float(), torch.arange(BATCH)
     with pytest.raises(ValueError, match="found no gradient: call it once after each"):
