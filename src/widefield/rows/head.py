@@ -126,8 +126,8 @@ class RowHead(nn.Module):
         between both. No gradient goes through them.
 
         Raises:
-            ValueError: `index` is out of range, names an example twice or holds no integers, or
-                the rows of the last batch were not stepped.
+            ValueError: `index` is out of range, names an example twice or holds no integers, the
+                rows of the last batch were not stepped, or the loss refuses the batch.
         """
         if self._step_is_due and not self.frozen:
             raise ValueError(
@@ -147,11 +147,12 @@ class RowHead(nn.Module):
         rows = self.table.gather(index, start=start).to(z.device).detach()
         self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
         self._rows = rows.requires_grad_() if not self.frozen else None
-        self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
         rows = rows.to(z.dtype)
         if self.gather:
             rows, *seen = map(gather, (rows, *seen))
-        return self.compare(seen[0], rows, *seen[1:])
+        value = self.compare(seen[0], rows, *seen[1:])
+        self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
+        return value
 
     def _start(self, seen: list[Tensor]) -> Tensor:
         """Return where new rows start: at the view, or in the middle of two."""

@@ -43,6 +43,9 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
 
     In the place of rows may stand features of a second view.
 
+    Raises:
+        ValueError: there are fewer than two examples.
+
     Example:
         >>> z = torch.eye(4)
         >>> right, wrong = (decoupled_contrast(z, rows, scale=10.0) for rows in (z, z.roll(1, 0)))
@@ -51,6 +54,11 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
 
     Source: ours; leaving the positive out is Yeh et al. (2022), *Decoupled contrastive learning*.
     """
+    if len(z) < 2:
+        raise ValueError(
+            f"a batch of {len(z)} has nothing to be told apart from: give batches of two or more, "
+            "as DataLoader(drop_last=True) does where the last would be of one"
+        )
     if normalise:
         rows = F.normalize(rows, dim=1)
     near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
@@ -75,6 +83,9 @@ def view_contrast(
     The first term teaches from an example's first visit, when its row knows no more than the view
     itself, and keeps features that the second term suppresses; the second term reads the others
     better.
+
+    Raises:
+        ValueError: there are fewer than two examples.
 
     Example:
         >>> z = torch.eye(4)

@@ -21,6 +21,7 @@ from widefield.rows import (
     batch_cross_entropy,
     decoupled_contrast,
     row_heads,
+    view_contrast,
 )
 
 N, DIM, BATCH = 11, 3, 4
@@ -281,6 +282,20 @@ def test_an_index_of_no_integers_gets_one_line(dtype: torch.dtype) -> None:
     with pytest.raises(ValueError, match=rf"is of {dtype}, which numbers no examples") as error:
         RowHead(N, DIM)(draw(BATCH, DIM).float(), torch.arange(BATCH).to(dtype))
     assert "\n" not in str(error.value)
+
+
+def test_a_batch_of_one_is_told_apart_from_nothing() -> None:
+    """It gets one line, and a batch that follows is as good as the first."""
+    head, z, index = RowHead(N, DIM), draw(BATCH, DIM).float(), torch.arange(BATCH)
+    with pytest.raises(ValueError, match=r"a batch of 1 has nothing.*drop_last=True") as error:
+        head(z[:1], index[:1])
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="found no gradient"):
+        head.step(lr=0.1)
+    with pytest.raises(ValueError, match="a batch of 1 has nothing"):
+        view_contrast(z[:1], z[:1], z[:1], scale=1.0, cross_entropy=1.0, smoothing=0.0)
+    head(z, index).backward()
+    head.step(lr=0.1)
 
 
 def test_a_step_is_taken_once_and_not_forgotten() -> None:
