@@ -16,7 +16,7 @@ import torch
 
 import widefield
 from commands import Command
-from widefield.audits import bounds
+from widefield.audits import bounds, planting
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
 from widefield.audits.result import Audit
@@ -98,10 +98,37 @@ def test_an_audit_plants_sounds(
     for words in ("Which sounds are alike to it?", "A map of the sounds"):
         assert words in text
     assert "images" not in text
-    line = command.refused(
-        "audit", trained, sounds / "data", "--plant", "digits", "--out", sounds / "no.html"
+
+
+def test_what_is_planted_in_images_is_refused_before_a_ceiling_is_trained(
+    sounds: Path, trained: Path, command: Command
+) -> None:
+    code, _, said = command("audit", trained, sounds / "data", "--plant", "digits")
+    assert code == 2
+    assert "these are sounds: choose tone, clicks or background" in said
+    assert "ceiling" not in said
+
+
+def test_an_encoder_of_another_rate_is_not_put_beside_one(
+    sounds: Path, trained: Path, command: Command
+) -> None:
+    """As many samples, of half the time."""
+    rival = sounds / "faster"
+    settings = SETTINGS | {"seconds": STEPS / (2 * RATE)}
+    widefield.pretrain(
+        f"{sounds / 'data'}:train", out=rival, epochs=1, sample_rate=2 * RATE, **settings
     )
-    assert "planted" in line
+    assert widefield.load(rival).config.image_size == (1, STEPS)
+    line = command.refused("audit", trained, sounds / "data", "--compare", rival)
+    assert (
+        "was trained on sounds at 8,000 Hz, and these are at 4,000: audit them one by one" in line
+    )
+
+
+def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path) -> None:
+    data = open_dataset(sounds / "data", seconds=0.25)
+    encoder = planting._pretrained(data, "simclr", "resnet-tiny", 1, 0)
+    assert encoder.config.image_size == data.images.shape[1:3] == (1, RATE // 4)
 
 
 def test_an_audit_without_labels_plants_tones_and_clicks(

@@ -55,6 +55,10 @@ def test_every_command_takes_windows(sensors: Path, trained: Path, command: Comm
     assert "Which windows look alike to it?" in (sensors / "audit.html").read_text()
     command.text("explore", trained, sensors / "w.npz", "--out", sensors / "explore.html")
     assert "240 windows" in (sensors / "explore.html").read_text()
+    code, _, said = command("audit", trained, sensors / "w.npz", "--plant", "tone")
+    assert code == 2
+    assert "nothing is planted in windows: leave --plant out" in said
+    assert "ceiling" not in said
     plan = command.json("plan", sensors / "w.npz", "--batch-size", 32)
     assert plan["encoder"] == "conv1d"
     command.text("export", trained, "--out", sensors / "encoder.safetensors")

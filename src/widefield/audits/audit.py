@@ -116,9 +116,9 @@ def audit(
     split = open_train_test(
         extractor, data, fit_on=fit_on, labels=table, limit=limit, seed=seed, quiet=quiet
     )
-    _refuse_planted_twice(plant, split)
+    _refuse_plants(plant, split)
     if rival is not None:
-        _refuse_other_size(rival, split)
+        _refuse_other_data(rival, split)
     if not split.train.labels and not plant:
         plant = _planted_instead(split)
     if pretrain_with is not None and not plant:
@@ -132,8 +132,8 @@ def audit(
     for opened in filter(None, (extractor, rival)):
         opened.tell(quiet=quiet)
     test_h = extractor.features(split.test.images)
+    planted = {name: auditor.plant(name, extractor) for name in plant}  # a wrong one is told first
     bounds, tasks = auditor.judged(extractor)
-    planted = {name: auditor.plant(name, extractor) for name in plant}
     plants = {name: found for name, (found, _) in planted.items()}
     compared, similarity = {}, {}
     if rival is not None:
@@ -347,7 +347,9 @@ def _planted_instead(data: TrainTest) -> tuple[str, ...]:
     return WITHOUT_LABELS[kind]
 
 
-def _refuse_planted_twice(plant: Sequence[str], data: TrainTest) -> None:
+def _refuse_plants(plant: Sequence[str], data: TrainTest) -> None:
+    if plant and data.test.kind not in WITHOUT_LABELS:
+        raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
     for name in plant:
         if name in data.train.labels:
             raise ValueError(
@@ -355,7 +357,19 @@ def _refuse_planted_twice(plant: Sequence[str], data: TrainTest) -> None:
             )
 
 
-def _refuse_other_size(rival: FeatureExtractor, data: TrainTest) -> None:
+def _refuse_other_data(rival: FeatureExtractor, data: TrainTest) -> None:
+    """Refuse an encoder that would see these examples otherwise than those it was trained on."""
+    kind, rate = data.train.kind, data.train.rate
+    if rival.kind_of_data not in (None, kind):
+        raise ValueError(
+            f"{rival.name} was trained on {rival.kind_of_data}, and these are {kind}: audit them "
+            "one by one"
+        )
+    if rate is not None and rival.rate not in (None, rate):
+        raise ValueError(
+            f"{rival.name} was trained on sounds at {rival.rate:,} Hz, and these are at {rate:,}: "
+            "audit them one by one"
+        )
     height, width, channels = data.train.images.shape[1:]
     expected = rival.image_size or (height, width), rival.channels or channels
     if expected != ((height, width), channels):

@@ -228,6 +228,7 @@ def _pretrained(
         trained = pretrain(
             # Labels go along: a method reads them only if it is supervised.
             dataset.arrays(),
+            seconds=None if dataset.rate is None else dataset.images.shape[2] / dataset.rate,
             out=Path(folder) / "run",
             method=method,
             encoder=architecture,

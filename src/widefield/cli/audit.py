@@ -52,8 +52,8 @@ def audit(
         Judge pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.
     plant
-        Plant features into the images, with commas between: shapes,digits,letters. Data without
-        labels get shapes and digits.
+        Plant features, with commas between: shapes,digits,letters into images, or
+        tone,clicks,background into sounds. Data without labels get shapes,digits or tone,clicks.
     compare
         Put another encoder beside this one.
     all_checkpoints

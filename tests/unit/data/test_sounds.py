@@ -339,7 +339,7 @@ def test_a_folder_of_both_kinds_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("+digits", "planted on images; these are sounds|need 1 or 3|at least 16"),
+        ("+digits", "planted in images; these are sounds: choose tone, clicks or background"),
         ("+background:nowhere.npz", "no recordings at 'nowhere.npz'"),
         ("+background:low=9:high=3", "low=9 above high=3"),
         ("+tone:level=99", "level of '\\+tone' is '99'"),

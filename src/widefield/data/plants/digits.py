@@ -53,7 +53,7 @@ class Digits:
 
     def draw(self, canvas: Canvas) -> Overlay:
         """Draw a sprite of each digit of the pool."""
-        canvas.check()
+        canvas.check(self.name)
         images, labels, classes = digit_source(self.source)
         pool = digit_pool(images, canvas.held_out)
         refuse_missing(labels, pool, np.unique(labels), classes, self.source)

@@ -45,7 +45,7 @@ class Letters:
 
     def draw(self, canvas: Canvas) -> Overlay:
         """Draw a sprite of each letter."""
-        canvas.check()
+        canvas.check(self.name)
         side = scaled(self.size * _SIDE, min(canvas.size))
         (tops, down), (lefts, right) = (_along(length, side) for length in canvas.size)
         quarters = [(row, column) for row in (0, 1) for column in (0, 1)]

@@ -53,12 +53,17 @@ class Canvas:
             raise ValueError(f"'+{name}' is planted in sounds; these are images or windows")
         return self.rate
 
-    def check(self) -> None:
-        """Refuse images that nothing can be drawn over.
+    def check(self, name: str) -> None:
+        """Refuse what the plant `name` cannot be drawn over.
 
         Raises:
-            ValueError: they have other channels than 1 or 3, or are too small.
+            ValueError: these are sounds, or images with other channels than 1 or 3, or too small.
         """
+        if self.rate is not None:
+            raise ValueError(
+                f"'+{name}' is planted in images; these are sounds: choose tone, clicks or "
+                "background"
+            )
         height, width, channels = self.shape
         if channels not in (1, 3):
             raise ValueError(f"planted features need 1 or 3 channels; these images have {channels}")

@@ -59,7 +59,7 @@ class Shapes:
 
     def draw(self, canvas: Canvas) -> Overlay:
         """Draw a sprite of each shape."""
-        canvas.check()
+        canvas.check(self.name)
         tops, side, ranges = self._layout(canvas.size)
         overlay = Overlay(
             name=self.name,
