@@ -6,7 +6,7 @@
 Four encoders, four data sets, five runs of each: the default; one epoch of it; a rate that is 30
 times too high, or 300 times too low; and SimSiam, whose features may collapse, at ten times its
 rate. Rows take the encoder's rate. 1,000 images, three seeds: the rule of the verdict was made on
-the runs of seed 3, and of others that are not kept, so that those of seeds 4 and 5 are its test.
+the runs of seeds 3 and 4, and of others that are not kept, so that those of seed 5 are its test.
 The verdict without labels is that of `pretrain`. What labels say is a linear probe of the encoder
 and of the same one untrained, on 2,000 test images, each judged by a probe that was fitted on
 others.

@@ -7,7 +7,7 @@ from widefield.workflows.change import Change
 
 Run = dict[str, Any]
 
-FITTED, TEST = (3,), (4, 5)
+FITTED, TEST = (3, 4), (5,)
 """Seeds whose runs the rule was made on, and those whose runs it had not seen."""
 
 
