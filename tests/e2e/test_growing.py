@@ -16,7 +16,7 @@ import yaml
 from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
-from widefield.data import open_dataset
+from widefield.data import Dataset, open_dataset
 from widefield.train import checkpoint
 from widefield.train.folder import RunFolder
 from widefield.train.manifest import Growth, Manifest
@@ -81,6 +81,36 @@ def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(tmp_path:
     with patch("widefield.train.manifest.asdict", return_value=older):
         manifest.write(open_dataset(some(ALL)), growth)
     assert manifest.growth() == Growth(**older)
+
+
+def clips(*lengths: int) -> dict[str, np.ndarray]:
+    """Return sounds of these lengths, the same at each place whatever follows."""
+    draws = [np.random.default_rng(row).integers(-9000, 9000, n) for row, n in enumerate(lengths)]
+    audio, ends = np.concatenate(draws).astype(np.int16), np.cumsum([0, *lengths])
+    return {"audio": audio, "offsets": ends, "sample_rate": np.array(1000)}
+
+
+def test_a_longer_sound_may_join_short_ones(tmp_path: Path) -> None:
+    manifest = Manifest(tmp_path / "manifest.parquet")
+    manifest.write(open_dataset(clips(900, 1000)), Growth(first=2))
+    longer = open_dataset(clips(900, 1000, 2500))
+    assert manifest.refuse_other(longer, may_grow=True) == 1
+    other = open_dataset(clips(900, 999, 2500))
+    with pytest.raises(ValueError, match="row 1 has other pixels"):
+        manifest.refuse_other(other, may_grow=True)
+
+
+def test_a_manifest_of_an_older_version_holds_of_short_sounds_beside_longer_ones(
+    tmp_path: Path,
+) -> None:
+    dataset = open_dataset(clips(900, 1000, 2500))
+    manifest = Manifest(tmp_path / "manifest.parquet")
+    with patch.object(Dataset, "digests", return_value=dataset.digests(older=True)):
+        manifest.write(dataset, Growth(first=3))
+    assert manifest.refuse_other(dataset) == 0
+    assert manifest.refuse_other(open_dataset(clips(900, 1000, 2500, 800)), may_grow=True) == 1
+    with pytest.raises(ValueError, match="row 2 has other pixels"):
+        manifest.refuse_other(open_dataset(clips(900, 1000, 2400)))
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])

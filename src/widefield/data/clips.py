@@ -34,10 +34,14 @@ class Clips:
         """Return the middle of each sound, int16 [n, 1, T, 1]."""
         return self._cut(np.arange(len(self.starts)), (self.lengths - self.steps) // 2)
 
-    def whole(self) -> Iterator[bytes]:
-        """Yield all samples of each sound, as their bytes."""
+    def whole(self, *, of_short: bool = False) -> Iterator[bytes]:
+        """Yield all samples of each sound that is longer than a segment, as their bytes.
+
+        Nothing of one that is as long: its middle is all of it. `of_short`: all of these too.
+        """
         for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
-            yield self.samples[start : start + length].tobytes()
+            taken = length if of_short or length > self.steps else 0
+            yield self.samples[start : start + taken].tobytes()
 
     def drawn(self, index: NDArray[np.int64], read: int) -> NDArray[np.int16]:
         """Return a random segment of each sound of `index`, of its read, int16 [k, 1, T, 1]."""

@@ -152,6 +152,15 @@ def test_all_of_a_long_sound_is_in_its_digest() -> None:
     assert digests(long[:, : 2 * RATE]) != digests(long)
 
 
+def test_the_digest_of_a_short_sound_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+    """Else a longer recording that joins a run would change all others, and hide what is shared."""
+    alone = open_dataset(pack(tmp_path / "p.npz", [2000, RATE, 999]))
+    beside = open_dataset(pack(tmp_path / "q.npz", [2000, RATE, 999, 2 * RATE]))
+    np.testing.assert_array_equal(beside.digests()[:3], alone.digests())
+    assert not np.isin(beside.digests(older=True)[:3], alone.digests()).any()
+    assert beside.digests(older=True)[3] == beside.digests()[3]
+
+
 def test_what_is_planted_on_long_sounds_is_in_their_digests() -> None:
     """An audit keeps what it measured by them, one grade beside the other."""
     long = np.random.default_rng(0).integers(-9000, 9000, (4, 2 * RATE)).astype(np.int16)
