@@ -12,8 +12,8 @@ from widefield.data.images import read_folder
 from widefield.data.recordings import from_int16
 
 
-def read_background(source: Path, rate: int) -> dict[str, NDArray[np.float32]]:
-    """Return all of each class's recordings end to end, float32 at `rate`.
+def read_background(source: Path, rate: int) -> dict[str, list[NDArray[np.float32]]]:
+    """Return each class's recordings, float32 at `rate`.
 
     Raises:
         ValueError: there is nothing at `source`, it has no classes, or a file cannot be read.
@@ -36,7 +36,7 @@ def read_background(source: Path, rate: int) -> dict[str, NDArray[np.float32]]:
     for number, name in enumerate(examples.classes[task]):
         parts = [sounds[row] for row, label in enumerate(labels) if label == number]
         if parts:
-            result[name] = np.concatenate(parts)
+            result[name] = parts
     return result
 
 

@@ -11,7 +11,7 @@ import torch
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
 from widefield.data.plants import Background, Canvas, Clicks, Tone
-from widefield.data.plants.sounds import SoundOverlay
+from widefield.data.plants.sounds import SoundOverlay, as_bank
 from widefield.data.recordings import from_int16
 
 RATE = 8000
@@ -246,6 +246,49 @@ def test_train_and_test_hear_other_parts_of_a_recording(tmp_path: Path) -> None:
         return float(np.median([len(np.unique(row.round(2))) for row in noise]))
 
     assert values(":test") < 12 < values(":train")
+
+
+def many_noises(place: Path) -> tuple[Path, np.ndarray]:
+    """Make five recordings of a background, some very quiet; return them as samples too."""
+    (place / "hum").mkdir(parents=True)
+    (place / "hiss").mkdir()
+    noise = np.random.default_rng(2).normal(0, 1, (6, 5 * RATE))
+    noise *= np.array([0.2, 0.001, 0.05, 0.002, 0.1, 0.1])[:, None]
+    for i, x in enumerate(noise):
+        soundfile.write(place / ("hum", "hiss")[i == 5] / f"{i}.wav", x, RATE, subtype="FLOAT")
+    return place, noise
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_each_of_many_recordings_is_divided_and_heard_at_one_level(
+    tmp_path: Path, held_out: bool
+) -> None:
+    source, noise = many_noises(tmp_path)
+    canvas = Canvas(shape=(1, RATE // 4, 1), seed=0, held_out=held_out, rate=RATE)
+    _, bank = Background(source=str(source)).draw(canvas).banks
+    parts = bank.reshape(5, -1)
+    own = noise[:5, 4 * RATE :] if held_out else noise[:5, : 4 * RATE]
+    np.testing.assert_allclose((parts.astype(np.float64) ** 2).mean(1), 1, rtol=1e-3)
+    alike = [np.corrcoef(part, x)[0, 1] for part, x in zip(parts, own, strict=True)]
+    assert min(alike) > 0.99
+
+
+def test_one_recording_a_class_is_divided_and_scaled_once(tmp_path: Path) -> None:
+    source = noise_pack(tmp_path / "n.npz")
+    canvas = Canvas(shape=(1, RATE, 1), seed=0, held_out=False, rate=RATE)
+    banks = Background(source=str(source)).draw(canvas).banks
+    with np.load(source) as arrays:
+        clips = from_int16(arrays["audio"]).reshape(2, -1)
+    for bank, clip in zip(banks, clips, strict=True):
+        np.testing.assert_array_equal(bank, as_bank(clip[:32_000], RATE))
+
+
+def test_recordings_too_short_to_be_divided_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "n.npz"
+    np.savez(path, audio=np.ones(4, np.int16), offsets=[0, 2, 4], labels=[0, 1], sample_rate=RATE)
+    canvas = Canvas(shape=(1, RATE, 1), seed=0, held_out=True, rate=RATE)
+    with pytest.raises(ValueError, match="too short to be divided 80 / 20: give longer ones"):
+        Background(source=str(path)).draw(canvas)
 
 
 def test_as_published_shares_them_and_draws_anew(tmp_path: Path) -> None:

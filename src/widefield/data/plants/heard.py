@@ -17,6 +17,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from widefield.core import rng
+from widefield.core.names import printable
 from widefield.data.plants.overlay import Canvas
 from widefield.data.plants.sounds import SoundOverlay, as_bank
 
@@ -67,11 +68,9 @@ class Background:
 
             recordings = read_background(Path(self.source).expanduser(), rate)
         else:
-            recordings = _made_noises(rate, canvas.seed)
-        parts = {
-            name: x if self.as_published else _part(x, canvas.held_out)
-            for name, x in recordings.items()
-        }
+            recordings = {name: [x] for name, x in _made_noises(rate, canvas.seed).items()}
+        held_out = None if self.as_published else canvas.held_out
+        parts = {name: _end_to_end(name, xs, held_out) for name, xs in recordings.items()}
         return SoundOverlay(
             name=self.name,
             classes=tuple(parts),
@@ -147,6 +146,26 @@ def _made(
         held_out=canvas.held_out,
         fresh=fresh,
     )
+
+
+def _end_to_end(
+    name: str, recordings: list[NDArray[np.float32]], held_out: bool | None
+) -> NDArray[np.float32]:
+    """Return the recordings of a class end to end, all as loud; None: all of each, else its part.
+
+    One alone stays as loud as it is: a bank brings it to a mean square of 1.
+
+    Raises:
+        ValueError: nothing is left of them.
+    """
+    parts = [x if held_out is None else _part(x, held_out) for x in recordings]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        raise ValueError(
+            f"the recordings of '{printable(name)}' for '+background' are too short to be divided "
+            "80 / 20: give longer ones"
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate([as_bank(part, 0) for part in parts])
 
 
 def _part(x: NDArray[np.float32], held_out: bool) -> NDArray[np.float32]:
