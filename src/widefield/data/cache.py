@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 3
+_FORMAT = 4
 """Part of every key; raised when decoding, resizing or planting changes its result, or a key names
 more of what decides it."""
 

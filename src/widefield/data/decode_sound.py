@@ -20,6 +20,8 @@ LONGEST = 3_600.0
 """Seconds; a longer file is skipped unread."""
 _BLOCK = 1 << 20
 _LOWEST_RATE = 1_000
+_LOUDEST = 2.0
+"""Greatest sample of a file whose full scale is 1: codecs that lose bits and sums go beyond 1."""
 _FIRST_FRAME = 4_096
 """Bytes in which the first frame of an MP3 file begins, unless pictures come before it."""
 Progress = Callable[[int, int], None]
@@ -118,7 +120,7 @@ def decode(path: Path, rate: int) -> NDArray[np.int16]:
     """Return the samples of a file, channels averaged, at `rate`.
 
     Raises:
-        Unreadable: it is damaged, silent, or holds numbers that are not finite.
+        Unreadable: it is damaged, silent, or holds numbers that are not finite or far beyond 1.
     """
     import soundfile
 
@@ -136,10 +138,21 @@ def decode(path: Path, rate: int) -> NDArray[np.int16]:
         raise Unreadable(f"is cut short: {len(x)} of {found.frames} samples")
     if not np.isfinite(x).all():
         raise Unreadable("holds NaN or infinity")
+    _refuse_other_scale(x)
     samples = to_int16(resample(x, found.rate, rate))
     if not samples.any():
         raise Unreadable("is silent")
     return samples
+
+
+def _refuse_other_scale(x: NDArray[np.float32]) -> None:
+    """Refuse floats in units of integers, which would all be clipped."""
+    peak = float(np.abs(x).max(initial=0))
+    if peak > _LOUDEST:
+        raise Unreadable(
+            f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
+            "such as 32768"
+        )
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:

@@ -346,6 +346,7 @@ def broken_files(place: Path) -> dict[str, str]:
     nan = tone(500.0)
     nan[77] = np.nan
     soundfile.write(place / "nan.wav", nan, RATE, subtype="FLOAT")
+    soundfile.write(place / "units.wav", 32_767 * tone(500.0, level=1), RATE, subtype="FLOAT")
     soundfile.write(place / "long.flac", np.zeros(4_000 * 3601, np.int16), 4_000)
     return {
         "cut.wav": "cut short",
@@ -356,6 +357,7 @@ def broken_files(place: Path) -> dict[str, str]:
         "no_rate.wav": "",
         "silent.wav": "is silent",
         "nan.wav": "holds NaN",
+        "units.wav": "holds samples up to 32767, beyond [-1, 1]: divide them by",
         "long.flac": "1.0 hours long",
     }
 
@@ -369,9 +371,15 @@ def test_bad_files_are_skipped_and_counted(tmp_path: Path) -> None:
     for skipped in dataset.skipped:
         assert said[skipped.path] in skipped.reason
         assert skipped.reason.isprintable()
-    assert any("9 " in note and "cut.mp3" in note for note in dataset.notes)
+    assert any("10 " in note and "cut.mp3" in note for note in dataset.notes)
     again = open_dataset(tmp_path, seconds=0.05)
     np.testing.assert_array_equal(again.images, dataset.images)
+
+
+def test_a_sum_that_is_a_little_too_loud_is_clipped(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(500.0, level=1.5), RATE, subtype="FLOAT")
+    found = from_int16(open_dataset(tmp_path).images[0, 0, :, 0])
+    np.testing.assert_allclose(found, tone(500.0, level=1.5).clip(-1, 1), atol=1e-4)
 
 
 def test_too_many_bad_files_are_refused(tmp_path: Path) -> None:
