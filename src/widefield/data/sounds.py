@@ -1,6 +1,7 @@
 """Sounds as they are opened: decoded in parallel to one rate, cut to one length, mixed."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -75,7 +76,8 @@ def open_sounds(
     """
     recordings = examples.recordings
     assert recordings is not None
-    rows = choose(examples, split_rows(examples.names, spec), limit)
+    rows = split_rows(examples.names, spec)
+    choose(examples, rows, limit)  # refuses more than there are, before anything is decoded
     rate = rate or _own_rate(recordings)
     steps = _steps(size, seconds, rate)
     overlays = _overlays(
@@ -89,14 +91,13 @@ def open_sounds(
         ),
     )
     if recordings.files is None:
-        clips, rows, skipped = _of_clips(recordings, examples.names, rows, rate)
+        clips, rows, skipped = _of_clips(examples, rows, limit, rate)
         samples, lengths = _joined(clips, steps)
         place = f"kept in memory: {samples.nbytes / 1e6:.1f} MB"
     else:
         samples, lengths, rows, skipped, place = _of_files(
-            examples, rows, rate, steps, memory_budget, progress
+            examples, rows, limit, rate, steps, memory_budget, progress
         )
-    refuse_many(skipped, len(rows) + len(skipped))
     held = Clips(
         samples=samples,
         starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64),
@@ -161,11 +162,39 @@ def _overlays(spec: Spec, examples: Examples, canvas: Canvas) -> list[SoundOverl
     return overlays
 
 
+def _readable(
+    work: Callable[[int], Any],
+    examples: Examples,
+    rows: NDArray[np.int64],
+    limit: int | None,
+    failed: dict[int, Skipped],
+) -> dict[int, Any]:
+    """Return what `work` makes of the chosen `rows`, by row; what it cannot read joins `failed`.
+
+    With a limit, others take the place of those.
+
+    Raises:
+        ValueError: more than 1 in 20 of the rows have failed.
+    """
+    done: dict[int, Any] = {}
+    while True:
+        left = np.setdiff1d(rows, list(failed))
+        chosen = choose(examples, left, None if limit is None else min(limit, len(left))).tolist()
+        new = [row for row in chosen if row not in done]
+        if not new:
+            return {row: done[row] for row in chosen}
+        found, bad = in_parallel(work, examples.names, new)
+        done |= found
+        failed |= bad
+        refuse_many(failed.values(), len(rows))
+
+
 def _of_clips(
-    recordings: Recordings, names: list[str], rows: NDArray[np.int64], rate: int
+    examples: Examples, rows: NDArray[np.int64], limit: int | None, rate: int
 ) -> tuple[list[NDArray[np.int16]], NDArray[np.int64], list[Skipped]]:
     """Return clips in memory at `rate`, without silent ones."""
-    clips, own = recordings.clips, recordings.rate
+    assert examples.recordings is not None
+    clips, own = examples.recordings.clips, examples.recordings.rate
     assert clips is not None
     assert own is not None
 
@@ -177,9 +206,10 @@ def _of_clips(
             return clip
         return to_int16(resample(from_int16(clip), own, rate))
 
-    done, failed = in_parallel(work, names, rows.tolist())
-    kept = np.array(sorted(done), dtype=np.int64)
-    return [done[row] for row in kept.tolist()], kept, [failed[row] for row in sorted(failed)]
+    failed: dict[int, Skipped] = {}
+    done = _readable(work, examples, rows, limit, failed)
+    kept = np.array(list(done), dtype=np.int64)
+    return list(done.values()), kept, [failed[row] for row in sorted(failed)]
 
 
 def _joined(
@@ -199,6 +229,7 @@ def _joined(
 def _of_files(
     examples: Examples,
     rows: NDArray[np.int64],
+    limit: int | None,
     rate: int,
     steps: int,
     budget: int | None,
@@ -208,30 +239,52 @@ def _of_files(
     assert examples.recordings is not None
     files = examples.recordings.files
     assert files is not None
-    headers, failed = in_parallel(lambda row: header(files[row]), examples.names, rows.tolist())
-    good = sorted(headers)
-    refuse_many(list(failed.values()), len(rows))
-    planned = [resampled_length(headers[row].frames, headers[row].rate, rate) for row in good]
-    lengths = np.maximum(planned, steps).astype(np.int64)
+    failed: dict[int, Skipped] = {}
+    while True:
+        headers = _readable(lambda row: header(files[row]), examples, rows, limit, failed)
+        kept = np.array(list(headers), dtype=np.int64)
+        planned = [resampled_length(h.frames, h.rate, rate) for h in headers.values()]
+        lengths = np.maximum(planned, steps).astype(np.int64)
+        samples, bad, place = _decoded(examples, kept, lengths, rate, steps, budget, progress)
+        failed |= bad
+        refuse_many(failed.values(), len(rows))
+        # With a limit, others take the place of the unreadable ones.
+        if not bad or limit is None:
+            break
+    if bad:  # rare: what is left is joined anew
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        left = np.flatnonzero(~np.isin(kept, list(bad)))
+        samples = np.concatenate([samples[ends[i] : ends[i + 1]] for i in left.tolist()])
+        kept, lengths = kept[left], lengths[left]
+    return samples, lengths, kept, [failed[row] for row in sorted(failed)], place
+
+
+def _decoded(
+    examples: Examples,
+    rows: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rate: int,
+    steps: int,
+    budget: int | None,
+    progress: Progress | None,
+) -> tuple[NDArray[np.int16], dict[int, Skipped], str]:
+    """Return the samples of all `rows`, from the cache if it has them, which failed, and where."""
+    assert examples.recordings is not None
+    files = examples.recordings.files
+    assert files is not None
 
     def build(out: NDArray[np.uint8]) -> Record:
-        slots, bad = _decode_into(out, files, examples.names, good, lengths, rate, progress)
+        chosen = rows.tolist()
+        slots, bad = _decode_into(out, files, examples.names, chosen, lengths, rate, progress)
         return {"bad": [[row, bad[row].path, bad[row].reason] for row in bad], "slots": slots}
 
     settings = ("sounds", rate, steps, rows.tobytes())
     key = partial(cache_key, settings, examples.names, examples.origin)
     whole = (2 * int(lengths.sum()),)
     pixels, record, place = load_or_build(whole, build, key=key, budget=budget)
-    samples: NDArray[Any] = pixels.view(np.int16)
     bad = {row: Skipped(path, reason) for row, path, reason in record["bad"]}
-    skipped = failed | bad
-    if bad:  # rare: what is left is joined anew
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        left = [i for i, row in enumerate(good) if row not in bad]
-        samples = np.concatenate([samples[ends[i] : ends[i + 1]] for i in left] or [samples[:0]])
-        good, lengths = [good[i] for i in left], lengths[left]
-    kept = np.array(good, dtype=np.int64)
-    return samples, lengths, kept, [skipped[row] for row in sorted(skipped)], place
+    samples: NDArray[np.int16] = pixels.view(np.int16)
+    return samples, bad, place
 
 
 def _decode_into(

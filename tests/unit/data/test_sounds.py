@@ -389,6 +389,33 @@ def test_too_many_bad_files_are_refused(tmp_path: Path) -> None:
         open_dataset(tmp_path)
 
 
+def test_with_a_limit_others_take_the_place_of_unreadable_files(tmp_path: Path) -> None:
+    """And failures count against all files, not against those that are taken."""
+    folder_of(tmp_path, 80, seconds=0.05)
+    cut = (tmp_path / "low" / "00.wav").read_bytes()[:-200]
+    (tmp_path / "low" / "00.wav").write_bytes(cut)  # what its header says
+    for name in ("high/01.wav", "low/02.wav"):  # what only decoding finds
+        soundfile.write(tmp_path / name, np.zeros(400), RATE)
+    dataset = open_dataset(tmp_path, seconds=0.05, limit=10)
+    assert (len(dataset), np.bincount(dataset.labels["class"]).tolist()) == (10, [5, 5])
+    assert [s.path for s in dataset.skipped] == ["high/01.wav", "low/00.wav", "low/02.wav"]
+    whole = open_dataset(tmp_path, seconds=0.05)
+    row = [whole.paths.index(path) for path in dataset.paths]
+    np.testing.assert_array_equal(dataset.images, whole.images[row])
+    assert len(open_dataset(tmp_path, seconds=0.05, limit=80)) == 77
+    with pytest.raises(ValueError, match="limit is 81 and there are 80 examples"):
+        open_dataset(tmp_path, seconds=0.05, limit=81)
+
+
+def test_with_a_limit_others_take_the_place_of_silent_clips(tmp_path: Path) -> None:
+    with np.load(pack(tmp_path / "p.npz", [RATE] * 40)) as arrays:
+        held = dict(arrays)
+    held["audio"][: 2 * RATE] = 0
+    dataset = open_dataset(held, limit=6)
+    assert dataset.paths == [f"row {i}" for i in range(2, 8)]
+    assert [s.path for s in dataset.skipped] == ["row 0", "row 1"]
+
+
 def test_a_folder_of_both_kinds_is_refused(tmp_path: Path) -> None:
     folder_of(tmp_path)
     (tmp_path / "picture.png").write_bytes(b"")
