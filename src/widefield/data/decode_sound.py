@@ -24,6 +24,10 @@ _LOUDEST = 2.0
 """Greatest sample of a file whose full scale is 1: codecs that lose bits and sums go beyond 1."""
 _FIRST_FRAME = 4_096
 """Bytes in which the first frame of an MP3 file begins, unless pictures come before it."""
+_LARGEST_PAGE = 65_307
+"""Bytes of a page of an Ogg file, at most."""
+_END_OF_STREAM = 4
+"""Flag of a page that is the last of its stream."""
 Progress = Callable[[int, int], None]
 
 
@@ -82,16 +86,36 @@ def header(path: Path) -> Header:
 
 
 def _refuse_cut_short(path: Path) -> None:
-    """Refuse a WAV file that ends before it says: what is left may not be what its name says."""
+    """Refuse a file that ends before it says: what is left may not be what its name says.
+
+    WAV and AIFF say how long they are, and Ogg marks its last page.
+    """
     with path.open("rb") as opened:
         start = opened.read(12)
-    if start[:4] != b"RIFF" or start[8:12] != b"WAVE":
+    if start[:4] == b"OggS":
+        _refuse_cut_ogg(path)
+    if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
+        (promised,) = struct.unpack("<I", start[4:8])
+    elif start[:4] == b"FORM" and start[8:12] in (b"AIFF", b"AIFC"):
+        (promised,) = struct.unpack(">I", start[4:8])
+    else:
         return
-    (promised,) = struct.unpack("<I", start[4:8])
     missing = promised + 8 - path.stat().st_size
     # Streams that were never closed promise 0 or 4 GB and hold what there is.
     if promised < 2**32 - 2**20 and missing > 1:
         raise Unreadable(f"is cut short by {missing} bytes")
+
+
+def _refuse_cut_ogg(path: Path) -> None:
+    """Refuse an Ogg file whose last page is not whole, or not marked as the last of its stream."""
+    with path.open("rb") as opened:
+        opened.seek(max(0, path.stat().st_size - 2 * _LARGEST_PAGE))
+        end = opened.read()
+    page = end[end.rfind(b"OggS") :]
+    sizes = page[27 : 27 + page[26]] if len(page) > 27 else b""
+    is_whole = len(page) > 27 and len(page) >= 27 + page[26] + sum(sizes)
+    if not is_whole or not page[5] & _END_OF_STREAM:
+        raise Unreadable("is cut short: its last page is missing")
 
 
 def _refuse_cut_mp3(path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
+from widefield.data.decode_sound import Unreadable, decode
 from widefield.data.plants import Background, Canvas, Clicks, Tone
 from widefield.data.plants.sounds import SoundOverlay, as_bank
 from widefield.data.recordings import from_int16
@@ -374,6 +375,39 @@ def test_bad_files_are_skipped_and_counted(tmp_path: Path) -> None:
     assert any("10 " in note and "cut.mp3" in note for note in dataset.notes)
     again = open_dataset(tmp_path, seconds=0.05)
     np.testing.assert_array_equal(again.images, dataset.images)
+
+
+CONTAINERS = [("aiff", "PCM_16"), ("aif", "FLOAT"), ("ogg", "VORBIS"), ("oga", "OPUS")]
+
+
+@pytest.mark.parametrize(("end", "coding"), CONTAINERS)
+def test_files_that_are_cut_anywhere_are_not_read_as_whole(
+    tmp_path: Path, end: str, coding: str
+) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 10 * RATE)
+    kind = "AIFF" if end.startswith("ai") else "OGG"
+    soundfile.write(tmp_path / "a", noise, RATE, format=kind, subtype=coding)
+    content = (tmp_path / "a").read_bytes()
+    file = tmp_path / f"a.{end}"
+    for missing in (2, 100, len(content) // 10, len(content) // 2):
+        file.write_bytes(content[:-missing])
+        with pytest.raises(Unreadable, match="is cut short"):
+            decode(file, RATE)
+    last_page = content.rfind(b"OggS")
+    if last_page > 0:
+        file.write_bytes(content[:last_page])
+        with pytest.raises(Unreadable, match="is cut short"):
+            decode(file, RATE)
+
+
+@pytest.mark.parametrize(("end", "coding"), CONTAINERS)
+@pytest.mark.parametrize("count", [300, 4_001, 40 * RATE])
+def test_whole_files_are_read(tmp_path: Path, end: str, coding: str, count: int) -> None:
+    file = tmp_path / f"a.{end}"
+    noise = np.random.default_rng(0).normal(0, 0.1, (count, 2))
+    kind = "AIFF" if end.startswith("ai") else "OGG"
+    soundfile.write(file, noise, RATE, format=kind, subtype=coding)
+    assert len(decode(file, RATE)) == count
 
 
 def test_a_sum_that_is_a_little_too_loud_is_clipped(tmp_path: Path) -> None:
