@@ -77,7 +77,9 @@ class Dataset:
     def arrays(self) -> dict[str, Any]:
         """Return examples and labels as `open_dataset` takes them in memory.
 
-        A task is left out where some examples have no label of it: arrays cannot say so.
+        A task is left out where some examples have no label of it: arrays cannot say so. A sound
+        longer than an example is its middle there; one that is silent is skipped or refused, as
+        silent sounds are.
 
         Example:
             >>> from widefield.data import open_dataset
