@@ -51,14 +51,19 @@ def losses() -> str:
     parts = []
     for name, kind in METHODS.items():
         module = sys.modules[kind.__module__]
-        functions = [f for f in vars(module).values() if inspect.isfunction(f) and _equation(f)]
+        functions = [f for f in vars(module).values() if _is_loss(f) and _equation(f)]
         parts += [f"**`{name}`**, `{f.__name__}`. {_equation(f)}" for f in functions]
     return "\n\n".join(parts)
 
 
+def _is_loss(value: Any) -> bool:
+    """Return whether it is a function that is computed in full precision, as all losses are."""
+    return inspect.isfunction(value) and "__wrapped__" in vars(value)
+
+
 def _equation(function: Callable[..., Any]) -> str:
-    """Return what a loss's docstring says before its example; nothing if it has no equation."""
-    text = (inspect.getdoc(function) or "").split("\n\nExample:")[0]
+    """Return what a loss's docstring says of it before what it raises; nothing without equation."""
+    text = re.split(r"\n\n(?:Raises|Example):", inspect.getdoc(function) or "")[0]
     paragraphs = text.split("\n\n")
     if not any(p.startswith("    ") and " = " in p for p in paragraphs):
         return ""

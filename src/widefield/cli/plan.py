@@ -56,7 +56,19 @@ def plan(
     )
     print_line(
         f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
-        f"{ahead.recipe.epochs * ahead.epoch_seconds / 3600:,.2f} h in all"
+        f"{_for_people(ahead.recipe.epochs * ahead.epoch_seconds)} in all"
     )
     for remark in ahead.remarks:
         print_line(remark)
+
+
+def _for_people(seconds: float) -> str:
+    """Return a time in the unit in which it is a number of one to three digits.
+
+    Example:
+        >>> [_for_people(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
+        ['12 s', '10 min', '1.5 h', '342.9 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:,.1f} h"
