@@ -32,6 +32,9 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
 
     where f0 [b, m] stands for the examples without augmentation.
 
+    Raises:
+        ValueError: `kind` is unknown.
+
     Example:
         >>> f = torch.eye(2)
         >>> pair_importance(f, f, kind="inverse", temperature=1.0)
@@ -67,6 +70,9 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
     The paper ascends E_alpha itself. Divided by the mean importance, the loss does not depend on
     the scale of alpha, and with InfoNCE's importance its gradient is that of `infonce` with
     eps = 0.
+
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
 
     Example:
         >>> f = torch.eye(2)

@@ -35,6 +35,9 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
     The 1e-5 added to each variance is the authors' code's; the paper has none. Where the two
     agree, c is the same.
 
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
+
     Example:
         >>> z = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
         >>> z = torch.linalg.qr(z - z.mean(0)).Q  # uncorrelated columns

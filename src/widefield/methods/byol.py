@@ -28,6 +28,9 @@ def prediction_error(p: Tensor, z: Tensor) -> Tensor:
 
     No gradient flows into the target.
 
+    Raises:
+        ValueError: p and z are not of one shape.
+
     Example:
         >>> import torch
         >>> float(prediction_error(torch.eye(2), 3 * torch.eye(2)))

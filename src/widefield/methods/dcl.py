@@ -26,6 +26,9 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     NT-Xent has the positive pair in the sum as well. There, a pair that is already alike scales
     the whole gradient down, the more so the smaller the batch; here it does not.
 
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
+
     Example:
         >>> z = torch.eye(4)
         >>> bool(dcl(z, z, temperature=0.1) < dcl(z, z.roll(1, 0), temperature=0.1))

@@ -33,6 +33,9 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
     Equation 1 is b times that. With eps = 0 the gradient is that of `alpha_cl` with InfoNCE's
     pair importance.
 
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
+
     Example:
         >>> float(infonce(torch.zeros(3, 2), torch.zeros(3, 2), temperature=1.0, eps=0.0))
         0.6931471824645996

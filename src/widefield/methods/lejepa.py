@@ -55,6 +55,9 @@ def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) 
 
     Both views are global ones here: the paper's smaller local views are left out.
 
+    Raises:
+        ValueError: the views are not of one shape.
+
     Example:
         >>> z = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
         >>> agree, differ = (

@@ -25,6 +25,9 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     The standard form: both views are anchors, self-similarity is left out.
 
+    Raises:
+        ValueError: the views are not of one shape.
+
     Example:
         >>> import torch
         >>> z = torch.eye(4)
@@ -50,6 +53,9 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
         loss = 1/b sum_{i <= b} ( -s_{i p(i)} + log sum_j exp s_ij ).
 
     Unlike `nt_xent`, first views alone are anchors, and one's similarity to itself is in the sum.
+
+    Raises:
+        ValueError: the views are not of one shape.
 
     Example:
         >>> import torch

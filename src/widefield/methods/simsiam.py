@@ -18,6 +18,9 @@ from widefield.types import Loss
 def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
     """Return -1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
 
+    Raises:
+        ValueError: p and z are not of one shape.
+
     Example:
         >>> import torch
         >>> float(negative_cosine(torch.eye(2), 3 * torch.eye(2)))

@@ -27,6 +27,9 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
     of its own kind, -2 E[z.z+] + E[(z.z')^2]: 2b times the same loss, of projections larger by
     sqrt(b).
 
+    Raises:
+        ValueError: the views are not of one shape.
+
     Example:
         >>> import torch
         >>> z = torch.eye(4)

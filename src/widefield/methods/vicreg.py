@@ -51,6 +51,9 @@ def vicreg(
     This is the authors' code, with which the weights 25, 25 and 1 were chosen. Their paper
     (equations 5 and 6) divides the first term by b alone and does not halve the second.
 
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
+
     Example:
         >>> z = 4 * torch.eye(4)
         >>> weights = {"invariance_weight": 25.0, "variance_weight": 25.0, "cov_weight": 1.0}
