@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import widefield
 from elsewhere import Elsewhere
 from widefield.audits import audit as audit_file
-from widefield.audits import bounds, pictures
+from widefield.audits import bounds, pictures, planting
 from widefield.audits.page import audit_page, summary
 from widefield.audits.result import Audit
 from widefield.cli import main
@@ -361,3 +361,41 @@ def test_bad_input_gets_one_line(
     assert (code, out) == (2, "")
     assert err.count("widefield: ") == len(err.splitlines()) == 1
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "message"),
+    [
+        ("mine", ["--limit", "6"], "1 of the images is scored, and an audit needs two: give more"),
+        (
+            "few",
+            ["--plant", "letters"],
+            "too few images to plant 'letters' in: give more, or --pla",
+        ),
+        ("handful", [], "images to fit on are too few to plant anything in: give more"),
+    ],
+)
+def test_too_few_images_are_refused_before_anything_is_measured(
+    data: str,
+    words: list[str],
+    message: str,
+    typed: Typed,
+    in_tmp: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planting, "graded_bounds", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    np.savez(in_tmp / "mine.npz", **images(60))
+    np.savez(in_tmp / "few.npz", x=images(30)["x"])
+    np.savez(in_tmp / "handful.npz", x=images(6)["x"])
+    code, out, err = typed("pixels", f"{data}.npz", *words)
+    assert (code, out) == (2, "")
+    assert err.count("widefield: ") == len(err.splitlines()) == 1
+    assert message in err
+
+
+def test_a_plant_that_there_are_too_few_images_for_is_left_out(place: Path) -> None:
+    found = widefield.audit("pixels", images(30)["x"], cache=place / "cache", quiet=True)
+    assert found.tasks.keys() == {"shapes"}
+    left = "too few images to plant 'digits' in, so that it is left out: give more"
+    assert left in found.notes

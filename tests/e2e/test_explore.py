@@ -133,3 +133,10 @@ def test_few_images_or_equal_ones_can_be_explored(n: int, in_tmp: Path) -> None:
         assert np.isfinite(found.places).all()
     assert found.duplicates == []
     assert (in_tmp / "t" / "neighbours.csv").exists()
+
+
+def test_a_missing_folder_is_made_for_the_page(in_tmp: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    widefield.explore("pixels", images, out=in_tmp / "new" / "e.html", tables="t", quiet=True)
+    assert (in_tmp / "new" / "e.html").is_file()
+    assert (in_tmp / "t" / "outliers.csv").is_file()

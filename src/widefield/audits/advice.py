@@ -72,12 +72,15 @@ def _method(audit: Audit) -> str:
 
 
 def _finer(audit: Audit) -> list[str]:
-    return [
-        f"Loss: a {way} `--{name.replace('_', '-')}` than {audit.settings[name]:g} asks for finer "
-        f"differences between {audit.kind}."
-        for name, way in _FINER.items()
-        if name in audit.settings
-    ]
+    steps = []
+    for name, way in _FINER.items():
+        value = audit.settings.get(name)
+        if value is not None:  # None: the run chose it by its length, and never began
+            steps.append(
+                f"Loss: a {way} `--{name.replace('_', '-')}` than {value:g} asks for finer "
+                f"differences between {audit.kind}."
+            )
+    return steps
 
 
 def _training(audit: Audit, behind: Sequence[str]) -> str:

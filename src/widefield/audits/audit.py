@@ -11,7 +11,13 @@ from torch import Tensor
 
 import widefield
 from widefield.audits.advice import run_settings
-from widefield.audits.bounds import DRAWS, Bounds, audit_tasks, measure_bounds
+from widefield.audits.bounds import (
+    DRAWS,
+    Bounds,
+    audit_tasks,
+    measure_bounds,
+    refuse_untrainable,
+)
 from widefield.audits.page import checked_out, write_audit_page
 from widefield.audits.pictures import (
     image_map,
@@ -27,6 +33,7 @@ from widefield.audits.planting import (
     TrainAudit,
     audit_plant,
     audit_training,
+    has_room,
     judge_plant,
 )
 from widefield.audits.result import Audit
@@ -116,11 +123,15 @@ def audit(
     split = open_train_test(
         extractor, data, fit_on=fit_on, labels=table, limit=limit, seed=seed, quiet=quiet
     )
-    _refuse_plants(plant, split)
+    _refuse_few(split, limit)
+    _refuse_plants(plant, split, seed=seed)
     if rival is not None:
         _refuse_other_data(rival, split)
+    for opened in filter(None, (extractor, rival)):
+        refuse_untrainable(opened, split.test.images[:2])
+    left_out: tuple[str, ...] = ()
     if not split.train.labels and not plant:
-        plant = _planted_instead(split)
+        plant, left_out = _planted_instead(split, seed=seed)
     if pretrain_with is not None and not plant:
         raise ValueError(
             f"--pretrain-with {pretrain_with} is for planted features, and none is planted here: "
@@ -154,7 +165,11 @@ def audit(
             folders, bounds, {name: middle for name, (_, middle) in planted.items()}
         ),
         features=describe(test_h),
-        notes=_notes(extractor, split, test_h) + (() if rival is None else rival.notes),
+        notes=(
+            *_notes(extractor, split, test_h, trained=pretrain_with is not None),
+            *left_out,
+            *(() if rival is None else rival.notes),
+        ),
         seed=seed,
         widefield=widefield.__version__,
         machine=machine(choose_device("auto")),
@@ -292,8 +307,10 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
     }
 
 
-def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str, ...]:
-    """Return what the reader of the verdicts should know."""
+def _notes(
+    extractor: FeatureExtractor, data: TrainTest, h: Tensor, *, trained: bool
+) -> tuple[str, ...]:
+    """Return what the reader of the verdicts should know; `trained`: of short pretrainings too."""
     notes = [
         *fitted_note(data.test, data.train),
         *extractor.notes,
@@ -301,6 +318,8 @@ def _notes(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> tuple[str
     ]
     if extractor.kind != "pooled":
         notes.append(f"the features judged are the {extractor.kind} ones")
+        if trained:
+            notes.append("those of the short pretrainings are the pooled ones")
     few = data.test.images[:64]
     again = extractor.features(few)
     if not torch.allclose(again, h[: len(few)], rtol=_SAME, atol=_SAME * float(again.abs().max())):
@@ -332,11 +351,11 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
 
 
-def _planted_instead(data: TrainTest) -> tuple[str, ...]:
-    """Return what is planted into data without labels.
+def _planted_instead(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what is planted into data without labels, and notes on what is left out.
 
     Raises:
-        ValueError: nothing can be planted into windows.
+        ValueError: nothing can be planted into windows, nor into a handful of examples.
     """
     kind = data.test.kind
     if kind not in WITHOUT_LABELS:
@@ -344,10 +363,34 @@ def _planted_instead(data: TrainTest) -> tuple[str, ...]:
             f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label "
             "array, or give labels (--labels)"
         )
-    return WITHOUT_LABELS[kind]
+    fitting = _fitting(data, seed=seed)
+    if not fitting:
+        raise ValueError(
+            f"{len(data.train)} {kind} to fit on are too few to plant anything in: give more, or "
+            "labels (--labels)"
+        )
+    return fitting, tuple(
+        f"too few {kind} to plant {name!r} in, so that it is left out: give more"
+        for name in WITHOUT_LABELS[kind]
+        if name not in fitting
+    )
 
 
-def _refuse_plants(plant: Sequence[str], data: TrainTest) -> None:
+def _fitting(data: TrainTest, *, seed: int) -> tuple[str, ...]:
+    """Return the usual plants that there are enough examples for."""
+    usual = WITHOUT_LABELS[data.test.kind]
+    return tuple(name for name in usual if has_room(data, name, seed=seed))
+
+
+def _refuse_few(data: TrainTest, limit: int | None) -> None:
+    if len(data.test) < 2:
+        remedy = "give more" if limit is None else "give more, or a larger --limit"
+        raise ValueError(
+            f"{len(data.test)} of the {data.test.kind} is scored, and an audit needs two: {remedy}"
+        )
+
+
+def _refuse_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
     if plant and data.test.kind not in WITHOUT_LABELS:
         raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
     for name in plant:
@@ -355,6 +398,10 @@ def _refuse_plants(plant: Sequence[str], data: TrainTest) -> None:
             raise ValueError(
                 f"the data has a task {name!r} already: it is judged as it is, without --plant"
             )
+        if not has_room(data, name, seed=seed):
+            others = [other for other in _fitting(data, seed=seed) if other not in plant]
+            instead = f", or --plant {others[0]}" if others else ""
+            raise ValueError(f"too few {data.test.kind} to plant {name!r} in: give more{instead}")
 
 
 def _refuse_other_data(rival: FeatureExtractor, data: TrainTest) -> None:

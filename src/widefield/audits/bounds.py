@@ -7,7 +7,6 @@ encoder that is audited on the same examples.
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,15 +22,17 @@ from torch.nn import functional
 from widefield.audits.probing import Features, probe_tasks
 from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
 from widefield.core.files import DiskFullError, write_atomically
+from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.methods import CEILING
 from widefield.probes import majority_hits, pixels
+from widefield.probes.features import image_batch
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
-from widefield.train.hardware import choose_device
+from widefield.train.hardware import choose_device, choose_precision
 from widefield.train.ranks import lone_fabric
 from widefield.train.trainer import Trainer
 from widefield.workflows.extractor import FeatureExtractor, encode
@@ -50,7 +51,7 @@ BUDGET: dict[str, Any] = {
 DRAWS = 3
 """Untrained encoders from each start that an unclear verdict is held against."""
 
-_FORMAT = 1
+_FORMAT = 2
 """A part of every key; it grows when the same settings come to give other results."""
 
 Say = Callable[[str], None]
@@ -174,6 +175,39 @@ def graded_bounds(
     ]
 
 
+def refuse_untrainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:
+    """Refuse a module that no gradient passes: its ceiling would be itself, without a word.
+
+    Raises:
+        ValueError: `sample`, images [n, H, W, C], passes without a trace for autograd.
+    """
+    module = extractor.encoder
+    if module is None or isinstance(module, Encoder):  # those of ours can be trained
+        return
+    encode(module, sample)  # what is wrong apart from gradients is told by itself
+    if not _passes_gradient(module, sample):
+        raise ValueError(
+            f"no gradient passes {extractor.name}, so that no ceiling can be trained: leave "
+            "torch.no_grad() out of its forward, or give it to probe (floors=False), which trains "
+            "no encoder"
+        )
+
+
+def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
+    """Return whether features of a module depend on its weights, or on images, for autograd."""
+    device = choose_device("auto")
+    bf16 = choose_precision("auto", device) == "bf16-mixed"
+    mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
+        x = image_batch(sample, device)
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            x = x.requires_grad_().clone()  # a leaf could not be normalised in place
+        try:
+            return bool(module(x).requires_grad)
+        except RuntimeError:  # an array of numpy cannot be made of what needs a gradient
+            return False
+
+
 def _features_of(encoder: nn.Module) -> Features:
     return partial(encode, encoder)
 
@@ -188,11 +222,12 @@ def _majority(data: TrainTest, task: str) -> ProbeResult:
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
     """Train `encoder` in place on the labels of `dataset` for about `STEPS` steps; return it.
 
-    If there are more examples than those steps can show once, evenly spaced ones are taken.
+    If there are more examples than those steps can show once, some from all over them are taken.
     """
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        encoder.requires_grad_()  # it was frozen for use, and its ceiling is what it can learn
     batch_size = min(BUDGET["batch_size"], len(dataset))
-    thin = math.ceil(len(dataset) / (STEPS * batch_size))
-    dataset = subset(dataset, np.arange(0, len(dataset), thin))
+    dataset = subset(dataset, dataset.spread_rows(STEPS * batch_size))
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(STEPS / loader.steps_per_epoch))

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
+from widefield.core.scale import unit_rows
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
-from widefield.diagnose import graph_overlap, nearest_neighbours
-from widefield.encoders import Encoder
+from widefield.diagnose import nearest_neighbours
+from widefield.encoders import Encoder, EncoderSettings
 from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.train_test import TrainTest, subset
@@ -36,6 +41,8 @@ NEIGHBOURS = 10
 """How many nearest neighbours of an image are compared."""
 TRAIN_IMAGES = 80_000
 """How many images a short pretraining is shown, counted with repetition."""
+_ROUNDING = 1e-12
+"""Cosines that differ by no more are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +133,16 @@ class TrainAudit:
         return f"{self.method} with {self.plant} planted: {'; '.join(parts)}"
 
 
+def has_room(data: TrainTest, name: str, *, seed: int) -> bool:
+    """Return whether a probe can be fitted to the plant `name`, whose classes are drawn by chance.
+
+    It needs two classes or more, and two examples of each that is there.
+    """
+    y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
+    _, sizes = np.unique(y[: EXAMPLES["train"]], return_counts=True)  # drawn by place, not by image
+    return len(sizes) > 1 and bool(sizes.min() > 1)
+
+
 def audit_plant(
     extractor: FeatureExtractor,
     data: TrainTest,
@@ -154,13 +171,12 @@ def audit_plant(
     if any(grade.verdict == "unclear" for grade in grades):
         bounds, grades = judged(draws=DRAWS)
     k = min(NEIGHBOURS, len(data.test) - 1)
-    plain = nearest_neighbours(extractor.features(data.test.images), k)
+    plain = extractor.features(data.test.images)
     found = PlantAudit(
         name=name,
         grades=grades,
         neighbours_kept=tuple(
-            graph_overlap(plain, nearest_neighbours(extractor.features(grade.test.images), k))
-            for grade in planted
+            _shared_neighbours(plain, extractor.features(grade.test.images), k) for grade in planted
         ),
         neighbours_by_chance=k / (len(data.test) - 1),
     )
@@ -190,12 +206,17 @@ def audit_training(
     The image's own tasks are probed on the plain images, the plant on the planted ones.
     """
     planted = data.planted(GRADES[name][MIDDLE], seed=seed)
-    config = extractor.encoder.config if isinstance(extractor.encoder, Encoder) else None
-    architecture = DEFAULT_ARCHITECTURE if config is None else config.name
+    architecture = EncoderSettings(name=extractor.architecture or DEFAULT_ARCHITECTURE)
+    if isinstance(extractor.encoder, Encoder):
+        architecture = EncoderSettings.of(extractor.encoder.config)
     epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
-    verdicts, graphs = [], []
+    k = min(NEIGHBOURS, len(data.test) - 1)
+    verdicts, features = [], []
     for shown in (data, planted):
-        say(f"pretraining {architecture} with {method} for {epochs} epochs on {shown.train.spec}")
+        say(
+            f"pretraining {architecture.name} with {method} for {epochs} epochs on "
+            f"{shown.train.spec}"
+        )
         encoder = _pretrained(shown.train, method, architecture, epochs, seed)
         trained = FeatureExtractor(
             name=method, encoder=encoder, image_size=encoder.config.image_size
@@ -209,20 +230,41 @@ def audit_training(
                 )
                 tasks |= audit_tasks(trained, labelled, bounds, seed=seed)
         verdicts.append(tasks)
-        k = min(NEIGHBOURS, len(data.test) - 1)
-        graphs.append(nearest_neighbours(trained.features(data.test.images), k))
+        features.append(trained.features(data.test.images))
     return TrainAudit(
         plant=name,
         method=method,
         epochs=epochs,
         without=verdicts[0],
         planted=verdicts[1],
-        neighbours_shared=graph_overlap(*graphs),
+        neighbours_shared=_shared_neighbours(features[0], features[1], k),
     )
 
 
+def _shared_neighbours(first: Tensor, second: Tensor, k: int) -> float:
+    """Return the mean share of the k nearest neighbours by `first` [n, D] that `second` keeps.
+
+    By chance it is k / (n - 1), and so much counts of an example whose k-th neighbour and next are
+    equally near in either: of constant features the order of the rows would say which are nearest.
+    """
+    (own, tie), (other, tied) = (_neighbours(h, k) for h in (first, second))
+    shared = (own[:, :, None] == other[:, None, :]).any(2).double().mean(1)
+    return float(torch.where(tie | tied, k / (len(own) - 1), shared).mean())
+
+
+def _neighbours(h: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k rows nearest to each of h [n, D], and whether the next is as near as the k-th.
+
+    Of all n - 1 others there is no next, and all are kept by chance too.
+    """
+    nearest = nearest_neighbours(h, min(k + 1, len(h) - 1))
+    unit = unit_rows(h.double())
+    last, following = ((unit * unit[nearest[:, i]]).sum(1) for i in (k - 1, -1))
+    return nearest[:, :k], last - following <= _ROUNDING
+
+
 def _pretrained(
-    dataset: Dataset, method: str, architecture: str, epochs: int, seed: int
+    dataset: Dataset, method: str, architecture: EncoderSettings, epochs: int, seed: int
 ) -> Encoder:
     with tempfile.TemporaryDirectory() as folder:
         trained = pretrain(
@@ -244,13 +286,13 @@ def _pretrained(
 
 
 def _thinned(data: TrainTest) -> TrainTest:
-    """Take evenly spaced examples of both halves."""
+    """Take examples from all over both halves."""
 
-    def spaced(dataset: Dataset, most: int) -> Dataset:
+    def some(dataset: Dataset, most: int) -> Dataset:
         return subset(dataset, dataset.spread_rows(most))
 
     return TrainTest(
-        train=spaced(data.train, EXAMPLES["train"]), test=spaced(data.test, EXAMPLES["test"])
+        train=some(data.train, EXAMPLES["train"]), test=some(data.test, EXAMPLES["test"])
     )
 
 

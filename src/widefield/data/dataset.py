@@ -146,8 +146,14 @@ class Dataset:
         )
 
     def spread_rows(self, most: int) -> NDArray[np.int64]:
-        """Return up to `most` rows, evenly spaced: folders are in the order of their classes."""
-        return np.linspace(0, len(self) - 1, min(most, len(self)), dtype=np.int64)
+        """Return up to `most` rows from all over the data, in order; the same at each call.
+
+        Folders are in the order of their classes, so that the first rows would be of one class.
+        Evenly spaced ones would be too, where classes take turns: one row is drawn from each of
+        `most` equal parts.
+        """
+        edges = np.linspace(0, len(self), min(most, len(self)) + 1, dtype=np.int64)
+        return np.random.default_rng(0).integers(edges[:-1], edges[1:])
 
     def first_read(self) -> "Dataset":
         """Return the same examples with every feature as at read 0, in each epoch alike."""

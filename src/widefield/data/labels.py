@@ -62,21 +62,6 @@ class LabelTable:
     tasks: Mapping[str, Mapping[str, str]]
     """Task -> path -> label; an example without a label of a task is not in its mapping."""
 
-    def only(self, task: str) -> "LabelTable":
-        """Return the labels of one task.
-
-        Raises:
-            ValueError: the table has no such column.
-
-        Example:
-            >>> list(read_labels({"a.png": "cat"}).only("label").tasks)
-            ['label']
-        """
-        if task not in self.tasks:
-            columns = ", ".join(self.tasks)
-            raise ValueError(f"{self.source} has no column {task!r}: beside path it has {columns}")
-        return replace(self, tasks={task: self.tasks[task]})
-
     def named_as(self, names: Sequence[str], base: str) -> "LabelTable":
         """Return the same labels under the `names` of the examples of the folder `base`.
 
@@ -147,7 +132,7 @@ class LabelTable:
         return {task: tuple(sorted(set(given.values()))) for task, given in self.tasks.items()}
 
 
-def read_labels(labels: Labels) -> LabelTable:
+def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
     """Read which path has which label; every column but `path` is a task.
 
     An empty cell is no label, and a column without a name, such as the row numbers that pandas
@@ -156,6 +141,7 @@ def read_labels(labels: Labels) -> LabelTable:
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
             path -> label.
+        only: the one column that is a task; what stands in others does not matter then.
 
     Raises:
         ValueError: it is none of these, cannot be read, lacks a column, or has a path twice.
@@ -178,7 +164,21 @@ def read_labels(labels: Labels) -> LabelTable:
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
     else:
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMS}")
-    return _table(columns, source, lines)
+    return _table(columns if only is None else _with_one(columns, only, source), source, lines)
+
+
+def _with_one(columns: dict[str, list[Any]], task: str, source: str) -> dict[str, list[Any]]:
+    """Return the paths and the column of one task.
+
+    Raises:
+        ValueError: there are others, and it is not among them.
+    """
+    others = [name for name in columns if name != _PATH]
+    chosen = [name for name in others if printable(name) == task]
+    if others and not chosen:
+        told = ", ".join(map(printable, others))
+        raise ValueError(f"{source} has no column {task!r}: beside path it has {told}")
+    return {name: columns[name] for name in (_PATH, *chosen)}
 
 
 def _values(column: Any) -> list[Any]:

@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from widefield.core.scale import unit_rows
 from widefield.diagnose.spectrum import checked
 
 _SIMILARITIES = 2**24
@@ -30,7 +30,7 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
         raise ValueError(
             f"features have shapes {list(h.shape)} and {list(views.shape)}: give a view of each"
         )
-    keys, queries = (functional.normalize(checked(x), dim=1) for x in (h, views))
+    keys, queries = (unit_rows(checked(x)) for x in (h, views))
     if not 1 <= k < len(h):
         raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
     shares = []

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
+from widefield.core.scale import unit_rows
 from widefield.diagnose.spectrum import checked
 
 EXACT = 1_000_000
@@ -44,7 +44,8 @@ def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
     """Return the k rows of highest cosine to each row of h [n, D], k at most n - 1.
 
     Up to `exact` rows all pairs are compared, in single precision, on the device of h. More are
-    looked up in an index of faiss (Douze et al. 2024), which may miss some.
+    looked up in an index of faiss (Douze et al. 2024), which may miss some. A row of zeros has
+    cosine 1 to others of zeros, and 0 to all else.
 
     Raises:
         ValueError: features that are not finite [n, D] with n >= 2, k outside 1..n-1, or too many
@@ -55,7 +56,7 @@ def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
         >>> graph.index[:, 0].tolist()
         [1, 0, 1]
     """
-    unit = functional.normalize(checked(h), dim=1)
+    unit = _with_place_for_zeros(unit_rows(checked(h)))
     if not 1 <= k < len(h):
         raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
     # Chords stay when all rows move alike; without the mean, single precision tells more apart.
@@ -65,6 +66,15 @@ def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
     distance, order = _chords(places, index).sort(dim=1, stable=True)
     index = index.gather(1, order)
     return Graph(index=index.cpu().numpy(), distance=distance.cpu().numpy())
+
+
+def _with_place_for_zeros(unit: Tensor) -> Tensor:
+    """Return the rows [n, D], with a direction of their own for those of zeros where there are any.
+
+    In the middle of the sphere they would be nearer to all others than these are to each other.
+    """
+    zero = ~unit.any(1)
+    return torch.cat([unit, zero[:, None].to(unit)], dim=1) if zero.any() else unit
 
 
 def _by_blocks(places: Tensor, rows: Tensor, k: int) -> Tensor:

@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from widefield.core.scale import near_one
 from widefield.diagnose.graph import Graph
 
 COPY = 0.5
@@ -127,7 +129,8 @@ def typical(
         >>> [rows.tolist() for rows in typical(h, np.zeros(3, np.int64), count=1)]
         [[1]]
     """
-    unit = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), np.finfo(h.dtype).tiny)
+    near = near_one(torch.from_numpy(h)).numpy()
+    unit = near / np.maximum(np.linalg.norm(near, axis=1, keepdims=True), 1)  # 0 only of zeros
     nearest = []
     for cluster in range(int(clusters.max(initial=-1)) + 1):
         rows = np.flatnonzero(clusters == cluster)

@@ -41,6 +41,9 @@ def activation_maximisation(
         steps: number of steps of Adam.
         seed: seeds the first image and the moves.
 
+    An image that no gradient reaches stays noise: that of an encoder which works under
+    `torch.no_grad()`, or does not look at its image.
+
     Raises:
         ValueError: no such layer or unit.
 
@@ -60,13 +63,13 @@ def activation_maximisation(
     optimizer = torch.optim.Adam([waves], lr=_STEP)
     if layer is not None and layer not in dict(encoder.named_modules()):
         raise ValueError(f"the encoder has no layer {layer!r}")
-    with watching(encoder, () if layer is None else (layer,)) as outputs:
+    with torch.enable_grad(), watching(encoder, () if layer is None else (layer,)) as outputs:
         for _ in range(steps):
             outputs.clear()
             x = moved(paint(waves, mix.to(device), (height, width)), generator)
             h = encoder(x)
             excitement = _per_unit(h if layer is None else outputs[layer], chosen)
-            (waves.grad,) = torch.autograd.grad(-excitement.sum(), [waves])
+            waves.grad = _gradient(-excitement.sum(), waves)
             optimizer.step()
     return paint(waves.detach(), mix.to(device), (height, width))
 
@@ -121,6 +124,14 @@ def moved(x: Tensor, generator: torch.Generator) -> Tensor:
     theta = torch.stack([top, bottom], dim=1)
     grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
     return functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
+
+
+def _gradient(loss: Tensor, waves: Tensor) -> Tensor:
+    """Return the gradient of a loss by the waves, zeros if it does not follow from them."""
+    if not loss.requires_grad:
+        return torch.zeros_like(waves)
+    (gradient,) = torch.autograd.grad(loss, [waves], allow_unused=True, materialize_grads=True)
+    return gradient
 
 
 def _per_unit(activation: Tensor, units: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from widefield.core.scale import unit_rows
 from widefield.diagnose.spectrum import checked
 
 _SIMILARITIES = 2**24
@@ -20,7 +20,7 @@ def nearest_neighbours(h: Tensor, k: int) -> Tensor:
         >>> nearest_neighbours(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)[:, 0]
         tensor([1, 0, 1])
     """
-    unit = functional.normalize(checked(h), dim=1)
+    unit = unit_rows(checked(h))
     if not 1 <= k < len(h):
         raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
     chunks = []

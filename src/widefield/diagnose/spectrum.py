@@ -10,7 +10,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from widefield.core.scale import unit_rows
 
 DEAD_STD = 0.01
 """A dimension whose `dimension_std` is below this hardly changes from image to image."""
@@ -48,7 +49,7 @@ class Spectrum:
     @cached_property
     def unit(self) -> Tensor:
         """The features, each row scaled to length 1, float64 [n, D]."""
-        return functional.normalize(self.features, dim=1)
+        return unit_rows(self.features)
 
     @cached_property
     def dimension_std(self) -> Tensor:

@@ -12,6 +12,10 @@ MAP_NEIGHBOURS = 3 * PERPLEXITY
 """Neighbours of each example that a map is drawn from: further ones have no weight."""
 _START = 1e-4
 """Spread of the places to begin with, as the authors recommend."""
+_EXACT = 2048
+"""Examples or dimensions, whichever are fewer, up to which directions are found exactly."""
+_GUESSED, _ROUNDS = 16, 8
+"""Directions that are guessed above that, and how often they are turned towards the strongest."""
 
 
 def tsne_map(h: Tensor, *, graph: Graph | None = None, seed: int = 0) -> Tensor:
@@ -51,8 +55,27 @@ def _start(h: Tensor, seed: int) -> np.ndarray:
     2021).
     """
     centred = (h - h.mean(0)).double()  # LAPACK may return NaN in single precision
-    _, axes = torch.linalg.eigh(centred.T @ centred)  # the strongest last
-    plane = (centred @ axes[:, -2:].flip(1)).cpu().numpy()
+    plane = strongest_plane(centred, seed).cpu().numpy()
     plane = np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
     noise = np.random.default_rng(seed).normal(size=plane.shape)
     return _START * (plane / max(plane.std(0).max(), np.finfo(float).tiny) + noise / 100)
+
+
+def strongest_plane(centred: Tensor, seed: int) -> Tensor:
+    """Return places along the two strongest directions of centred features [n, D], [n, <= 2].
+
+    They are exact where n or D is at most 2048, and else found by subspace iteration from a few
+    directions drawn by `seed`: Halko, Martinsson and Tropp (2011), algorithm 4.4.
+    """
+    n, dim = centred.shape
+    if n < dim and n <= _EXACT:
+        values, places = torch.linalg.eigh(centred @ centred.T)  # the strongest last
+        return (places * values.clamp(min=0).sqrt())[:, -2:].flip(1)
+    if min(n, dim) > _EXACT:
+        generator = torch.Generator().manual_seed(seed)
+        axes = torch.randn(dim, _GUESSED, generator=generator, dtype=centred.dtype).to(centred)
+        for _ in range(_ROUNDS):
+            axes, _ = torch.linalg.qr(centred.T @ (centred @ axes))
+        centred = centred @ axes
+    _, axes = torch.linalg.eigh(centred.T @ centred)
+    return centred @ axes[:, -2:].flip(1)

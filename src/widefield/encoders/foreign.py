@@ -46,6 +46,7 @@ COMMON = (
     "vit_tiny_patch16_224",
     "vit_small_patch16_224",
     "vit_base_patch16_224",
+    "vit_base_patch16_clip_224",
     "convnext_tiny",
     "efficientnet_b0",
     "mobilenetv3_large_100",
@@ -56,6 +57,9 @@ COMMON = (
 
 ENOUGH = 0.9
 """Share of the architecture's tensors that a file must hold."""
+
+_BEFORE_BLOCKS = "norm_pre."
+"""A layer that vision transformers of CLIP have and others lack: without it all features change."""
 
 NORMALISATIONS = {
     "imagenet": IMAGENET,
@@ -97,7 +101,7 @@ class Match:
     others: tuple[str, ...]
     """Other prefixes below which the file holds as many, such as those of a student."""
     unused: tuple[str, ...]
-    """Tensors of the file that belong to layers of the architecture, and do not fit it."""
+    """Tensors of the file for layers of the architecture, or before its blocks, that do not fit."""
     first: str
     """Name of the input layer's weights in the architecture."""
     config: EncoderConfig
@@ -132,13 +136,19 @@ class Match:
 
     @property
     def fits(self) -> bool:
-        """Whether enough was found, the input layer among it, and nothing has another shape."""
-        return self.share >= ENOUGH and self.first in self.keys and not self.other_shapes
+        """Whether enough was found, the input layer too, and nothing that changes every feature."""
+        wrong = self.other_shapes or self.without_place
+        return self.share >= ENOUGH and self.first in self.keys and not wrong
 
     @property
     def other_shapes(self) -> list[str]:
         """Tensors of the architecture that the file has in another shape."""
         return [name for name in self.random if name in self.unused]
+
+    @property
+    def without_place(self) -> list[str]:
+        """Tensors of a layer before the blocks that the file has and the architecture lacks."""
+        return [name for name in self.unused if name.startswith(_BEFORE_BLOCKS)]
 
 
 def load_foreign(
@@ -268,7 +278,7 @@ def _misfit(best: Match) -> str:
     found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
     if best.other_shapes and best.share >= ENOUGH:
         return f"{found} there, and others in another shape: {_some(best.other_shapes)}"
-    if best.share >= ENOUGH:
+    if best.share >= ENOUGH and best.first not in best.keys:
         return f"{found} there, and not its input layer, {best.first}"
     strange = [name for name in best.unused if name not in best.random]
     unused = f" and has no place for {_some(strange)}" if strange else ""
@@ -361,7 +371,7 @@ class _Found(NamedTuple):
     others: tuple[str, ...]
     """Other prefixes below which as much is found."""
     unused: tuple[str, ...]
-    """Names in layers of the architecture that it has no place for."""
+    """Names in layers of the architecture, and before its blocks, that it has no place for."""
 
 
 def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tensors) -> _Found:
@@ -392,7 +402,7 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
         for end in wanted
         if end in below and wanted[end].shape == tensors[below[end]].shape
     }
-    layers = {end.split(".")[0] for end in wanted}
+    layers = {end.split(".")[0] for end in wanted} | {_BEFORE_BLOCKS.removesuffix(".")}
     unused = tuple(
         end
         for end in below

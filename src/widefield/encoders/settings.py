@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 
-from widefield.encoders.encoder import Encoder, Stem, build_encoder
+from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, build_encoder
 from widefield.encoders.fit import fitting_width
 from widefield.settings import Settings
 from widefield.types import Kind, Size, as_size
@@ -28,6 +28,17 @@ class EncoderSettings(Settings):
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init: bool = True
     """Start a ResNet's residual blocks as the identity, as timm does and torchvision does not."""
+
+    @classmethod
+    def of(cls, config: EncoderConfig) -> Self:
+        """Return the settings that build the architecture of `config`.
+
+        Example:
+            >>> EncoderSettings.of(build_encoder("resnet18", zero_init=False, seed=0).config)
+            EncoderSettings(name='resnet18', stem='small', zero_init=False)
+        """
+        zero_init = (config.timm or {}).get("zero_init_last", True) is not False
+        return cls(name=config.name, stem=cast(Stem, config.stem), zero_init=zero_init)
 
     def flat(self) -> dict[str, Any]:
         """Return every value under the name that it has in a run."""

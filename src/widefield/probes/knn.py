@@ -8,8 +8,8 @@ exp(s_i / T).
 from collections.abc import Iterator
 
 from torch import Tensor
-from torch.nn import functional
 
+from widefield.core.scale import unit_rows
 from widefield.probes.checks import check_rows
 
 _SIMILARITIES = 2**25
@@ -56,11 +56,11 @@ def knn(
 
 def _neighbours(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbours."""
-    keys = functional.normalize(train_h.float(), dim=1)
+    keys = unit_rows(train_h.float())
     k = min(k, len(keys))
     chunk = max(1, _SIMILARITIES // len(keys))
     for start in range(0, len(test_h), chunk):
         rows = slice(start, min(start + chunk, len(test_h)))
-        queries = functional.normalize(test_h[rows].to(keys), dim=1)
+        queries = unit_rows(test_h[rows].to(keys))
         cosine, neighbour = (queries @ keys.T).topk(k, dim=1)
         yield rows, cosine, neighbour

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_probe
 from widefield.probes.lbfgs import Problems, minimise
 
@@ -173,11 +174,15 @@ class _Frame:
     @classmethod
     def of(cls, h: Tensor) -> "_Frame":
         """Return the frame of training features [n, D]."""
-        mean = h.mean(0)
-        deviation = (h - mean).square().mean(0).sqrt()
+        scale = power_of_two(h.abs().amax())
+        near = h / scale  # squares of the features as they are could vanish or overflow
+        largest, mean = near.abs().amax(0), near.mean(0)
+        deviation = near.sub_(mean).square_().mean(0).sqrt()
         # A constant feature deviates too, by rounding: it must not be blown up to noise.
-        constant = deviation <= 1e-6 * h.abs().amax(0)
-        frame = cls(mean, torch.where(constant, torch.inf, deviation), torch.empty(0))
+        constant = deviation <= 1e-6 * largest
+        frame = cls(
+            mean * scale, torch.where(constant, torch.inf, deviation * scale), torch.empty(0)
+        )
         z = frame.standardise(h)
         if len(h) >= h.shape[1]:
             axes = _eigenvectors(z.T @ z)

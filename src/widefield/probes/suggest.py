@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SAMPLE = 4000
-"""Examples at most among which is chosen, and whose doubt counts: n x n cosines are held."""
+"""Examples at most among which is chosen, and whose doubt counts: n x n cosines are held.
+
+Where more are asked for, all of such a sample are named, and then others of another sample."""
 
 
 def suggest(
@@ -32,7 +34,7 @@ def suggest(
         labelled: rows that have a label.
         probabilities: of every example's classes, [n, K].
         count: how many.
-        seed: seeds the sample of very many examples.
+        seed: seeds the samples of very many examples.
 
     Example:
         >>> h = np.array([[1.0, 0], [1, 0.1], [-1, 0], [-1, 0.1], [-1, 0.05]])
@@ -42,15 +44,33 @@ def suggest(
     """
     unit = h - h.mean(0)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-    rest = np.setdiff1d(np.arange(len(h)), labelled)
-    if len(rest) > _SAMPLE:
-        rest = np.sort(np.random.default_rng(seed).choice(rest, _SAMPLE, replace=False))
+    rng = np.random.default_rng(seed)
+    unlabelled = np.setdiff1d(np.arange(len(h)), labelled)
+    named = np.array([], dtype=np.int64)
+    while len(named) < min(count, len(unlabelled)):
+        rest = np.setdiff1d(unlabelled, named)
+        if len(rest) > _SAMPLE:
+            rest = np.sort(rng.choice(rest, _SAMPLE, replace=False))
+        few = min(count - len(named), len(rest))
+        seen = np.concatenate([labelled, named])
+        named = np.concatenate([named, _chosen(unit, seen, rest, probabilities[rest], few)])
+    return named
+
+
+def _chosen(
+    unit: NDArray[np.floating],
+    seen: NDArray[np.int64],
+    rest: NDArray[np.int64],
+    probabilities: NDArray[np.floating],
+    count: int,
+) -> NDArray[np.int64]:
+    """Return `count` of the rows `rest`, chosen one by one as the equation says; `seen` are L."""
     likeness = unit[rest] @ unit[rest].T
-    best = np.sort(probabilities[rest], axis=1)
+    best = np.sort(probabilities, axis=1)
     doubt = 1 - (best[:, -1] - best[:, -2])
-    covered = np.maximum(0, unit[rest] @ unit[labelled].T).max(1, initial=0)
+    covered = np.maximum(0, unit[rest] @ unit[seen].T).max(1, initial=0)
     chosen: list[int] = []
-    for _ in range(min(count, len(rest))):
+    for _ in range(count):
         growth = np.maximum(0, likeness - covered) @ doubt
         growth[chosen] = -np.inf
         chosen.append(int(growth.argmax()))

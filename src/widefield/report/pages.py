@@ -111,16 +111,14 @@ class AuditReport:
 
 
 def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a page to `path`, whole or not at all.
+    """Write a page to `path`, whole or not at all; its folder is made where it is missing.
 
     Raises:
-        ValueError: `path` exists and `overwrite` is false, or its folder does not exist.
+        ValueError: `path` exists and `overwrite` is false.
     """
     path = Path(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists: delete it, or choose another name")
-    if not path.parent.is_dir():
-        raise ValueError(f"folder {path.parent} does not exist: make it first")
     # Names of files need not be valid text, and a page that is finished must not fail by one.
     text = html.encode("utf-8", errors="backslashreplace")
     write_atomically(path, lambda draft: draft.write_bytes(text))

@@ -148,7 +148,7 @@ def classify(
         checked_output(out, FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
-    table = read_labels(labels).only("label")
+    table = read_labels(labels, only="label")
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
     dataset = extractor.open(data, labels=table, unlabelled=True, quiet=quiet)

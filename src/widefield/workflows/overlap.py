@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from widefield.data import Dataset, same_images
 
+_FEW = 0.05
+"""Share of the scored examples below which those that were fitted on hardly change the score."""
+
 
 def seen_before(
     test: Dataset, spec: str, digests: NDArray[np.uint64], paths: Collection[str]
@@ -27,11 +30,22 @@ def seen_before(
 
 
 def fitted_note(test: Dataset, train: Dataset) -> list[str]:
-    """Say that a probe is scored on examples that it was fitted on, if it is."""
+    """Say of a probe that is scored on examples that it was fitted on what that does."""
     count = seen_before(test, train.spec, train.digests(), train.paths)
     if not count:
         return []
+    some, one = f"{count} of the {len(test)} scored {test.kind}", count == 1
+    if count < _FEW * len(test):
+        copies = "is a copy of one" if one else "are copies of some"
+        raises = "it raises" if one else "they raise"
+        return [
+            f"{some} {copies} that the probe is fitted on: {raises} the score by "
+            f"{100 * count / len(test):.1f} points at most"
+        ]
+    remedy = "score on others, as DATA:test with --fit-on DATA:train does"
+    if set(test.paths).isdisjoint(train.paths):  # they are others already, with copies among them
+        remedy = "leave out the copies, which widefield explore lists"
+    are = "is" if one else "are"
     return [
-        f"{count} of the {len(test)} scored {test.kind} are among those that the probe is fitted "
-        "on, so the score says little: score on others, as DATA:test with --fit-on DATA:train does"
+        f"{some} {are} among those that the probe is fitted on, so the score says little: {remedy}"
     ]

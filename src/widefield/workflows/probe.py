@@ -306,10 +306,7 @@ def _refuse_views(views: Augmentation, names: str, train: Dataset) -> None:
 
 def _labels_of(labels: Labels | None, task: str | None) -> LabelTable | None:
     """Return the table of labels, of one task where it is asked for: others may be missing then."""
-    if labels is None:
-        return None
-    table = read_labels(labels)
-    return table if task is None else table.only(task)
+    return None if labels is None else read_labels(labels, only=task)
 
 
 def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data | None) -> bool:

@@ -1,9 +1,8 @@
 """The encoder that a run begins from, where it does not begin from random weights."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import nn
 
@@ -32,19 +31,18 @@ class Start:
     notes: tuple[str, ...] = ()
     """Which weights were found, and what was changed for the images."""
 
-    def recipe(self, recipe: Recipe, given: Mapping[str, Any]) -> Recipe:
+    def recipe(self, recipe: Recipe, given: Collection[str]) -> Recipe:
         """Return `recipe` with the encoder of the start, and the size of images that it needs.
 
         Args:
             recipe: settings of the run.
-            given: those that the user named, which may not contradict the start.
+            given: names of those that the user chose, which may not contradict the start.
 
         Raises:
             ValueError: they do.
         """
         config = self.encoder.config
-        zero_init = (config.timm or {}).get("zero_init_last", True) is not False
-        settings = EncoderSettings(name=config.name, stem=config.stem, zero_init=zero_init)  # type: ignore[arg-type]
+        settings = EncoderSettings.of(config)
         named = recipe.encoder.flat()
         for name, value in settings.flat().items():
             if name in given and named[name] not in ("auto", value):

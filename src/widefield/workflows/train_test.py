@@ -36,6 +36,11 @@ class TrainTest:
         """Return the same images, with the labels of one task."""
         return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
 
+    def planted_labels(self, feature: Drawn | Heard, *, seed: int) -> NDArray[np.int64]:
+        """Return the class ids that `planted` gives the images to fit on, without drawing any."""
+        overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
+        return overlay.labels(np.arange(len(self.train)))
+
     def planted(self, feature: Drawn | Heard, *, seed: int) -> "TrainTest":
         """Return the same images with a feature drawn over them, and its labels alone."""
         return TrainTest(
@@ -214,7 +219,11 @@ def _only(dataset: Dataset, task: str) -> Dataset:
 
 
 def _planted(dataset: Dataset, feature: Drawn | Heard, *, seed: int, held_out: bool) -> Dataset:
+    overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
+    return _only(dataset.with_overlay(overlay), feature.name)
+
+
+def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:
     height, width, channels = dataset.images.shape[1:]
     shape = (height, width, channels)
-    canvas = Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)
-    return _only(dataset.with_overlay(feature.draw(canvas)), feature.name)
+    return Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)

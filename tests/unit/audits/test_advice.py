@@ -98,3 +98,9 @@ def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
     advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
     assert advised <= settings.keys()
     assert ("logit_scale" in advised) == ("logit_scale" in settings)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_that_chose_no_value_yet_is_advised_too(method: str) -> None:
+    settings = make_recipe(method=method).flat()  # None: as long as the run is
+    assert "None" not in " ".join(advice(audited(settings, shape=0.5)))

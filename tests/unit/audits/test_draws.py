@@ -13,9 +13,16 @@ from torch import Tensor, nn
 from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
 from widefield.audits import planting
-from widefield.audits.bounds import DRAWS, Bounds, graded_bounds
+from widefield.audits.bounds import (
+    DRAWS,
+    Bounds,
+    graded_bounds,
+    refuse_untrainable,
+    train_supervised,
+)
 from widefield.audits.planting import audit_training
 from widefield.audits.probing import probe_tasks
+from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
 from widefield.workflows.extractor import encode, open_encoder
 from widefield.workflows.train_test import open_train_test
@@ -123,3 +130,90 @@ def test_modules_of_other_code_do_not_share_floors_and_ceilings(
     one = ["ceiling", "pixels", "random"]
     assert kept(Pooled(torch.sin)) == kept(Pooled(torch.sin)) == one
     assert kept(Pooled(torch.cos)) == sorted([*one, "ceiling", "random"])
+
+
+def test_a_ceiling_is_trained_on_every_class_of_many_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Dataset] = []
+
+    def loader(dataset: Dataset, **_: Any) -> Loader:
+        seen.append(dataset)
+        raise InterruptedError
+
+    monkeypatch.setattr(bounds_module, "STEPS", 8)
+    monkeypatch.setattr(bounds_module, "Loader", loader)
+    kind = np.arange(1024) % 2  # as every second example of 1,024 would be of one kind
+    data = open_dataset({"x": np.zeros((1024, 8, 8, 3), np.uint8), "kind": kind})
+    with pytest.raises(InterruptedError):
+        train_supervised(nn.Flatten(), data, seed=0)
+    assert len(seen[0]) == 512
+    assert np.bincount(seen[0].labels["kind"], minlength=2).min() > 128
+
+
+def some_data(n: int = 80) -> dict[str, np.ndarray]:
+    images = np.random.default_rng(0).integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
+    return {"x": images, "kind": np.arange(n) % 2}
+
+
+def test_the_ceiling_of_a_module_that_was_frozen_for_use_is_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds_module, "STEPS", 4)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).requires_grad_(False)
+    images = some_data()["x"]
+    fresh = open_encoder(module).untrained(images[:2])
+    before = fresh[1].weight.clone()  # type: ignore[index]
+    train_supervised(fresh, open_dataset(some_data()), seed=0)
+    assert not torch.equal(fresh[1].weight, before)  # type: ignore[index]
+    assert not module[1].weight.requires_grad
+
+
+class Untrainable(nn.Module):
+    """A module that no gradient passes, in one of several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.linear = nn.Linear(192, 4) if way == "no_grad" else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        match self.way:
+            case "no_grad":
+                with torch.no_grad():
+                    return self.linear(x.flatten(1))
+            case "numpy":
+                return torch.from_numpy(x.cpu().numpy().mean((2, 3))).to(x.device)
+        return torch.ones(len(x), 3, device=x.device)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "numpy", "constant"])
+def test_a_module_without_a_ceiling_is_refused_before_long_work(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    for encoder, others in ((Untrainable(way), {}), ("pixels", {"compare": Untrainable(way)})):
+        with pytest.raises(ValueError, match=r"no gradient passes Untrainable.*leave torch") as e:
+            module.audit(encoder, some_data(), cache=tmp_path, quiet=True, **others)
+        assert "\n" not in str(e.value)
+
+
+class Twice(nn.Module):
+    """Images in numpy before a layer, which can be trained; and images changed in place."""
+
+    def __init__(self, *, layer: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(192, 4) if layer else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.layer is None:
+            return x.sub_(0.5).flatten(1)
+        return self.layer(torch.from_numpy(x.cpu().numpy()).to(x.device).flatten(1))
+
+
+@pytest.mark.parametrize("layer", [True, False])
+def test_a_module_that_a_gradient_reaches_is_let_through(layer: bool) -> None:
+    encoder = Twice(layer=layer)
+    with torch.no_grad():
+        refuse_untrainable(open_encoder(encoder), some_data()["x"][:2])
+    assert encoder.training

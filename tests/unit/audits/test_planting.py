@@ -5,16 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
 
 from made_audit import task
 from widefield.audits import planting
 from widefield.audits.bounds import Bounds
-from widefield.audits.planting import GRADES, MIDDLE, audit_plant
+from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
 from widefield.audits.verdict import ProbeResult, TaskAudit, Verdict
 from widefield.data import Dataset
 from widefield.data.plants import Digits, Shapes, read_plant
-from widefield.workflows.extractor import FeatureExtractor
+from widefield.encoders import Encoder, EncoderSettings, build_encoder
+from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
 from widefield.workflows.train_test import TrainTest
 
 DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
@@ -150,3 +152,71 @@ def test_planting_leaves_the_images_alone() -> None:
     assert not (changed & ~masks).any()
     again = data.planted(Shapes(), seed=0).train
     np.testing.assert_array_equal(planted.train.images, again.images)
+
+
+class Constant(nn.Module):
+    """The same features of every image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ones(len(x), 4, device=x.device)
+
+
+@pytest.mark.usefixtures("known_bounds")
+def test_neighbours_by_features_that_tell_nothing_are_kept_by_chance() -> None:
+    found = audited(Constant())
+    assert found.neighbours_kept == pytest.approx((10 / 299,) * len(found.grades))
+
+
+def test_all_others_are_kept_as_neighbours() -> None:
+    h = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert planting._shared_neighbours(h, h.flip(0), 3) == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) -> None:
+    fits = []
+    for n in (3, 12, 400):
+        data = TrainTest(train=noise(n, 0), test=noise(5, 1))
+        y = data.planted(GRADES[name][MIDDLE], seed=0).train.labels[name]
+        sizes = np.bincount(y)
+        fits.append(planting.has_room(data, name, seed=0))
+        assert fits[-1] == (min(sizes[sizes > 0]) > 1 and (sizes > 0).sum() > 1)
+    assert fits[0] < fits[-1]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "expected"),
+    [
+        ("random", EncoderSettings(name="resnet-tiny")),
+        ("timm:resnet10t", EncoderSettings(name="resnet10t")),
+        ("torchvision:mobilenet_v3_small", EncoderSettings(name="torchvision:mobilenet_v3_small")),
+        (Constant(), EncoderSettings(name="resnet-tiny")),
+        (
+            build_encoder("resnet-tiny", stem="native", zero_init=False, seed=0),
+            EncoderSettings(name="resnet-tiny", stem="native", zero_init=False),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_short_pretrainings_are_of_the_architecture_that_is_audited(
+    encoder: EncoderSpec, expected: EncoderSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[EncoderSettings] = []
+
+    def pretrained(_: Dataset, __: str, architecture: EncoderSettings, *___: int) -> Encoder:
+        asked.append(architecture)
+        return architecture.build(seed=0)
+
+    monkeypatch.setattr(planting, "_pretrained", pretrained)
+    monkeypatch.setattr(planting, "measure_bounds", lambda *_, **__: None)
+    monkeypatch.setattr(planting, "audit_tasks", lambda *_, **__: {})
+    audit_training(
+        open_encoder(encoder),
+        TrainTest(train=noise(20, 0), test=noise(20, 1)),
+        "shapes",
+        "simclr",
+        cache=None,
+        seed=0,
+        say=lambda text: None,
+    )
+    assert asked == [expected] * 2

@@ -2,6 +2,8 @@ import hashlib
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from widefield.data import Dataset, open_dataset
 from widefield.data.plants import Canvas, Digits, Shapes, plant
@@ -86,3 +88,24 @@ def test_an_overlay_is_drawn_over_a_copy_of_any_part():
     both = drawn.masks(np.arange(20))[..., 0]
     assert (both == (dataset.masks(np.arange(20))[..., 0] | expected.mask)).all()
     assert Digits.name in drawn.labels
+
+
+@pytest.mark.parametrize("classes", [2, 5, 10])
+@pytest.mark.parametrize("n", [1024, 2560, 4000])
+def test_some_rows_hold_every_class_even_where_classes_take_turns(n, classes):
+    rows = make(np.zeros((n, 2, 2, 1), np.uint8)).spread_rows(512)
+    assert np.bincount(rows % classes, minlength=classes).min() >= 512 / classes / 2
+
+
+@given(st.integers(0, 3000), st.integers(1, 4000))
+@example(2999, 2998)  # parts hardly larger than a row: two rows could fall together
+@example(3000, 1000)
+def test_some_rows_are_one_of_each_equal_part(n, most):
+    rows = make(np.zeros((n, 1, 1, 1), np.uint8)).spread_rows(most)
+    assert len(rows) == min(n, most)
+    assert (np.diff(rows) > 0).all()
+    if most >= n:
+        assert rows.tolist() == list(range(n))
+    else:
+        assert (np.abs(rows - (np.arange(most) + 0.5) * n / most) <= n / most / 2 + 1).all()
+        assert 0 <= rows[0] <= rows[-1] < n

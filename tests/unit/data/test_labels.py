@@ -1,5 +1,6 @@
 """Tables of labels: what is read as one, whose path means which example, and what is refused."""
 
+import datetime
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,6 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         ({3: "cat"}, "labels row 0: 3 is no path"),
         (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),
-        (Frame(path=["a.png"], x=["cat"]), "has a column 'x', which is what arrays .*: rename it"),
-        (Frame(path=["a.png"], label=["cat"], audio=["cat"]), "has a column 'audio'"),
         (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' stands twice"),
     ],
 )
@@ -217,3 +216,31 @@ def test_no_example_with_every_label_is_refused() -> None:
     table = read_labels(Frame(path=["row 3", "row 5"], a=["x", ""], b=["", "q"]))
     with pytest.raises(ValueError, match="labels has no example with 'a' and 'b': fill"):
         open_dataset({"x": IMAGES}, labels=table)
+
+
+TAKEN = Frame(
+    path=["row 0", "row 1", "row 38", "row 39"],
+    label=["a", "a", "b", "b"],
+    taken=[datetime.date(2024, 1, 1)] * 4,
+    x=[0.5] * 4,
+)
+
+
+def test_columns_that_nobody_asked_for_are_not_read() -> None:
+    alone = read_labels(TAKEN, only="label")
+    assert alone.tasks == {"label": {"row 0": "a", "row 1": "a", "row 38": "b", "row 39": "b"}}
+    assert widefield.classify("pixels", IMAGES, labels=TAKEN, quiet=True).classes == ("a", "b")
+    with pytest.raises(ValueError, match="labels has no column 'kind': beside path it has label"):
+        read_labels(TAKEN, only="kind")
+    with pytest.raises(ValueError, match="no column 'label': it needs path, and label or another"):
+        read_labels(Frame(path=["a.png"]), only="kind")
+
+
+def test_columns_that_are_all_tasks_have_to_be_labels() -> None:
+    for columns, message in (
+        (("path", "label", "taken"), "'row 0' has a date as its taken: give"),
+        (("path", "label", "x"), "has a column 'x', which is what arrays .*: rename it"),
+    ):
+        given = Frame(**{name: TAKEN[name] for name in columns})
+        with pytest.raises(ValueError, match=message):
+            widefield.probe("pixels", IMAGES, labels=given, quiet=True)

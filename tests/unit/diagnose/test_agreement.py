@@ -46,3 +46,12 @@ def test_neighbours_of_constant_features_are_kept_by_chance(n: int, value: float
 def test_equal_rows_are_equal_whatever_their_products_round_to(seed: int) -> None:
     h = features(seed, n=1, dim=37).expand(101, 37).clone()
     assert view_agreement(h, 2 * h, 5).mean().item() == pytest.approx(5 / 100)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_agreement_does_not_see_the_scale(scale: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    h, noise = torch.randn(2, 60, 8, generator=generator)
+    agreed = view_agreement(h, h + 0.3 * noise, 5)
+    assert 0.2 < agreed.mean() < 0.9
+    assert torch.equal(view_agreement(scale * h, scale * (h + 0.3 * noise), 5), agreed)

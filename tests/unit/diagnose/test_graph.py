@@ -67,3 +67,27 @@ def test_many_rows_without_faiss_say_what_to_install(monkeypatch: pytest.MonkeyP
 def test_too_many_neighbours_are_refused(k: int) -> None:
     with pytest.raises(ValueError, match=f"k is {k} and there are 20 examples: choose 1 to 19"):
         neighbour_graph(rows(20), k)
+
+
+@pytest.mark.parametrize("exact", [10, 1000])
+def test_rows_of_zeros_are_at_right_angles_to_all_others(exact: int) -> None:
+    """In the middle of the sphere they were the nearest neighbours of everybody."""
+    h = (rows(400, 32) > 1).float()
+    h[[13, 200]] = 0
+    found = neighbour_graph(h, 12, exact=exact)
+    unit = torch.nn.functional.normalize(h.double(), dim=1)
+    cosine = unit @ unit.T
+    cosine[13, 200] = cosine[200, 13] = 1
+    near = torch.from_numpy(found.index)
+    assert 1 - found.distance**2 / 2 == pytest.approx(cosine.gather(1, near).numpy(), abs=1e-5)
+    assert found.distance[[13, 200], 0].tolist() == [0, 0]
+    assert found.index[[13, 200], 0].tolist() == [200, 13]
+    others = np.delete(found.index, [13, 200], axis=0)
+    assert not np.isin(others[:, 0], [13, 200]).any()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_the_graph_does_not_see_the_scale(scale: float) -> None:
+    plain, scaled = (neighbour_graph(s * rows(70), 6) for s in (1, scale))
+    assert scaled.index.tolist() == plain.index.tolist()
+    assert scaled.distance == pytest.approx(plain.distance, abs=1e-6)

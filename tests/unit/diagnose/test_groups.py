@@ -137,3 +137,10 @@ def test_suspects_are_those_of_a_plain_count(n: int, classes: int, seed: int) ->
         if y[row] not in votes and most >= len(votes) / 2:
             expected.append(row)
     assert sorted(suspected_labels(graph, y).rows.tolist()) == expected
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e20])
+def test_typical_ones_do_not_depend_on_the_scale(scale: float) -> None:
+    h, group = blobs()
+    plain, scaled = (typical(np.float32(s * h), group, count=4) for s in (1, scale))
+    assert [rows.tolist() for rows in scaled] == [rows.tolist() for rows in plain]

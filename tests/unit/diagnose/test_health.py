@@ -112,3 +112,11 @@ def test_the_line_reads_plainly() -> None:
     assert found.line() == (
         "healthy: effective rank 63 of 128, 41 large singular values, feature std 0.71"
     )
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e-14, 1e20])
+def test_the_scale_of_features_is_no_matter_of_health(scale: float) -> None:
+    for h in (normal(200, 16), of_rank(5, 200, 128, 1e-3), 1 + 1e-3 * normal(200, 16)):
+        plain, scaled = health(h), health(scale * h)
+        assert scaled.line() == plain.line()
+        assert scaled.feature_std == pytest.approx(plain.feature_std, rel=1e-4)

@@ -84,3 +84,31 @@ def test_what_is_not_there_is_refused() -> None:
         activation_maximisation(Sides(), [0], shape=(3, 8, 8), layer="stem")
     with pytest.raises(ValueError, match=r"units are \[2\]: the layer has 0 to 1"):
         activation_maximisation(Sides(), [2], shape=(3, 8, 8))
+
+
+class Blind(nn.Module):
+    """Weights that learn, and an image that gradients do not reach."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.layer = way, nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        colour = x.mean((2, 3))
+        if self.way == "no_grad":
+            with torch.no_grad():
+                return self.layer(colour)
+        return self.layer(colour.detach() if self.way == "detached" else 0 * colour + 1)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "detached", "constant"])
+def test_an_image_that_no_gradient_reaches_stays_noise(way: str) -> None:
+    images = activation_maximisation(Blind(way), [0, 1], shape=(3, 8, 8), steps=3)
+    first = activation_maximisation(Sides(), [0, 1], shape=(3, 8, 8), steps=0)
+    assert torch.equal(images, first)
+
+
+def test_a_caller_without_gradients_gets_the_same_image() -> None:
+    images = activation_maximisation(Sides(), [0], shape=(3, 8, 8), steps=3)
+    with torch.no_grad():
+        assert torch.equal(images, activation_maximisation(Sides(), [0], shape=(3, 8, 8), steps=3))

@@ -37,3 +37,9 @@ def test_what_cannot_be_is_refused() -> None:
         nearest_neighbours(torch.rand(5, 2), 5)
     with pytest.raises(ValueError, match="same number of neighbours"):
         graph_overlap(torch.zeros(3, 2), torch.zeros(3, 1))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_neighbours_do_not_see_the_scale(scale: float) -> None:
+    h = torch.randn(70, 5, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(nearest_neighbours(scale * h, 6), nearest_neighbours(h, 6))

@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -364,6 +365,65 @@ def test_names_of_open_clip(tmp_path: Path) -> None:
         assert isinstance(encoder, Encoder)
         x = encoder.normalise(images(224))
         torch.testing.assert_close(encoder(images(224)), model(x))
+
+
+def hugging_face_clip(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Spell timm's names of a CLIP's images' half as transformers' CLIPModel does."""
+    spelled = (
+        *(("blocks.", "encoder.layers."), ("norm_pre", "pre_layrnorm"), ("norm1", "layer_norm1")),
+        *(("norm2", "layer_norm2"), ("attn.qkv.", "attn.qkv "), ("attn.", "self_attn.")),
+        *(("self_attn.proj", "self_attn.out_proj"), ("cls_token", "embeddings.class_embedding")),
+        *(("patch_embed.proj", "embeddings.patch_embedding"),),
+        *(("pos_embed", "embeddings.position_embedding.weight"),),
+    )
+    theirs = {"text_model.final_layer_norm.weight": torch.zeros(512)}
+    for name, value in state.items():
+        for ours, other in spelled:
+            name = name.replace(ours, other)
+        name = f"post_layernorm.{name[5:]}" if name.startswith("norm.") else name
+        front, middle, end = f"vision_model.{name}".partition("qkv ")
+        for part, third in zip("qkv", value.chunk(3), strict=True) if middle else ():
+            theirs[f"{front}{part}_proj.{end}"] = third.clone()
+        if not middle:
+            theirs[front] = value.squeeze() if "embeddings.patch" not in front else value
+    return theirs
+
+
+@pytest.mark.parametrize("spell", [open_clip, hugging_face_clip])
+def test_a_clip_is_told_from_a_plain_vision_transformer(
+    spell: Callable[[dict[str, Tensor]], dict[str, Tensor]], tmp_path: Path
+) -> None:
+    """It has one layer more, other means, and no bias of its patches: all features would change."""
+    torch.manual_seed(0)
+    model = timm.create_model("vit_base_patch16_clip_224", num_classes=0).eval()
+    with torch.no_grad():
+        model.norm_pre.weight.uniform_(0.1, 2)
+        model.norm_pre.bias.uniform_(-1, 1)
+    safetensors.torch.save_file(spell(dict(model.state_dict())), tmp_path / "w.safetensors")
+    encoder, match = load_foreign(tmp_path / "w.safetensors")
+    assert match.architecture == "vit_base_patch16_clip_224"
+    assert match.random == match.unused == ()
+    assert "mean 0.4815" in match.line()
+    with torch.no_grad():
+        assert isinstance(encoder, Encoder)
+        x = encoder.normalise(images(224))
+        torch.testing.assert_close(encoder(images(224)), model(x))
+
+
+def test_another_clip_is_no_plain_vision_transformer(tmp_path: Path) -> None:
+    """It would fit one but for the layer before its blocks."""
+    torch.manual_seed(0)
+    state = timm.create_model("vit_small_patch16_224", num_classes=0).state_dict()
+    state |= {"norm_pre.weight": torch.ones(384), "norm_pre.bias": torch.zeros(384)}
+    safetensors.torch.save_file(open_clip(state), tmp_path / "w.safetensors")
+    with pytest.raises(
+        ValueError, match=r"150 of its 150 tensors there and has no place for norm_"
+    ):
+        load_foreign(tmp_path / "w.safetensors")
+    with pytest.raises(
+        ValueError, match=r"has no place for norm_pre.bias, norm_pre.weight; append"
+    ):
+        load_foreign(tmp_path / "w.safetensors", "vit_small_patch16_224")
 
 
 def test_hyper_parameters_of_other_classes_are_left_out_and_nothing_runs(in_tmp: Path) -> None:

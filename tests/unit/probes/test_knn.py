@@ -86,3 +86,13 @@ def test_input_that_cannot_work_is_refused(change: dict[str, Any], reason: str) 
     test = given["test_h"], {"t": given["test_y"]}
     with pytest.raises(ValueError, match=reason):
         knn(given["h"], {"t": given["y"]}, *test, classes={"t": 2}, k=given["k"])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_no_scale_is_too_small_or_too_large(scale: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    h, noise = torch.randn(2, 60, 4, generator=generator)
+    y, classes = {"task": (h[:, 0] > 0).long()}, {"task": 2}
+    votes = knn(h, y, h + noise, y, classes=classes)
+    assert votes["task"] > 0.6
+    assert knn(scale * h, y, scale * (h + noise), y, classes=classes) == votes

@@ -282,3 +282,16 @@ def test_where_lapack_fails_in_single_precision_the_probe_does_not(
     found = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
     assert found.accuracy == pytest.approx(expected.accuracy, abs=0.005)
     torch.testing.assert_close(found.weight, expected.weight, rtol=0.02, atol=2e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_the_scale_of_features_changes_no_score(scale: float) -> None:
+    """Squares of such features vanish or overflow in single precision."""
+    h, y = problem()
+    plain = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]
+    h = scale * h
+    scaled = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]
+    assert plain.accuracy > 0.4
+    assert scaled.accuracy == pytest.approx(plain.accuracy, abs=0.003)
+    torch.testing.assert_close(scale * scaled.weight, plain.weight, rtol=0.01, atol=1e-3)
+    assert ((h @ scaled.weight.T + scaled.bias).argmax(1) == scaled.guess).all()

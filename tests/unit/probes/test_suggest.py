@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from widefield.probes import suggest as module
 from widefield.probes.suggest import suggest
 
 
@@ -56,3 +58,16 @@ def test_a_large_set_is_sampled_by_the_seed() -> None:
     h, p = rng.normal(size=(4500, 3)), rng.dirichlet(np.ones(2), size=4500)
     first, again, other = (suggest(h, np.array([0]), p, 5, seed=seed) for seed in (0, 0, 1))
     assert first.tolist() == again.tolist() != other.tolist()
+
+
+@pytest.mark.parametrize("count", [5, 20, 21, 50, 95, 98, 200])
+def test_as_many_are_named_as_were_asked_for(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a sample too, and then those of the first sample are named first."""
+    monkeypatch.setattr(module, "_SAMPLE", 20)
+    rng = np.random.default_rng(0)
+    h, p = rng.normal(size=(100, 4)), rng.dirichlet(np.ones(2), size=100)
+    chosen = suggest(h, np.array([0, 1]), p, count)
+    assert len(np.unique(chosen)) == len(chosen) == min(count, 98)
+    assert not set(chosen) & {0, 1}
+    least = min(count, 20)
+    assert chosen[:least].tolist() == suggest(h, np.array([0, 1]), p, least).tolist()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import widefield
 from elsewhere import Elsewhere
+from widefield.core import rng
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes.features import image_batch
@@ -275,3 +276,36 @@ def test_a_viewmaker_before_an_attack_is_refused(tmp_path: Path) -> None:
     run = trained("viewmaker+adversarial", tmp_path)
     with pytest.raises(ValueError, match="attack the loss of the run, and a probe"):
         probe(run, "photos:test+shapes", protocol="feature-dropout")
+
+
+def with_copies(copies: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Notes of a probe of 100 scored images, so many of which are among those fitted on."""
+    images = np.random.default_rng(0).integers(0, 256, (500, 4, 4, 3), dtype=np.uint8)
+    monkeypatch.setattr(rng, "bits", lambda *_: np.uint64(2**63) * (np.arange(500) % 5 > 0))
+    scored = np.arange(0, 500, 5)
+    images[scored[:copies]] = images[scored[:copies] + 1]
+    labels = {f"row {i}": "ab"[i % 2] for i in range(500)}
+    return probe("pixels", images, labels=labels, floors=False).notes[1:]
+
+
+@pytest.mark.parametrize(
+    ("copies", "said"),
+    [
+        (1, "is a copy of one that the probe is fitted on: it raises the score by 1.0 points"),
+        (4, "are copies of some that the probe is fitted on: they raise the score by 4.0 points"),
+        (5, "are among those that the probe is fitted on, so the score says little: leave out"),
+    ],
+)
+def test_what_copies_among_the_scored_images_can_do_is_said(
+    copies: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (note,) = [note for note in with_copies(copies, monkeypatch) if "is fitted on" in note]
+    assert note.startswith(f"{copies} of the 100 scored images {said}")
+    assert not any("is fitted on" in note for note in with_copies(0, monkeypatch))
+
+
+def test_others_to_score_on_are_advised_where_they_are_the_same(tmp_path: Path) -> None:
+    data = paint(tmp_path / "data", ["red", "green"], 8)
+    for scored in (data, f"{data}:test"):
+        (note, *_) = probe("pixels", scored, fit_on=data, floors=False).notes
+        assert "score on others, as DATA:test" in note
