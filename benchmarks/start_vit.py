@@ -79,7 +79,7 @@ def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
     """Go on from the start with all its weights, or with LoRA."""
     device = torch.device("cpu")
     recipe = make_recipe(**VIT, epochs=EPOCHS, batch_size=BATCH, seed=SEED)
-    recipe = resolve_parts(recipe, data, left_open=["lr"])
+    recipe = resolve_parts(recipe, data, left_open=["lr"], given=VIT)
     recipe = recipe.changed({"lr": scale * recipe.method.lr})
     encoder = load_encoder(start)
     state = build(

@@ -23,7 +23,7 @@ from widefield.data import Dataset
 from widefield.probes import extract
 
 METHOD, PLANT = "view-contrast", "+digits"
-EPOCHS = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7)}
+EPOCHS = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7, 30)}
 """Images -> epochs of runs."""
 TRIED = {
     **{
@@ -31,6 +31,7 @@ TRIED = {
         for weight in (1, 3, 10, 30)
     },
     "weight 30, scale 20": {"cross_entropy": 30.0, "logit_scale": 20.0},
+    "weight 3, scale 5": {"cross_entropy": 3.0, "logit_scale": 5.0},
 }
 """Name -> settings: the weight of the cross-entropy, and the factor of the contrast's logits."""
 SEEDS = (0, 1, 2)

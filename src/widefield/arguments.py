@@ -62,7 +62,7 @@ class RecipeArguments(TypedDict, total=False):
     row_moments: Literal["float32", "bf16"]
     row_second_moment: Literal["element", "row"]
     logit_scale: float | None
-    cross_entropy: float
+    cross_entropy: float | None
     label_smoothing: float
     normalise: bool
     temperature: float

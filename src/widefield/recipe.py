@@ -34,7 +34,7 @@ class Recipe(Settings):
     """
 
     method: MethodSettings
-    """Objective to train, see docs/methods.md; auto goes by epochs and start."""
+    """Objective to train, see docs/methods.md; auto goes by epochs, their steps, and start."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
@@ -106,15 +106,19 @@ class Recipe(Settings):
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values under some flat names.
 
-        A new `method` or `views` comes with its own defaults; other names are then looked up in
-        the run, the method, the views and the encoder.
+        Another `method` or other `views` come with their own defaults, and the same ones by name
+        keep their settings; other names are then looked up in the run, the method, the views and
+        the encoder.
 
         Raises:
             ValueError: a name belongs to no part of this recipe; the message names those it fits.
         """
         rest = dict(values)
-        method, views = _method(rest.pop("method", self.method)), rest.pop("views", self.views)
-        views = views if isinstance(views, ViewSettings) else ViewSettings.named(views)
+        method, views = rest.pop("method", self.method), rest.pop("views", self.views)
+        method = self.method if method == self.method.name else _method(method)
+        if not isinstance(views, ViewSettings):
+            named = ViewSettings.named(views)
+            views = self.views if named.names == self.views.names else named
         encoder = self.encoder.changed(rest)
         run = {name: rest.pop(name) for name in RUN_SETTINGS if name in rest}
         for name in rest:

@@ -198,6 +198,8 @@ def _of_kind(name: str, kind: Any, value: Any) -> Any:
         fits, expected = isinstance(value, typing.get_origin(kind) or kind), kind.__name__
     if not fits:
         raise ValueError(f"{name} must be {expected}, got {value!r}")
+    if isinstance(value, str):
+        return str(value)  # a word of numpy is a string too, and no YAML
     return kind(value) if kind in (float, int) else value
 
 

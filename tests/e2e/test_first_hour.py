@@ -74,9 +74,10 @@ def test_the_next_command_names_what_has_no_name() -> None:
 
 
 def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Command) -> None:
-    words = ("pretrain", arrays, "--method", "simclr", "--temperature", 0.3, "--views", "none")
+    parts = ("--method", "simclr", "--views", "cutout")
+    words = ("pretrain", arrays, *parts, "--temperature", 0.3, "--cutout-size", 0.2)
     command.text(*words, "--out", "one", *TINY.split())
-    command.text("pretrain", arrays, "--out", "two", "--config", "one/run.yaml")
+    command.text("pretrain", arrays, "--out", "two", "--config", "one/run.yaml", *parts)
     one, two = (recipe_of(Path(name, "run.yaml")) for name in ("one", "two"))
     assert one == two
     assert (two.method.name, two.method.flat()["temperature"], two.epochs) == ("simclr", 0.3, 1)

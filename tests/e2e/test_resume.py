@@ -31,12 +31,14 @@ from runs import (
     small,
     weights,
 )
-from widefield.methods import DEFAULT_METHOD
+from widefield.encoders import EncoderSettings
+from widefield.methods import DEFAULT_METHOD, METHODS
 from widefield.rows import FolderLock
 from widefield.train import checkpoint
 from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
 from widefield.train.step import StepMetrics
+from widefield.views import ViewSettings
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 
@@ -354,6 +356,23 @@ def short_run(whole: Callable[..., Path]) -> Path:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_resume_with_other_settings_is_refused_by_name(
+    short_run: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        pretrain(IMAGES, out=short_run, resume=True, quiet=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": METHODS["view-contrast"](lr=0.5)}, r"has lr 0\.02, not 0\.5"),
+        ({"method": METHODS["simclr"]()}, "has method 'view-contrast', not 'simclr'"),
+        ({"views": ViewSettings.named("cutout")}, "has views 'expert', not 'cutout'"),
+        ({"encoder": EncoderSettings(name="resnet18")}, "not 'resnet18'"),
+        ({"encoder": EncoderSettings(zero_init=False)}, "has zero_init True, not False"),
+    ],
+)
+def test_resume_with_another_part_is_refused_by_what_differs(
     short_run: Path, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

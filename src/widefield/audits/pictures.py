@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,13 +103,13 @@ def spectrum_shares(h: Tensor) -> tuple[float, ...]:
 
 
 def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
-    """Return evenly spaced images of `dataset`, each with the images nearest to it by h [n, D].
+    """Return images from all over `dataset`, each with the images nearest to it by h [n, D].
 
     Sounds give none: `neighbour_sounds` lets them be heard.
     """
     if dataset.kind == "sounds":
         return ()
-    rows = _spaced(len(h), ROWS)
+    rows = dataset.spread_rows(ROWS)
     nearest = nearest_neighbours(h, min(NEIGHBOURS, len(h) - 1)).cpu().numpy()
     return tuple(
         PictureRow(
@@ -122,14 +121,14 @@ def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
 
 
 def neighbour_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
-    """Return evenly spaced sounds of `dataset`, each with the sounds nearest to it by h [n, D].
+    """Return sounds from all over `dataset`, each with the sounds nearest to it by h [n, D].
 
     Images and windows, which cannot be listened to, give none.
     """
     if dataset.kind != "sounds":
         return ()
     nearest = nearest_neighbours(h, min(HEARD_BESIDE, len(h) - 1)).cpu().numpy()
-    rows = (recorded(dataset, [row, *nearest[row]]) for row in _spaced(len(h), HEARD_ROWS))
+    rows = (recorded(dataset, [row, *nearest[row]]) for row in dataset.spread_rows(HEARD_ROWS))
     return tuple(
         SoundRow(names=tuple(r.name for r in row), wavs=tuple(r.wav for r in row)) for row in rows
     )
@@ -183,10 +182,10 @@ def preferred_rows(
 
 
 def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
-    """Lay out evenly spaced images of `dataset` by their features h [n, D]; None below four."""
+    """Lay out images from all over `dataset` by their features h [n, D]; None below four."""
     if len(h) < 4:
         return None
-    rows = _spaced(len(h), MAP_IMAGES)
+    rows = dataset.spread_rows(MAP_IMAGES)
     task = next(iter(dataset.labels), None)
     groups = [0] * len(rows) if task is None else dataset.labels[task][rows].tolist()
     names = [dataset.paths[row] for row in rows]
@@ -201,8 +200,3 @@ def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
         groups=tuple(groups),
         pictures=tuple(png(image, _MAP_SIDE) for image in pictures_of(dataset, rows)),
     )
-
-
-def _spaced(n: int, most: int) -> np.ndarray:
-    """Return at most so many evenly spaced rows of n."""
-    return np.linspace(0, n - 1, min(most, n), dtype=int)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import torch
 from annotated_types import Gt, Interval
@@ -11,11 +11,23 @@ from widefield.methods.base import BuildContext, Method
 from widefield.methods.projector import ProjectorSettings
 from widefield.methods.row_method import RowMethodSettings
 from widefield.rows import view_contrast
-from widefield.rows.head import SCALE
 
-LONG = 600
-"""Steps from which on the contrast is sharper; docs/recipe.md says why."""
-SCALE_OF_LONG = 20.0
+
+class Balance(NamedTuple):
+    """What sets the two terms of the loss against each other."""
+
+    scale: float
+    """Factor of the contrast's logits."""
+    cross_entropy: float
+    """Weight of the cross-entropy."""
+
+
+BALANCE = {
+    0: Balance(scale=10.0, cross_entropy=30.0),
+    600: Balance(scale=20.0, cross_entropy=30.0),
+    3000: Balance(scale=5.0, cross_entropy=3.0),
+}
+"""Steps that a run has at least -> its balance; docs/recipe.md has the measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,39 +44,46 @@ class ViewContrastSettings(RowMethodSettings):
     projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
     """The projection head."""
     logit_scale: Annotated[float | None, Gt(0)] = None
-    """Factor of the contrast's logits: 10, and 20 in runs of 600 steps and more."""
-    cross_entropy: Annotated[float, Gt(0)] = 30.0
-    """Weight of S-DIET's cross-entropy."""
+    """Factor of the contrast's logits: 10, 20 from 600 steps on, and 5 from 3,000 on."""
+    cross_entropy: Annotated[float | None, Gt(0)] = None
+    """Weight of S-DIET's cross-entropy: 30, and 3 in runs of 3,000 steps and more."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
 
-    def scale(self, steps: int) -> float:
-        """Return the factor of the contrast's logits in a run of so many steps.
+    def balance(self, steps: int) -> Balance:
+        """Return what sets the two terms against each other in a run of so many steps.
 
         Example:
-            >>> settings = ViewContrastSettings()
-            >>> settings.scale(100), settings.scale(600)
-            (10.0, 20.0)
+            >>> ViewContrastSettings().balance(100)
+            Balance(scale=10.0, cross_entropy=30.0)
+            >>> ViewContrastSettings(logit_scale=8.0).balance(10_000)
+            Balance(scale=8.0, cross_entropy=3.0)
         """
-        if self.logit_scale is not None:
-            return self.logit_scale
-        return SCALE_OF_LONG if steps >= LONG else SCALE
+        usual = BALANCE[max(least for least in BALANCE if least <= steps)]
+        return Balance(
+            scale=usual.scale if self.logit_scale is None else self.logit_scale,
+            cross_entropy=(
+                usual.cross_entropy if self.cross_entropy is None else self.cross_entropy
+            ),
+        )
 
     def resolved(
         self, examples: int, feature_dim: int, device: torch.device, *, steps: int
     ) -> Self:
-        """Return the settings with the place of the rows, and the scale of the contrast."""
+        """Return the settings with the place of the rows, and the balance of the two terms."""
         placed = super().resolved(examples, feature_dim, device, steps=steps)
-        return replace(placed, logit_scale=self.scale(steps))
+        scale, cross_entropy = self.balance(steps)
+        return replace(placed, logit_scale=scale, cross_entropy=cross_entropy)
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
+        scale, cross_entropy = self.balance(context.steps)
         return self.build_rows(
             context,
             loss=partial(
                 view_contrast,
-                scale=self.scale(context.steps),
-                cross_entropy=self.cross_entropy,
+                scale=scale,
+                cross_entropy=cross_entropy,
                 smoothing=self.label_smoothing,
             ),
             normalise=True,

@@ -1,11 +1,11 @@
 """Recipes by name: each is a function that returns a whole `Recipe`, one file a source."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import METHODS, MethodSettings
+from widefield.methods import DEFAULT_METHOD, METHODS, MethodSettings
 from widefield.recipe import Recipe
 from widefield.recipes.default import default, method_for
 from widefield.recipes.feature_dropout import feature_dropout, feature_dropout_published
@@ -65,8 +65,7 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     check_name("recipe", name, RECIPES)
     method = settings.pop("method", AUTO)
     if method == AUTO:
-        given = {key: settings[key] for key in ("epochs", "start") if key in settings}
-        method = FIRST_METHOD.get(name) or method_for(**given)
+        method = FIRST_METHOD.get(name) or _default_method(settings)
     method_name = method.name if isinstance(method, MethodSettings) else method
     check_name("method", method_name, METHODS)
     recipe = RECIPES[name](method_name, plant_names(data) if data else ())
@@ -77,3 +76,10 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
         before, has = recipe.views.flat(), views.flat()
         settings["views"] = views.changed({k: v for k, v in before.items() if k in has})
     return recipe.changed(settings)
+
+
+def _default_method(settings: Mapping[str, Any]) -> str:
+    """Return the method of a run with these settings, as far as it shows before data are read."""
+    known = {key: settings[key] for key in ("epochs", "start") if key in settings}
+    run = default(DEFAULT_METHOD).changed(known)
+    return method_for(epochs=run.epochs, start=run.start, given=settings)

@@ -1,13 +1,14 @@
 """The recipe that runs use unless told otherwise: each method with its measured settings."""
 
 from collections.abc import Collection
-from typing import Any
 
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
 from widefield.recipe import Recipe
 
 LONG = 40
 """Epochs from which rows alone teach more than a second view; docs/recipe.md has how found."""
+OLD_ROWS = 64
+"""Steps of an epoch above which rows are too old for that; docs/recipe.md has how found."""
 
 
 def default(method: str, plants: Collection[str] = ()) -> Recipe:
@@ -18,20 +19,41 @@ def default(method: str, plants: Collection[str] = ()) -> Recipe:
     return Recipe(method=METHODS[method]())
 
 
-def method_for(**settings: Any) -> str:
-    """Return the method of a run that names none, by how often it sees each example.
+def method_for(
+    *,
+    epochs: int,
+    start: str | None = None,
+    given: Collection[str] = (),
+    steps_an_epoch: int = 0,
+) -> str:
+    """Return the method of a run that names none.
 
-    A run that goes on from an encoder takes what was measured on such runs.
+    A setting that one of the two alone has chooses it. Else it goes by how often the run sees each
+    example, and how old rows are then; a run from a start takes what was measured on such runs.
 
     Args:
-        **settings: `epochs` and `start`, if they are given.
-
-    Raises:
-        ValueError: one of them does not fit.
+        epochs: those of the run.
+        start: the encoder that it goes on from, if any.
+        given: names of the settings that the user gave.
+        steps_an_epoch: the age of rows; 0 while it is not known.
 
     Example:
         >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-contrast')
+        >>> method_for(epochs=100, given=["cross_entropy"])
+        'view-contrast'
     """
-    run = default(DEFAULT_METHOD).changed(settings)
-    return LONG_METHOD if run.epochs >= LONG and run.start is None else DEFAULT_METHOD
+    by_setting = chosen_by(given)
+    if by_setting:
+        return by_setting
+    rows_teach = epochs >= LONG and steps_an_epoch <= OLD_ROWS and start is None
+    return LONG_METHOD if rows_teach else DEFAULT_METHOD
+
+
+def chosen_by(given: Collection[str]) -> str | None:
+    """Return which of the two methods has settings, among those given, that the other lacks."""
+    names = {method: set(METHODS[method]().flat()) for method in (DEFAULT_METHOD, LONG_METHOD)}
+    for method, other in ((DEFAULT_METHOD, LONG_METHOD), (LONG_METHOD, DEFAULT_METHOD)):
+        if (names[method] - names[other]).intersection(given):
+            return method
+    return None

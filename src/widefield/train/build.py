@@ -1,5 +1,6 @@
 """Builds the state of a training from a recipe and facts about the data; every caller uses it."""
 
+import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,6 +119,7 @@ def build(
     encoder.to(device).to(memory_format=torch.channels_last)
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
         clear_unseen_taps(encoder, _blank(data, device))
+    _refuse_lone_parts(recipe, encoder, data, device)
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples, data.growth)
     context = BuildContext(
@@ -168,6 +170,27 @@ def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
         f"{recipe.method.name} {does}, and there would be "
         f"{together} in each process: choose a batch_size of {2 * shard.world} or more"
     )
+
+
+def _refuse_lone_parts(
+    recipe: Recipe, encoder: nn.Module, data: DataFacts, device: torch.device
+) -> None:
+    """Refuse parts of one example where batch normalisation has one number of a channel then.
+
+    Raises:
+        ValueError: it has.
+    """
+    if recipe.micro_batch != 1:
+        return
+    trial = copy.deepcopy(encoder).train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            trial(_blank(data, device))
+    except ValueError as error:
+        raise ValueError(
+            f"{recipe.encoder.name} normalises over examples, and micro_batch 1 gives it one at a "
+            "time: choose a micro_batch of 2 or more"
+        ) from error
 
 
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:

@@ -19,7 +19,8 @@ class InParts(nn.Module):
 
     Args:
         encoder: x[B, C, H, W] -> h[B, D].
-        most: examples of a part, at most; parts are as equal as can be.
+        most: examples of a part, at most, or one more where one would be left alone, which batch
+            normalisation may not take; parts are as equal as can be.
 
     Example:
         >>> encoder = nn.Linear(3, 2)
@@ -37,7 +38,10 @@ class InParts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features [B, D] of images [B, C, H, W]."""
-        parts = x.tensor_split(-(-len(x) // self.most))
+        count = -(-len(x) // self.most)
+        if self.most > 1:
+            count = min(count, max(1, len(x) // 2))
+        parts = x.tensor_split(count)
         if len(parts) == 1 or not torch.is_grad_enabled():
             return torch.cat([self.encoder(part) for part in parts])
         return torch.cat(

@@ -105,14 +105,15 @@ def plan(
     chosen, start = resolve_with_start(recipe, settings, data, download=download)
     dataset = open_dataset(data, **chosen.opening())
     free = left_open(recipe, settings)
-    chosen = resolve_parts(chosen, dataset, left_open=free)
+    chosen = resolve_parts(chosen, dataset, left_open=free, given=settings)
     begun = None if start is None else start.fitted(dataset).encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
         closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
     ):
-        return replace(trial.plan(), remarks=remarks(chosen, len(dataset), left_open=free))
+        said = remarks(chosen, len(dataset), left_open=free, given=settings)
+        return replace(trial.plan(), remarks=said)
 
 
 class _Trial:
@@ -131,7 +132,7 @@ class _Trial:
         self.run = self._run(few)
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
-        self.run.dataset = dataset  # for its health check
+        self.run.findings.dataset = dataset  # for its health check
         self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:

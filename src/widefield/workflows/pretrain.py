@@ -16,10 +16,11 @@ from widefield.arguments import RecipeArguments
 from widefield.core.boundary import boundary
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
-from widefield.encoders import rate_of
-from widefield.methods import RowMethodSettings
+from widefield.encoders import EncoderSettings, rate_of
+from widefield.methods import MethodSettings, RowMethodSettings
 from widefield.recipe import Recipe
 from widefield.recipes import AUTO, make_recipe
+from widefield.recipes.default import method_for
 from widefield.rows import FolderLock
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.folder import FORMAT, MAY_CHANGE, RunFolder
@@ -29,6 +30,7 @@ from widefield.train.progress import images_bar
 from widefield.train.ranks import Ranks
 from widefield.train.trainer import OnStep
 from widefield.version import __version__
+from widefield.views import ViewSettings
 from widefield.workflows.growing import in_order
 from widefield.workflows.remarks import batch_of, left_open, remarks
 from widefield.workflows.run import Pretrained, PretrainRun
@@ -105,8 +107,8 @@ def pretrain(
     said: tuple[str, ...] = ()
     if not resume:
         free = left_open(recipe, settings)
-        chosen = resolve_parts(chosen, dataset, left_open=free)
-        said = remarks(chosen, len(dataset), left_open=free)
+        chosen = resolve_parts(chosen, dataset, left_open=free, given=settings)
+        said = remarks(chosen, len(dataset), left_open=free, given=settings)
     for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_start(folder, chosen) if start is None else start.encoder
@@ -218,7 +220,9 @@ def resolve_with_start(
     chosen, start = resolve(recipe, _named(settings), data), None
     if chosen.start is not None:
         start = open_start(chosen.start if spec is None else spec, download=download)
-        given = recipe.encoder.flat() if isinstance(recipe, Recipe) else settings
+        given = set(settings)
+        if isinstance(recipe, Recipe):  # whose zero_init, of fresh weights, cannot be left out
+            given |= recipe.encoder.flat().keys() - {"zero_init"}
         chosen = start.recipe(chosen, given)
     return chosen, start
 
@@ -230,11 +234,17 @@ def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return named if spec is None else {**named, "start": start_name(spec)}
 
 
-def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str] = ()) -> Recipe:
+def resolve_parts(
+    recipe: Recipe,
+    dataset: Dataset,
+    *,
+    left_open: Collection[str],
+    given: Mapping[str, Any],
+) -> Recipe:
     """Return a resolved recipe with what encoder and method leave to data and machine.
 
     `left_open` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
-    of examples (`batch_size`).
+    of examples (`batch_size` and `method`). Another method keeps the settings that were `given`.
 
     Raises:
         ValueError: a warm-up was given in steps that does not end.
@@ -247,6 +257,8 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
         recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
     per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)
     steps = recipe.epochs * per_epoch
+    if "method" in left_open:
+        recipe = _with_method_for(recipe, per_epoch, given)
     method = recipe.method.resolved(len(dataset), feature_dim, device, steps=steps)
     multiple, _ = rate_of(encoder)
     own = {"lr": multiple * method.lr}
@@ -262,13 +274,22 @@ def resolve_parts(recipe: Recipe, dataset: Dataset, *, left_open: Collection[str
     return chosen
 
 
+def _with_method_for(recipe: Recipe, steps_an_epoch: int, given: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with the method that goes with so many steps, and the settings given."""
+    method = method_for(
+        epochs=recipe.epochs, start=recipe.start, given=given, steps_an_epoch=steps_an_epoch
+    )
+    own = {name: value for name, value in given.items() if name in recipe.method.flat()}
+    return recipe.changed({**own, "method": method})
+
+
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the run's own recipe, with other epochs or another device where these were given.
 
     Raises:
         ValueError: another setting was given and disagrees.
     """
-    recipe, settings = folder.recipe(), _named(settings)
+    recipe, settings = folder.recipe(), _spread(_named(settings))
     changed = recipe.changed(settings)
     before, after = recipe.flat(), changed.flat()
     for name in settings:
@@ -277,8 +298,26 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {after[name]!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    # Not `changed`: there the name of a method or of views has brought its defaults along.
-    return replace(recipe, epochs=changed.epochs, device=changed.device)
+    return changed
+
+
+def _spread(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with those of whole parts by name; what a part leaves to the run is none."""
+    spread = dict(settings)
+    for part in ("method", "views", "encoder"):
+        value = settings.get(part)
+        if isinstance(value, MethodSettings):
+            spread |= {"method": value.name, **_set(value.flat())}
+        elif isinstance(value, ViewSettings):
+            spread |= {"views": value.names, **_set(value.flat())}
+        elif isinstance(value, EncoderSettings):
+            del spread["encoder"]
+            spread |= _set(value.flat())
+    return spread
+
+
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in (None, "auto")}
 
 
 def _place(data: Data, dataset: Dataset) -> str | None:

@@ -9,7 +9,7 @@ from widefield.encoders import RATES_MEASURED_ON, rate_of
 from widefield.methods import DEFAULT_METHOD
 from widefield.recipe import Recipe
 from widefield.recipes import AUTO
-from widefield.recipes.default import LONG
+from widefield.recipes.default import LONG, OLD_ROWS, chosen_by
 
 FEW_STEPS = 200
 """Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
@@ -22,15 +22,23 @@ def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
     """Return which of `method`, the rates and `batch_size` go by epochs, encoder and examples.
 
     They do in the default recipe, unless the user gave them, or a method with its rates. Rows go
-    by the user's `lr`, if there is one.
+    by the user's `lr`, if there is one. A whole recipe leaves nothing open, but the rates of
+    another method.
     """
+    method = given.get("method", AUTO)
+    if isinstance(recipe, Recipe) and method not in (AUTO, recipe.method.name):
+        return _rates(given)  # those of a file are those of its method
     if recipe != "default":
         return frozenset()
-    method = given.get("method", AUTO)
-    free = {"batch_size"} - given.keys()
-    if "lr" not in given and isinstance(method, str):
-        free |= {"lr", "head_lr_scale"} - given.keys()
-    return frozenset(free | ({"method"} if method == AUTO else set()))
+    chosen_later = {"batch_size"} - given.keys() | ({"method"} if method == AUTO else set())
+    return _rates(given) | chosen_later
+
+
+def _rates(given: Mapping[str, Any]) -> frozenset[str]:
+    """Return the rates that go by the encoder's family."""
+    if "lr" in given or not isinstance(given.get("method", AUTO), str):
+        return frozenset()
+    return frozenset({"lr", "head_lr_scale"} - given.keys())
 
 
 def batch_of(most: int, examples: int) -> int:
@@ -46,16 +54,19 @@ def batch_of(most: int, examples: int) -> int:
     return min(most, max(SMALLEST_BATCH, fewer), examples)
 
 
-def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tuple[str, ...]:
+def remarks(
+    recipe: Recipe, examples: int, *, left_open: Collection[str], given: Collection[str]
+) -> tuple[str, ...]:
     """Return a line on each thing that the user may want to change; none where all is usual.
 
     Args:
         recipe: resolved settings of the run.
         examples: n.
         left_open: what the recipe left to epochs, encoder and data.
+        given: names of the settings that the user gave.
     """
     lines = (
-        _on_method(recipe) if "method" in left_open else "",
+        _on_method(recipe, given) if "method" in left_open else "",
         _on_rate(recipe) if "lr" in left_open else "",
         _on_batch(recipe) if "batch_size" in left_open else "",
         _on_steps(recipe, examples) or _on_visits(recipe),
@@ -63,12 +74,20 @@ def remarks(recipe: Recipe, examples: int, *, left_open: Collection[str]) -> tup
     return tuple(line for line in lines if line)
 
 
-def _on_method(recipe: Recipe) -> str:
+def _on_method(recipe: Recipe, given: Collection[str]) -> str:
     """Say which method was chosen, and by what."""
-    runs = f"of fewer than {LONG} epochs" if recipe.epochs < LONG else f"of {LONG} epochs and more"
+    name = recipe.method.name
+    if chosen_by(given):
+        return f"method {name}, whose own settings were given: --method sets another"
     if recipe.start is not None:
         runs = "from a start"
-    return f"method {recipe.method.name}, as runs {runs} take: --method sets another"
+    elif recipe.epochs < LONG:
+        runs = f"of fewer than {LONG} epochs"
+    elif name == DEFAULT_METHOD:
+        runs = f"of more than {OLD_ROWS} steps an epoch"
+    else:
+        runs = f"of {LONG} epochs and more"
+    return f"method {name}, as runs {runs} take: --method sets another"
 
 
 def _on_batch(recipe: Recipe) -> str:

@@ -155,3 +155,22 @@ def test_a_plan_counts_the_activations_of_a_part() -> None:
     whole, parts = (plan("photos", micro_batch=m, **settings) for m in (None, 4))
     ratio = parts.parts["activations"].bytes / whole.parts["activations"].bytes
     assert ratio < 0.5
+
+
+@pytest.mark.parametrize(("examples", "sizes"), [(2, [2]), (3, [3]), (5, [3, 2]), (8, [2] * 4)])
+def test_no_example_is_left_alone(examples: int, sizes: list[int]) -> None:
+    """Batch normalisation over one example has nothing to normalise over."""
+    seen: list[int] = []
+    norm = nn.BatchNorm1d(4)
+    norm.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    InParts(norm, most=2)(torch.rand(examples, 4, requires_grad=True))
+    assert seen == sizes
+
+
+def test_parts_of_one_that_batch_norm_cannot_take_are_refused() -> None:
+    facts = small_facts()
+    small_enough = {"encoder": "resnet18", "stem": "native"}  # a map of 1 x 1
+    with pytest.raises(ValueError, match="choose a micro_batch of 2 or more"):
+        build(small_recipe("s-diet", micro_batch=1, **small_enough), facts, device=CPU)
+    build(small_recipe("s-diet", micro_batch=2, **small_enough), facts, device=CPU)
+    build(small_recipe("s-diet", micro_batch=1, encoder="resnet-tiny"), facts, device=CPU)

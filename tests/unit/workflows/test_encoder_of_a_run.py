@@ -82,6 +82,19 @@ def test_what_pretrain_returned_stands_for_the_run(tmp_path: Path) -> None:
     assert recipe["start"] == str(tmp_path / "run")
 
 
+def test_how_fresh_weights_begin_does_not_contradict_a_start(tmp_path: Path) -> None:
+    """A whole recipe cannot leave it out."""
+    pretrain("photos", out=tmp_path / "run", zero_init=False, quiet=True, **SMALL)
+    whole = make_recipe(**SMALL)
+    goes_on = {"start": str(tmp_path / "run"), "quiet": True}
+    after = pretrain("photos", out=tmp_path / "after", recipe=whole, **goes_on)
+    recipe = yaml.safe_load((after.run / "run.yaml").read_text())["recipe"]
+    assert recipe["encoder"]["zero_init"] is False
+    for other in ({"recipe": whole}, SMALL):
+        with pytest.raises(ValueError, match="has zero_init False, not True"):
+            pretrain("photos", out=tmp_path / "no", zero_init=True, **other, **goes_on)
+
+
 @pytest.mark.parametrize("encoder", [3, None, ["run"]])
 def test_what_is_no_encoder_is_named(encoder: Any) -> None:
     with pytest.raises(

@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
 from widefield.views import build_views
+from widefield.workflows import findings
 from widefield.workflows import plan as module
 from widefield.workflows.plan import Plan, plan
 
@@ -116,6 +120,23 @@ def test_activations_grow_with_the_batch() -> None:
         plan("photos", **{**SMALL, "image_size": 32, "batch_size": b}) for b in (16, 96)
     )
     assert large.parts["activations"].bytes > 2 * small.parts["activations"].bytes
+
+
+@pytest.mark.parametrize("method", ["s-diet", "simclr"])
+def test_the_health_check_sees_as_many_images_as_that_of_a_run(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory counts too, and of methods with rows the trial holds a few examples alone."""
+    seen: list[int] = []
+    extract = findings.extract
+
+    def counted(encoder: nn.Module, images: NDArray[np.uint8], **settings: Any) -> Tensor:
+        seen.append(len(images))
+        return extract(encoder, images, **settings)
+
+    monkeypatch.setattr(findings, "extract", counted)
+    plan("photos", **{**SMALL, "method": method, "limit": 200, "batch_size": 4})
+    assert seen == [200]
 
 
 def test_bad_input_is_refused() -> None:

@@ -29,7 +29,7 @@ def resolve(recipe: str | Recipe, settings: dict[str, Any], data: str) -> Recipe
     """The recipe of a run, as it begins."""
     chosen, _ = resolve_with_start(recipe, settings, data)
     free = left_open(recipe, settings)
-    return resolve_parts(chosen, open_dataset(data, limit=LIMIT), left_open=free)
+    return resolve_parts(chosen, open_dataset(data, limit=LIMIT), left_open=free, given=settings)
 
 
 def said(examples: int, **settings: Any) -> str:
@@ -37,7 +37,8 @@ def said(examples: int, **settings: Any) -> str:
     usual = {"method": DEFAULT_METHOD, "encoder": "resnet-tiny", "batch_size": 256}
     settings = {**usual, **settings}
     chosen = resolve("default", settings, "photos")
-    return "\n".join(remarks(chosen, examples, left_open=left_open("default", settings)))
+    free = left_open("default", settings)
+    return "\n".join(remarks(chosen, examples, left_open=free, given=settings))
 
 
 @pytest.mark.parametrize(
@@ -120,16 +121,72 @@ def test_the_method_goes_by_the_epochs_and_is_said(epochs: int) -> None:
     for settings in ({}, {"method": AUTO}):
         recipe = make_recipe(epochs=epochs, encoder="resnet-tiny", **settings)
         assert recipe.method == METHODS["row-contrast" if epochs >= 40 else "view-contrast"]()
-        line = remarks(recipe, 10**6, left_open=left_open("default", settings))[0]
+        free = left_open("default", settings)
+        line = remarks(recipe, 10**6, left_open=free, given=settings)[0]
         assert line.startswith(f"method {recipe.method.name}, as runs of ")
         bound = "40 epochs and more" if epochs >= 40 else "fewer than 40 epochs"
         assert line.endswith(f"{bound} take: --method sets another")
 
 
+@pytest.mark.parametrize(
+    ("examples", "method", "runs"),
+    [(64, "row-contrast", "of 40 epochs and more"), (65, "view-contrast", "of more than 64 steps")],
+)
+def test_rows_that_are_old_do_not_stand_in_for_a_second_view(
+    examples: int, method: str, runs: str
+) -> None:
+    """A row is as old as an epoch has steps."""
+    settings = {"epochs": 40, "encoder": "resnet-tiny", "batch_size": 1, "projector_width": 256}
+    data = open_dataset("photos", limit=examples)
+    for user in (settings, settings | {"method": method}):
+        free = left_open("default", user)
+        chosen = resolve_parts(make_recipe(**user), data, left_open=free, given=user)
+        assert chosen.method.name == method
+        assert chosen.method.flat()["projector_width"] == 256
+        assert chosen.batch_size == 1
+        lines = "\n".join(remarks(chosen, examples, left_open=free, given=user))
+        assert (f"method {method}, as runs {runs}" in lines) == ("method" in free)
+
+
+@pytest.mark.parametrize("epochs", [1, 40])
+@pytest.mark.parametrize("examples", [64, 65])
+@pytest.mark.parametrize(
+    ("setting", "value", "method"),
+    [
+        ("cross_entropy", 7.0, "view-contrast"),
+        ("label_smoothing", 0.5, "view-contrast"),
+        ("normalise", False, "row-contrast"),
+    ],
+)
+def test_a_setting_that_one_method_alone_has_chooses_it(
+    epochs: int, examples: int, setting: str, value: float, method: str
+) -> None:
+    user = {"epochs": epochs, "encoder": "resnet-tiny", "batch_size": 1, setting: value}
+    free, data = left_open("default", user), open_dataset("photos", limit=examples)
+    chosen = resolve_parts(make_recipe(**user), data, left_open=free, given=user)
+    assert (chosen.method.name, chosen.method.flat()[setting]) == (method, value)
+    line = remarks(chosen, examples, left_open=free, given=user)[0]
+    assert line == f"method {method}, whose own settings were given: --method sets another"
+
+
+def test_settings_of_both_methods_are_refused() -> None:
+    with pytest.raises(ValueError, match="normalise is no setting of view-contrast"):
+        make_recipe(cross_entropy=7.0, normalise=False)
+
+
+def test_another_method_on_top_of_a_whole_recipe_takes_the_rate_of_the_encoder() -> None:
+    whole = resolve("default", {"encoder": "test_vit"}, "photos")
+    other = {"method": "simclr"}
+    usual = resolve("default", {"encoder": "test_vit", **other}, "photos")
+    assert resolve(whole, other, "photos").method.lr == usual.method.lr == 0.03 * 6e-3
+    assert resolve(whole, {**other, "lr": 0.5}, "photos").method.lr == 0.5
+    assert resolve(whole, {"method": whole.method.name}, "photos").method == whole.method
+
+
 def test_a_run_from_a_start_takes_the_method_that_was_measured_on_such_runs() -> None:
     recipe = make_recipe(epochs=100, encoder="resnet-tiny", start="run")
     assert recipe.method == METHODS["view-contrast"]()
-    line = remarks(recipe, 10**6, left_open=left_open("default", {}))[0]
+    line = remarks(recipe, 10**6, left_open=left_open("default", {}), given={})[0]
     assert line == "method view-contrast, as runs from a start take: --method sets another"
 
 
@@ -142,13 +199,21 @@ def test_a_method_that_was_named_is_kept_and_not_said() -> None:
     assert not left_open("s-diet-paper", {"method": AUTO})
 
 
-@pytest.mark.parametrize(("steps", "scale"), [(1, 10.0), (599, 10.0), (600, 20.0), (10**6, 20.0)])
-def test_the_scale_of_the_contrast_goes_by_steps(steps: int, scale: float) -> None:
+@pytest.mark.parametrize(
+    ("steps", "scale", "weight"),
+    [(1, 10.0, 30.0), (599, 10.0, 30.0), (600, 20.0, 30.0), (2999, 20.0, 30.0), (3000, 5.0, 3.0)],
+)
+def test_the_balance_of_the_two_terms_goes_by_steps(
+    steps: int, scale: float, weight: float
+) -> None:
     cpu = torch.device("cpu")
-    settings = make_recipe(epochs=2).method
-    assert settings.resolved(64, 128, cpu, steps=steps).flat()["logit_scale"] == scale
-    given = METHODS["view-contrast"](logit_scale=3.0)
-    assert given.resolved(64, 128, cpu, steps=steps).flat()["logit_scale"] == 3.0
+    usual = make_recipe(epochs=2).method
+    chosen = usual.resolved(64, 128, cpu, steps=steps).flat()
+    assert (chosen["logit_scale"], chosen["cross_entropy"]) == (scale, weight)
+    given = METHODS["view-contrast"](logit_scale=3.0).resolved(64, 128, cpu, steps=steps).flat()
+    assert (given["logit_scale"], given["cross_entropy"]) == (3.0, weight)
+    given = METHODS["view-contrast"](cross_entropy=7.0).resolved(64, 128, cpu, steps=steps).flat()
+    assert (given["logit_scale"], given["cross_entropy"]) == (scale, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +230,16 @@ def test_the_steps_are_those_of_the_batches_that_are_taken(
 ) -> None:
     recipe = make_recipe(encoder="resnet-tiny", epochs=39, **settings)
     data = open_dataset("photos", limit=1030)
-    chosen = resolve_parts(recipe, data, left_open=left_open("default", settings))
+    free = left_open("default", settings)
+    chosen = resolve_parts(recipe, data, left_open=free, given=settings)
     assert chosen.method.flat()["logit_scale"] == scale
 
 
-def test_the_scale_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
+def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
     pretrain("photos", out=tmp_path / "run", epochs=1, limit=64, batch_size=32, quiet=True)
     recipe = yaml.safe_load((tmp_path / "run" / "run.yaml").read_text())["recipe"]
     assert recipe["method"]["logit_scale"] == 10.0
+    assert recipe["method"]["cross_entropy"] == 30.0
 
 
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
@@ -188,9 +255,8 @@ def test_a_batch_that_goes_by_the_examples_is_said_and_one_that_was_given_is_kep
     chosen = resolve("default", {}, "photos")
     free = left_open("default", {})
     assert chosen.batch_size == LIMIT
-    assert any(
-        "batches of 40, as the examples are few" in s for s in remarks(chosen, 40, left_open=free)
-    )
+    lines = remarks(chosen, 40, left_open=free, given={})
+    assert any("batches of 40, as the examples are few" in line for line in lines)
     assert resolve("default", {"batch_size": 5}, "photos").batch_size == 5
     assert "batches" not in said(10**6, batch_size=5)
     assert resolve("feature-dropout", {}, "photos").batch_size == 256
