@@ -42,6 +42,7 @@ from widefield.diagnose.spectrum import singular_values as singular_values
 from widefield.diagnose.spectrum import spectrum_of
 from widefield.diagnose.spectrum import stable_rank as stable_rank
 from widefield.diagnose.tsne import tsne_map as tsne_map
+from widefield.diagnose.whitening import whitened as whitened
 
 __all__ = [
     "DIAGNOSTICS",
@@ -83,6 +84,7 @@ __all__ = [
     "typical",
     "uniformity",
     "view_agreement",
+    "whitened",
 ]
 
 

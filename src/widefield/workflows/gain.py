@@ -5,8 +5,9 @@ keep when it is seen through a gentle view: the more, the more its features say 
 less about the pixels that the view changes. How well does a linear probe name the quarter turn of
 an image: the better, the more its features say about what is in it. And how often does a quarter
 of an image find the opposite one among those of others: the more, the more its features say about
-what both are parts of. A rise of the weighted mean of the three shares shows that something was
-learned; docs/recipe.md says how often. Without one, it may have been all the same.
+what both are parts of. Who is near whom goes by whitened features, as a linear probe sees them. A
+rise of the mean of the three shares shows that something was learned; docs/recipe.md says how
+often. Without one, it may have been all the same.
 """
 
 from collections.abc import Mapping
@@ -21,12 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.data import Dataset
-from widefield.diagnose import health, view_agreement
+from widefield.diagnose import health, view_agreement, whitened
 from widefield.encoders import untrained_starts
 from widefield.probes import extract, pixels
 from widefield.workflows.change import Change, change
 from widefield.workflows.evidence import Features, through_views
-from widefield.workflows.neighbours import NEIGHBOURS
+from widefield.workflows.neighbours import NEIGHBOURS, RIDGE
 from widefield.workflows.quarters import quarters_found
 from widefield.workflows.reading import Reading, read_labels
 from widefield.workflows.turns import turns_named
@@ -35,9 +36,7 @@ EXAMPLES = 1000
 """Images that are compared, at most."""
 LEAST = 100
 """Images without which nothing is compared."""
-WEIGHTS = (1, 1, 3)
-"""Of neighbours kept, turns named and quarters found: the last share moves least."""
-RISEN = 0.005
+RISEN = 0.002
 """Less of a rise of the mean shows nothing: it comes with rates too low to learn anything."""
 
 Verdict = Literal[
@@ -59,7 +58,7 @@ class Gain:
     quarters: Change
     """Share of an image's quarters that find the opposite one, from untrained to trained."""
     mean: Change
-    """The mean of the three shares, weighted."""
+    """The mean of the three shares."""
     examples: int
     labels: Mapping[str, Reading] = field(default_factory=dict)
     """Task of the data -> how often a linear probe reads it; empty without labels."""
@@ -123,7 +122,8 @@ def compare_with_untrained(
     before_h, after_h, raw = (features(images) for features in (before, after, pixels))
 
     def kept(h: Tensor, of_views: Tensor) -> NDArray[np.float64]:
-        return view_agreement(h, of_views, NEIGHBOURS).cpu().numpy()
+        own, seen = whitened(h, of_views, ridge=RIDGE)
+        return view_agreement(own, seen, NEIGHBOURS).cpu().numpy()
 
     shares = [
         (
@@ -134,7 +134,7 @@ def compare_with_untrained(
         for h, f in ((before_h, before), (after_h, after))
     ]
     agreement, turns, quarters = (change(*pair, seed=seed) for pair in zip(*shares, strict=True))
-    mean = change(*(np.average(three, axis=0, weights=WEIGHTS) for three in shares), seed=seed)
+    mean = change(*(np.mean(three, axis=0) for three in shares), seed=seed)
     starts = chain([before_h], (features(images) for features in others))
     return Gain(
         verdict=judged(mean, health(after_h).verdict),

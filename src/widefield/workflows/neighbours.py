@@ -11,6 +11,8 @@ from torch.nn import functional
 from widefield.diagnose import nearest_neighbours
 
 NEIGHBOURS = 20
+RIDGE = 0.1
+"""Of `diagnose.whitened`, where features of two encoders are compared by who is near whom."""
 
 
 def of_common_classes(y: NDArray[np.int64], least: int) -> NDArray[np.int64]:

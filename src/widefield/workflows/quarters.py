@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.diagnose.spectrum import checked
+from widefield.diagnose import whitened
 from widefield.workflows.evidence import Features
+from widefield.workflows.neighbours import RIDGE
 
 Images = NDArray[np.uint8]
 
@@ -24,9 +25,9 @@ _ROUNDING = 1e-12
 def quarters_found(features: Features, images: Images, k: int) -> NDArray[np.float64]:
     """Return for each image how many of its quarters find the opposite one, a share, float64 [n].
 
-    A quarter finds the opposite one if this is among the k nearest, by cosine from the mean of all
-    quarters, of the n that lie where it lies. By chance k / n do, and so many count where all are
-    equally near, as in constant features.
+    A quarter finds the opposite one if this is among the k nearest of the n that lie where it lies,
+    by the cosine of features that all quarters whiten. By chance k / n do, and so many count where
+    all are equally near, as in constant features.
 
     Args:
         features: images [n, H, W, C] -> h [n, D]; they are shown quarters as large as the images.
@@ -42,9 +43,9 @@ def quarters_found(features: Features, images: Images, k: int) -> NDArray[np.flo
         >>> float(quarters_found(on_circle, tinted, 1).mean())
         1.0
     """
-    h = [checked(features(quarter)) for quarter in _quarters(images)]
-    mean = torch.cat(h).mean(0)
-    unit = [functional.normalize(x - mean, dim=1) for x in h]
+    h = torch.cat([features(quarter) for quarter in _quarters(images)])
+    (white,) = whitened(h, ridge=RIDGE)
+    unit = functional.normalize(white, dim=1).chunk(4)
     pairs = [*OPPOSITE, *((b, a) for a, b in OPPOSITE)]
     return torch.stack([_found(unit[a], unit[b], k) for a, b in pairs]).mean(0).cpu().numpy()
 

@@ -137,4 +137,4 @@ def test_the_mean_is_that_of_the_three_shares() -> None:
         kept, named, opposite = (
             getattr(part, end) for part in (found.agreement, found.turns, found.quarters)
         )
-        assert getattr(found.mean, end) == pytest.approx((kept + named + 3 * opposite) / 5)
+        assert getattr(found.mean, end) == pytest.approx((kept + named + opposite) / 3)

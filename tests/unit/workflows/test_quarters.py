@@ -5,9 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.workflows.evidence import Features
+from widefield.workflows.neighbours import RIDGE
 from widefield.workflows.quarters import Images, quarters_found
 
 COUNT, SIDE = 60, 8
@@ -69,6 +71,13 @@ def test_every_pixel_is_in_one_quarter_and_seen_four_times() -> None:
     assert shown[2][0, 0, 0, 0] == 32
 
 
+def inverse_root(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (C + RIDGE l_1)^(-1/2) of the covariance C of x [n, D], l_1 its largest eigenvalue."""
+    values, vectors = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
+    root: NDArray[np.float64] = vectors / np.sqrt(values + RIDGE * values[-1]) @ vectors.T
+    return root
+
+
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 7), dim=st.integers(1, 3))
 def test_shares_are_those_of_ranks_counted_one_by_one(seed: int, k: int, dim: int) -> None:
     rng = np.random.default_rng(seed)
@@ -77,7 +86,8 @@ def test_shares_are_those_of_ranks_counted_one_by_one(seed: int, k: int, dim: in
     found = quarters_found(
         lambda _: torch.from_numpy(next(turn)), np.zeros((7, 2, 2, 3), np.uint8), k
     )
-    centred = [part - np.concatenate(parts).mean(0) for part in parts]
+    white = inverse_root(np.concatenate(parts))
+    centred = [(part - np.concatenate(parts).mean(0)) @ white for part in parts]
     norms = [np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in centred]
     unit = [part / norm for part, norm in zip(centred, norms, strict=True)]
     expected = np.zeros(7)
