@@ -40,8 +40,8 @@ def agreement() -> str:
     missed = [run for run in sure if _is_better(run) and not _said_better(run)]
     return (
         f"Of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
-        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; {len(missed)} are better "
-        f"and not shown to be, {len(wrong)} are worse and called better. Of all runs, those "
+        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; better and not shown to "
+        f"be: {len(missed)}, worse and called better: {len(wrong)}. Of all runs, those "
         f"included whose order labels do not surely tell, {_alike(runs)} are ordered alike. "
         f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
