@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
-from widefield.core.scale import unit_rows
 from widefield.data import Dataset
 from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
-from widefield.diagnose import nearest_neighbours
+from widefield.diagnose import neighbour_agreement
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.workflows.pretrain import pretrain
@@ -41,8 +38,6 @@ NEIGHBOURS = 10
 """How many nearest neighbours of an image are compared."""
 TRAIN_IMAGES = 80_000
 """How many images a short pretraining is shown, counted with repetition."""
-_ROUNDING = 1e-12
-"""Cosines that differ by no more are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +171,8 @@ def audit_plant(
         name=name,
         grades=grades,
         neighbours_kept=tuple(
-            _shared_neighbours(plain, extractor.features(grade.test.images), k) for grade in planted
+            float(neighbour_agreement(plain, extractor.features(grade.test.images), k).mean())
+            for grade in planted
         ),
         neighbours_by_chance=k / (len(data.test) - 1),
     )
@@ -237,30 +233,8 @@ def audit_training(
         epochs=epochs,
         without=verdicts[0],
         planted=verdicts[1],
-        neighbours_shared=_shared_neighbours(features[0], features[1], k),
+        neighbours_shared=float(neighbour_agreement(features[0], features[1], k).mean()),
     )
-
-
-def _shared_neighbours(first: Tensor, second: Tensor, k: int) -> float:
-    """Return the mean share of the k nearest neighbours by `first` [n, D] that `second` keeps.
-
-    By chance it is k / (n - 1), and so much counts of an example whose k-th neighbour and next are
-    equally near in either: of constant features the order of the rows would say which are nearest.
-    """
-    (own, tie), (other, tied) = (_neighbours(h, k) for h in (first, second))
-    shared = (own[:, :, None] == other[:, None, :]).any(2).double().mean(1)
-    return float(torch.where(tie | tied, k / (len(own) - 1), shared).mean())
-
-
-def _neighbours(h: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k rows nearest to each of h [n, D], and whether the next is as near as the k-th.
-
-    Of all n - 1 others there is no next, and all are kept by chance too.
-    """
-    nearest = nearest_neighbours(h, min(k + 1, len(h) - 1))
-    unit = unit_rows(h.double())
-    last, following = ((unit * unit[nearest[:, i]]).sum(1) for i in (k - 1, -1))
-    return nearest[:, :k], last - following <= _ROUNDING
 
 
 def _pretrained(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from widefield.diagnose.agreement import neighbour_agreement as neighbour_agreement
 from widefield.diagnose.agreement import view_agreement as view_agreement
 from widefield.diagnose.bimodality import Bimodality as Bimodality
 from widefield.diagnose.bimodality import bimodality as bimodality
@@ -71,6 +72,7 @@ __all__ = [
     "linear_cka",
     "near_duplicates",
     "nearest_neighbours",
+    "neighbour_agreement",
     "neighbour_distance",
     "neighbour_graph",
     "outliers",

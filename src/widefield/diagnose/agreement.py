@@ -31,15 +31,46 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
             f"features have shapes {list(h.shape)} and {list(views.shape)}: give a view of each"
         )
     keys, queries = (unit_rows(checked(x)) for x in (h, views))
-    if not 1 <= k < len(h):
-        raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
+    return _shared((keys, keys), (queries, keys), k)
+
+
+def neighbour_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
+    """Return for each example the share of its k neighbours that other features keep, float64 [n].
+
+    Its neighbours by either, `first` [n, D] and `second` [n, E], are the k others of highest
+    cosine by these features. By chance k / (n - 1) are shared, and so many count where the k-th
+    and the next are equally near.
+    Raises `ValueError` for features that are not finite or of two lengths, and for k outside
+    1..n-1.
+
+    Example:
+        >>> h = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+        >>> neighbour_agreement(h, h.flip(1), 5).mean().item()
+        1.0
+    """
+    if len(first) != len(second):
+        raise ValueError(
+            f"there are features of {len(first)} and of {len(second)} examples: give those of the "
+            "same ones"
+        )
+    own, other = (unit_rows(checked(x)) for x in (first, second))
+    return _shared((own, own), (other, other), k)
+
+
+def _shared(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], k: int) -> Tensor:
+    """Return the share of the k keys nearest to each query that two pairs of both agree on."""
+    n = len(first[0])
+    if not 1 <= k < n:
+        raise ValueError(f"k is {k} and there are {n} examples: choose 1 to {n - 1}")
     shares = []
-    rows = max(1, _SIMILARITIES // len(keys))
-    for start in range(0, len(keys), rows):
-        part = slice(start, start + rows)
-        (own, tie), (seen, tied) = (_neighbours(x[part], keys, start, k) for x in (keys, queries))
-        kept = (own[:, :, None] == seen[:, None, :]).any(2).double().mean(1)
-        shares.append(torch.where(tie | tied, k / (len(keys) - 1), kept))
+    rows = max(1, _SIMILARITIES // n)
+    for start in range(0, n, rows):
+        (own, tie), (other, tied) = (
+            _neighbours(queries[start : start + rows], keys, start, k)
+            for queries, keys in (first, second)
+        )
+        kept = (own[:, :, None] == other[:, None, :]).any(2).double().mean(1)
+        shares.append(torch.where(tie | tied, k / (n - 1), kept))
     return torch.cat(shares)
 
 

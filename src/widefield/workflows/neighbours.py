@@ -12,7 +12,7 @@ from widefield.diagnose import nearest_neighbours
 
 NEIGHBOURS = 20
 RIDGE = 0.1
-"""Of `diagnose.whitened`, where features of two encoders are compared by who is near whom."""
+"""The ridge of `diagnose.whitened` where encoders are compared by which examples are near."""
 
 
 def of_common_classes(y: NDArray[np.int64], least: int) -> NDArray[np.int64]:

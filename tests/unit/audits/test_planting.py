@@ -167,11 +167,6 @@ def test_neighbours_by_features_that_tell_nothing_are_kept_by_chance() -> None:
     assert found.neighbours_kept == pytest.approx((10 / 299,) * len(found.grades))
 
 
-def test_all_others_are_kept_as_neighbours() -> None:
-    h = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert planting._shared_neighbours(h, h.flip(0), 3) == 1.0
-
-
 @pytest.mark.parametrize("name", sorted(DRAWN))
 def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) -> None:
     fits = []

@@ -2,8 +2,15 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from widefield.diagnose import view_agreement
+from widefield.diagnose import (
+    graph_overlap,
+    nearest_neighbours,
+    neighbour_agreement,
+    view_agreement,
+)
 
 
 def features(seed: int, n: int = 40, dim: int = 6) -> torch.Tensor:
@@ -55,3 +62,21 @@ def test_agreement_does_not_see_the_scale(scale: float) -> None:
     agreed = view_agreement(h, h + 0.3 * noise, 5)
     assert 0.2 < agreed.mean() < 0.9
     assert torch.equal(view_agreement(scale * h, scale * (h + 0.3 * noise), 5), agreed)
+
+
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 9))
+def test_neighbours_by_other_features_are_those_of_two_graphs(seed: int, k: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    first, second = (torch.randn(10, dim, generator=generator) for dim in (3, 5))
+    expected = graph_overlap(nearest_neighbours(first, k), nearest_neighbours(second, k))
+    assert neighbour_agreement(first, second, k).mean().item() == pytest.approx(expected)
+
+
+def test_equally_near_neighbours_are_kept_by_chance() -> None:
+    h, constant = torch.randn(30, 4, generator=torch.Generator().manual_seed(0)), torch.ones(30, 2)
+    for pair in ((h, constant), (constant, h), (constant, constant)):
+        assert neighbour_agreement(*pair, 5).mean().item() == pytest.approx(5 / 29)
+    with pytest.raises(ValueError, match="features of 30 and of 29 examples"):
+        neighbour_agreement(h, h[1:], 5)
+    with pytest.raises(ValueError, match="choose 1 to 29"):
+        neighbour_agreement(h, h, 30)
