@@ -9,7 +9,7 @@ from widefield.encoders import RATES_MEASURED_ON, rate_of
 from widefield.methods import DEFAULT_METHOD
 from widefield.recipe import Recipe
 from widefield.recipes import AUTO
-from widefield.recipes.default import LONG, OLD_ROWS, chosen_by
+from widefield.recipes.default import LONG, OLD_ROWS, chosen_by, method_for
 
 FEW_STEPS = 200
 """Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
@@ -65,11 +65,12 @@ def remarks(
         left_open: what the recipe left to epochs, encoder and data.
         given: names of the settings that the user gave.
     """
+    free = "method" in left_open
     lines = (
-        _on_method(recipe, given) if "method" in left_open else "",
+        _on_method(recipe, given) if free else "",
         _on_rate(recipe) if "lr" in left_open else "",
         _on_batch(recipe) if "batch_size" in left_open else "",
-        _on_steps(recipe, examples) or _on_visits(recipe),
+        _on_steps(recipe, examples, given if free else None) or _on_visits(recipe),
     )
     return tuple(line for line in lines if line)
 
@@ -109,8 +110,11 @@ def _on_rate(recipe: Recipe) -> str:
     return f"learning rate {lr:g}{rows}, as {family} take{unknown}: --lr sets another"
 
 
-def _on_steps(recipe: Recipe, examples: int) -> str:
-    """Say that a run is short, and how many epochs would do."""
+def _on_steps(recipe: Recipe, examples: int, given: Collection[str] | None) -> str:
+    """Say that a run is short, how many epochs would do, and which method these would take.
+
+    `given` are the names of the user's settings, or None where the user named the method.
+    """
     per_epoch = steps_per_epoch(examples, recipe.batch_size, drop_last=recipe.drop_last)
     steps = recipe.epochs * per_epoch
     if steps >= FEW_STEPS or not per_epoch:
@@ -119,8 +123,19 @@ def _on_steps(recipe: Recipe, examples: int) -> str:
     return (
         f"{steps} steps in all are few, and the features may say less than raw pixels: "
         f"--epochs {enough} gives {enough * per_epoch}"
+        + _on_method_then(recipe, enough, per_epoch, given)
         + (", or choose a smaller --batch-size" if per_epoch < 10 else "")
     )
+
+
+def _on_method_then(
+    recipe: Recipe, epochs: int, per_epoch: int, given: Collection[str] | None
+) -> str:
+    """Say that a run of more epochs would take another method, if it would."""
+    if given is None:
+        return ""
+    then = method_for(epochs=epochs, start=recipe.start, given=given, steps_an_epoch=per_epoch)
+    return "" if then == recipe.method.name else f" and takes {then}"
 
 
 def _on_visits(recipe: Recipe) -> str:

@@ -282,6 +282,27 @@ def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size:
         assert f"--epochs {enough} gives {enough * per_epoch}" in line
 
 
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({}, "--epochs 100 gives 200 and takes row-contrast, or"),
+        ({"method": DEFAULT_METHOD}, "--epochs 100 gives 200, or"),
+        ({"cross_entropy": 3.0}, "--epochs 100 gives 200, or"),
+        ({"batch_size": 2}, "--epochs 10 gives 200"),
+    ],
+)
+def test_advice_that_would_change_the_method_says_so(settings: dict[str, Any], advice: str) -> None:
+    """The run that takes the advice has the method that the advice names."""
+    settings = {"encoder": "resnet-tiny", "batch_size": 20, "epochs": 2, **settings}
+    chosen = resolve("default", settings, "photos")
+    free = left_open("default", settings)
+    line = remarks(chosen, LIMIT, left_open=free, given=settings)[-1]
+    assert advice in line
+    epochs = int(line.split("--epochs ")[1].split()[0])
+    then = resolve("default", {**settings, "epochs": epochs}, "photos")
+    assert then.method.name == ("row-contrast" if "takes" in line else chosen.method.name)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_that_needs_visits_says_so(name: str) -> None:
     """The advice, taken, is enough, and an epoch less is not."""
@@ -302,7 +323,7 @@ def test_pretrain_says_it_and_plan_does(tmp_path: Path, capsys: pytest.CaptureFi
     pretrain("photos", out=tmp_path / "run", **settings)
     err = " ".join(capsys.readouterr().err.split())
     assert "4 steps in all are few" in err
-    assert "--epochs 100 gives 200" in err
+    assert "--epochs 100 gives 200 and takes row-contrast, or choose" in err
     assert "method view-contrast, as runs of fewer than 40 epochs take" in err
     assert any("4 steps in all are few" in line for line in plan("photos", **settings).remarks)
     pretrain("photos", out=tmp_path / "run", resume=True)
