@@ -203,7 +203,8 @@ def test_training_with_and_without_a_plant(
 
 
 def test_a_page_is_drawn_again_from_the_file(typed: Typed, place: Path, tmp_path: Path) -> None:
-    words = (place / "run", "--cache", place / "cache", "--out", tmp_path / "first.html")
+    first = tmp_path / "made" / "first.html"  # in a folder that is not there yet
+    words = (place / "run", "--cache", place / "cache", "--out", first)
     code, text, _ = typed(*words, "--json")
     assert code == 0
     assert len(text) < 1_500_000
@@ -211,7 +212,7 @@ def test_a_page_is_drawn_again_from_the_file(typed: Typed, place: Path, tmp_path
     again = ("--from", tmp_path / "audit.json", "--out", tmp_path / "again.html")
     code, said, _ = typed(*again)
     assert code == 0
-    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "first.html").read_bytes()
+    assert (tmp_path / "again.html").read_bytes() == first.read_bytes()
     assert f"look at {tmp_path / 'again.html'}" in said
     assert re.search("^kind: ", said, re.MULTILINE)
     code, _, said = typed(*again)
@@ -346,7 +347,7 @@ def test_labels_that_cannot_be_judged(
         (["random", "photos", "--pretrain-with", "simclr2"], "did you mean 'simclr'"),
         (["random", "photos", "--all-checkpoints"], "no checkpoints"),
         (["random", "photos", "--out", "r.pdf"], ".html"),
-        (["random", "photos", "--out", "no/r.html"], "make it first"),
+        (["random", "photos", "--out", "empty.safetensors/r.html"], "choose another place"),
         (["random", "photos+digits", "--plant", "digits", "--limit", "64"], "has a task 'digits'"),
         (["empty.safetensors", "photos"], "empty.safetensors"),
         (["timm:resnet81", "photos", "--limit", "64"], "did you mean"),

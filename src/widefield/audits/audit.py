@@ -18,7 +18,7 @@ from widefield.audits.bounds import (
     measure_bounds,
     refuse_untrainable,
 )
-from widefield.audits.page import checked_out, write_audit_page
+from widefield.audits.page import write_audit_page
 from widefield.audits.pictures import (
     image_map,
     mean_firing,
@@ -39,7 +39,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.boundary import boundary
-from widefield.core.files import refuse_unwritable
+from widefield.core.files import checked_output, refuse_unwritable
 from widefield.core.names import check_name
 from widefield.data.labels import Labels, read_labels
 from widefield.diagnose import describe, linear_cka
@@ -112,7 +112,7 @@ def audit(
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
     """
-    out = None if out is None else checked_out(out, overwrite)
+    out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
         refuse_unwritable(Path(cache))
     _refuse_unknown(plant, pretrain_with)

@@ -71,15 +71,8 @@ def write_audit_page(audit: Audit, out: str | Path, *, overwrite: bool = False) 
     Raises:
         ValueError: `out` cannot be written; the message says why.
     """
-    return write_page(audit_page(audit), checked_out(out, overwrite), overwrite=overwrite)
-
-
-def checked_out(out: str | Path, overwrite: bool) -> Path:
-    """Refuse a file that the page cannot be written to."""
-    out = Path(out)
-    if not out.parent.is_dir():
-        raise ValueError(f"folder {out.parent} does not exist: make it first")
-    return checked_output(out, (".html",), overwrite=overwrite)
+    path = checked_output(out, (".html",), overwrite=overwrite)
+    return write_page(audit_page(audit), path, overwrite=overwrite)
 
 
 def summary(audit: Audit) -> str:
