@@ -13,6 +13,8 @@
 - table: every such method with the settings chosen from these, on plain images and with planted
   digits or shapes, scored on the test file, over three seeds, beside floors and ceiling;
 - twice: these, BYOL, MoCo and DIET with the digit and with the shape for twice as many epochs;
+- epochs-1, -2, -5, -50: ours and SimCLR for as long as that many epochs of SimCLR, on plain images
+  and with the digit;
 - longer: ours and SimCLR with the digit for eight times as long, one seed;
 - all, all-longer: view-contrast and SimCLR with the digit on all 50,000 images, for as long as 5
   and as 20 epochs of SimCLR, the longer ones beside row-contrast.
@@ -60,14 +62,17 @@ CHOICE_EPOCHS = EPOCHS | {"view-contrast": 17, "simclr": 13}
 """Epochs of the choices, which were made before an epoch of each method was timed."""
 ROUNDS, TIMED = 3, (1, 4)
 """Turns that each method takes in the part `time`, and the two lengths of its runs, in epochs."""
-LONGER = {
+LENGTHS = {
+    "epochs-1": {"view-contrast": 2, "simclr": 1},
+    "epochs-2": {"view-contrast": 3, "simclr": 2},
+    "epochs-5": {"view-contrast": 8, "simclr": 5},
+    "epochs-50": {"row-contrast": 93, "simclr": 50},
     "longer": {"view-contrast": 144, "row-contrast": 200, "simclr": 107},
     "all": {"view-contrast": 7, "simclr": 5},
     "all-longer": {"view-contrast": 30, "row-contrast": 38, "simclr": 20},
 }
-"""Parts with the digit alone -> method -> epochs."""
-LONGER_SEEDS = {"longer": (0,), "all": SEEDS, "all-longer": SEEDS}
-PARTS = ("time", "choices", "table", "twice", *LONGER)
+"""Other lengths: part -> method -> epochs."""
+PARTS = ("time", "choices", "table", "twice", *LENGTHS)
 
 NARROW = {"projector_width": 512}
 LIGHTER = {"cross_entropy": 10.0}
@@ -305,10 +310,13 @@ def main() -> None:
                 study.run("table", method, name, plant, seed, epochs=EPOCHS[method])
             if "twice" in parts and plant:
                 study.run("twice", method, name, plant, seed, epochs=2 * EPOCHS[method])
-    for (part, lengths), seed in itertools.product(LONGER.items(), args.seed or SEEDS):
+    for (part, lengths), seed in itertools.product(LENGTHS.items(), args.seed or SEEDS):
+        if part not in parts or (part == "longer" and seed != SEEDS[0]):
+            continue
         for method, epochs in lengths.items():
-            if part in parts and method in settings and seed in LONGER_SEEDS[part]:
-                study.run(part, method, settings[method], "+digits", seed, epochs=epochs)
+            for plant in ("+digits", "") if part.startswith("epochs") else ("+digits",):
+                if method in settings:
+                    study.run(part, method, settings[method], plant, seed, epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "winners": equal_time.winners,
     "table-settings": equal_time.settings,
     "longer": equal_time.longer,
+    "lengths": equal_time.lengths,
+    "longest": equal_time.longest,
     "choices": equal_time.choices,
     "budgets": budgets.budgets,
     "budget-gaps": budgets.gaps,

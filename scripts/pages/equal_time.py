@@ -7,6 +7,8 @@ from typing import Any
 
 from pages.format import percent, points, read, table
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD
+from widefield.recipe import Recipe
+from widefield.recipes.default import method_for
 
 Run = dict[str, Any]
 Score = tuple[str, str]
@@ -35,6 +37,10 @@ COLUMNS: dict[str, Score] = {
 """Heading of a column -> data and task."""
 LONGER = {"twice": "5,000", "longer": "5,000", "all": "50,000", "all-longer": "50,000"}
 """Part of the longer runs -> images."""
+LENGTHS = dict.fromkeys(
+    ("epochs-1", "epochs-2", "epochs-5", "table", "twice", "epochs-50", "longer"), 5000
+) | dict.fromkeys(("all", "all-longer"), 50_000)
+"""Part, from the shortest on -> images."""
 T = {2: 12.706, 3: 4.303}
 """97.5 % quantile of Student's t, by the number of seeds."""
 
@@ -151,6 +157,42 @@ def longer() -> str:
             cells = [_cell(own, method, column) for column in planted.values()]
             rows.append([f"{TITLES[method]}{name}", images, *_about(own, method), *cells])
     return table(["", "images", "epochs", "time", *planted], rows)
+
+
+def lengths() -> str:
+    """Return the default beside SimCLR, from the shortest runs to the longest."""
+    columns = {name: column for name, column in COLUMNS.items() if "shape" not in name}
+    rows = []
+    for part, images in LENGTHS.items():
+        runs = _table_runs() if part == "table" else _runs(part)
+        for ours in _methods([run for run in runs if _is_default(run, images)]):
+            epochs, theirs = (_about(runs, method)[0] for method in (ours, "simclr"))
+            pairs = (_cell(runs, m, c) for c in columns.values() for m in (ours, "simclr"))
+            rows.append([f"{images:,}", theirs, f"{ours}, {epochs}", *pairs])
+    heads = (head for name in columns for head in (name, "of SimCLR"))
+    return table(["images", "epochs of SimCLR", "the default, epochs", *heads], rows)
+
+
+def longest() -> str:
+    """Return the longest runs on all images in a sentence: the default's and SimCLR's."""
+    runs = _runs("all-longer")
+    ours = next(run["method"] for run in runs if _is_default(run, LENGTHS["all-longer"]))
+    said = [
+        f"{TITLES[method]} class {_cell(runs, method, COLUMNS['class beside a digit, %'])}, "
+        f"digit {_cell(runs, method, COLUMNS['the digit, %'])}"
+        for method in (ours, "simclr")
+    ]
+    epochs = _about(runs, "simclr")[0]
+    return (
+        f"Read in % on all {LENGTHS['all-longer']:,} images with a digit, after as long as "
+        f"{epochs} epochs of SimCLR: {'; '.join(said)}."
+    )
+
+
+def _is_default(run: Run, images: int) -> bool:
+    """Return whether a run has the method that one of its length takes by default."""
+    steps = images // Recipe.batch_size
+    return run["method"] == method_for(epochs=run["epochs"], steps_an_epoch=steps)
 
 
 def _chosen(method: str) -> str:
