@@ -1,12 +1,16 @@
 """Every script under benchmarks/ prints its help, and results say where they were made."""
 
 import json
+import math
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+
+from widefield.rows import decoupled_contrast
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS, RESULTS = sorted(BENCHMARKS.glob("*.py")), BENCHMARKS / "results"
@@ -71,3 +75,20 @@ def test_a_run_made_elsewhere_names_its_machine(
             "third": {"seed": 0},
         },
     }
+
+
+def test_the_contrast_with_earlier_batches_is_the_formula() -> None:
+    contrast = import_module("beyond_the_batch").contrast
+    random = torch.Generator().manual_seed(0)
+    z, second, positive, more = (
+        F.normalize(torch.randn(n, 3, generator=random), dim=1) for n in (4, 4, 4, 2)
+    )
+    terms = []
+    for i in range(4):
+        others = [other for j in range(4) if j != i for other in (second[j], z[j])]
+        near = sum(math.exp(5 * z[i] @ other) for other in (*others, *more))
+        terms.append(math.log(near) - 5 * float(z[i] @ positive[i]))
+    value = contrast(z, second, positive, more, scale=5.0)
+    torch.testing.assert_close(float(value), sum(terms) / 4)
+    alone = contrast(z, second, second, more[:0], scale=5.0)
+    torch.testing.assert_close(alone, decoupled_contrast(z, second, scale=5.0))
