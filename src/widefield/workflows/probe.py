@@ -142,8 +142,9 @@ def probe(
         ValueError: an input that cannot work; one line says which and what to do.
 
     Example:
-        >>> images = torch.arange(48).reshape(48, 1, 1, 1) * torch.ones(1, 8, 8, 3) / 48
-        >>> data = {"x": images, "kind": torch.arange(48) // 24}  # kind 1 is brighter
+        >>> kind, shade = torch.arange(48) // 24, torch.arange(48) % 24
+        >>> brightness = (48 * kind + shade) / 72  # kind 1 is brighter
+        >>> data = {"x": brightness.reshape(48, 1, 1, 1).repeat(1, 8, 8, 3), "kind": kind}
         >>> fit, held = ({k: v[i::2] for k, v in data.items()} for i in (0, 1))
         >>> report = probe(torch.nn.Flatten(), held, fit_on=fit, floors=False)
         >>> report.tasks["kind"].score.accuracy
