@@ -203,15 +203,18 @@ class _Frame:
 def _eigenvectors(gram: Tensor) -> Tensor:
     """Return orthonormal eigenvectors of a symmetric matrix, as columns.
 
-    On features mostly constant LAPACK may give up in float32, or return NaN and say nothing.
+    On features mostly constant LAPACK may give up in float32, or return NaN and say nothing, and
+    now and then in float64 too. The axes as they are serve then: any orthonormal ones do, and
+    eigenvectors make the search shorter.
     """
-    try:
-        vectors = torch.linalg.eigh(gram)[1]
-    except RuntimeError:
-        vectors = torch.full_like(gram, torch.nan)
-    if vectors.isfinite().all():
-        return vectors
-    return torch.linalg.eigh(gram.double())[1].to(gram)
+    for matrix in (gram, gram.double()):
+        try:
+            vectors = torch.linalg.eigh(matrix)[1].to(gram)
+        except RuntimeError:
+            continue
+        if vectors.isfinite().all():
+            return vectors
+    return torch.eye(len(gram)).to(gram)
 
 
 def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
