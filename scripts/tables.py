@@ -97,6 +97,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "start-tuning": start_table.tuning,
     "start-transformer": start_table.transformer,
     "view-contrast": settings_tried.weights,
+    "earlier-batches": settings_tried.earlier_batches,
     "batch-size": settings_tried.batches,
     "micro-batch": settings_tried.parts,
     "explore-planted": explore.planted,

@@ -77,6 +77,18 @@ def weights() -> str:
     return table(["images", "epochs", *tried], rows)
 
 
+def earlier_batches() -> str:
+    """Return what view-contrast reads that looks at earlier batches too."""
+    runs: list[Run] = list(read("beyond_the_batch")["runs"].values())
+    rows = []
+    for images, epochs, name in dict.fromkeys((r["images"], r["epochs"], r["name"]) for r in runs):
+        own = [run for run in runs if (run["images"], run["name"]) == (images, name)]
+        read_there = (spread([100 * r["accuracy"][t] for r in own]) for t in ("class", "digits"))
+        seconds = whole(sum(run["processor_seconds"] for run in own) / len(own))
+        rows.append([whole(images), str(epochs), name, *read_there, seconds])
+    return table(["images", "epochs", "", "class, %", "digit, %", "seconds"], rows)
+
+
 def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name)]
 
