@@ -201,11 +201,11 @@ class _Frame:
 
 
 def _eigenvectors(gram: Tensor) -> Tensor:
-    """Return orthonormal eigenvectors of a symmetric matrix, as columns.
+    """Return orthonormal eigenvectors of a symmetric matrix, as columns, or else the identity.
 
     On features mostly constant LAPACK may give up in float32, or return NaN and say nothing, and
-    now and then in float64 too. The axes as they are serve then: any orthonormal ones do, and
-    eigenvectors make the search shorter.
+    now and then in float64 too. Any orthonormal columns lead to the same optimum then; eigenvectors
+    make the search shorter.
     """
     for matrix in (gram, gram.double()):
         try:
