@@ -235,9 +235,9 @@ class Dataset:
     def channel_mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the mean and the standard deviation of each channel, in [0, 1] units.
 
-        Windows and sounds have their own units. Exact up to 50,000 examples; beyond, over 50,000
-        evenly spaced ones. A channel that never
-        varies gets deviation 1/255, so that dividing by it is safe.
+        Windows and sounds have their own units. Exact up to 50,000 examples; beyond, over every
+        k-th, where k is the least that leaves 50,000 or fewer. A channel that never varies gets
+        deviation 1/255, so that dividing by it is safe.
         """
         step = -(-len(self) // _STATISTICS_EXAMPLES)
         if self.kind != "images":

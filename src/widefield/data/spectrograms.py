@@ -13,7 +13,8 @@ _SOUNDS, _CHUNK = 2_000, 100
 def spectrogram_mean_std(dataset: Dataset) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation of the log-mel spectrograms of sounds, in [0, 1] units.
 
-    Exact up to 2,000 sounds; beyond, over 2,000 evenly spaced ones.
+    Exact up to 2,000 sounds; beyond, over every k-th, where k is the least that leaves 2,000 or
+    fewer.
     """
     assert dataset.rate is not None
     log_mel = LogMel(FrontEnd(rate=dataset.rate, samples=dataset.images.shape[2]))

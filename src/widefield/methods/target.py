@@ -5,6 +5,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from widefield.core.in_parts import InParts
+
 
 class TargetNetwork(nn.Module):
     """Encoder and projector as they were, averaged over the steps: h -> z without gradient.
@@ -29,11 +31,17 @@ class TargetNetwork(nn.Module):
         # Copies of networks in evaluation mode would keep the statistics of the start.
         self.encoder = copy.deepcopy(encoder).requires_grad_(False).train()
         self.projector = copy.deepcopy(projector).requires_grad_(False).train()
+        self._seen = (self.encoder,)  # a tuple, so that weights do not stand twice in a checkpoint
+
+    def see_in_parts(self, *, most: int) -> None:
+        """Let `most` images at a time pass through the encoder, as through the trained one."""
+        self._seen = (InParts(self.encoder, most=most),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Return projections [B, m] of images [B, C, H, W]."""
-        return self.projector(self.encoder(x))
+        (encoder,) = self._seen
+        return self.projector(encoder(x))
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module, projector: nn.Module, *, ema_decay: float) -> None:

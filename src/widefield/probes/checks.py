@@ -18,8 +18,11 @@ def check_rows(
     ):
         if h.ndim != 2 or len(h) == 0:
             raise ValueError(f"{name} features have shape {list(h.shape)}: give [n, D], n > 0")
-        if not h.isfinite().all():
-            raise ValueError(f"{name} features contain NaN or infinity: look at the encoder first")
+        if not h.float().isfinite().all():  # probes compute in float32
+            raise ValueError(
+                f"{name} features contain NaN or infinity, or numbers that float32 has no room "
+                "for: look at the encoder first"
+            )
         for task, count in classes.items():
             _check_labels(f"task {task!r}: {name} labels", labels.get(task), len(h), count)
     if train_h.shape[1] != test_h.shape[1]:

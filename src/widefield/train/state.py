@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from widefield.core.in_parts import InParts
 from widefield.methods import Method
+from widefield.methods.target import TargetNetwork
 from widefield.rows import RowHead, row_heads
-from widefield.train.in_parts import InParts
 from widefield.types import Loss
 from widefield.views import Augmentation
 
@@ -23,7 +24,8 @@ class PretrainModel(nn.Module):
         encoder: x[B, C, H, W] -> h[B, D].
         method: gives the loss.
         still: modules of the encoder that are not trained.
-        micro_batch: examples that pass through the encoder at a time; None for all of a batch.
+        micro_batch: examples that pass through the encoder, and through target networks, at a
+            time; None for all of a batch.
     """
 
     def __init__(
@@ -37,7 +39,12 @@ class PretrainModel(nn.Module):
         self.encoder = encoder
         self.method = method
         self.still = tuple(still)
-        seen = encoder if micro_batch is None else InParts(encoder, most=micro_batch)
+        seen = encoder
+        if micro_batch is not None:
+            seen = InParts(encoder, most=micro_batch)
+            for part in method.modules():
+                if isinstance(part, TargetNetwork):
+                    part.see_in_parts(most=micro_batch)
         self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
 
     def train(self, mode: bool = True) -> Self:

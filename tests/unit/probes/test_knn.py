@@ -75,6 +75,7 @@ def test_length_of_features_does_not_matter() -> None:
     [
         ({"k": 0}, "k is 0: give the number of neighbours"),
         ({"h": torch.full((20, 3), torch.nan)}, "training features contain NaN"),
+        ({"h": torch.full((20, 3), 1e39, dtype=torch.float64)}, "training features contain NaN"),
         ({"y": torch.arange(80) % 2}, r"labels have shape \[80\] for 20 rows"),
         ({"y": torch.arange(20) % 2 > 0}, "labels have dtype torch.bool: give class ids, int64"),
         ({"test_h": torch.ones(0, 3), "test_y": torch.arange(0)}, r"test features .* n > 0"),

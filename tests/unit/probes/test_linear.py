@@ -227,6 +227,7 @@ def test_wilson_equals_scipy(hits: int, trials: int) -> None:
     ("change", "reason"),
     [
         ({"h": torch.full((20, 3), torch.nan)}, "training features contain NaN"),
+        ({"h": torch.full((20, 3), 1e39, dtype=torch.float64)}, "training features contain NaN"),
         ({"h": torch.randn(20)}, r"training features have shape \[20\]"),
         ({"test_h": torch.randn(20, 4)}, "3 columns and test features 4"),
         ({"y": torch.arange(19) % 2}, r"'t': training labels have shape \[19\] for 20 rows"),

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from runs import Killed, die_at, images, small
 from small_run import batch, small_facts, small_recipe
+from widefield.core.in_parts import InParts
 from widefield.encoders import load_encoder
 from widefield.methods import METHODS
 from widefield.train.build import build
-from widefield.train.in_parts import InParts
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -64,6 +64,22 @@ def test_loss_and_gradient_are_those_of_the_whole_batch(method: str) -> None:
     assert found.keys() == expected.keys()
     for name, grad in expected.items():
         torch.testing.assert_close(found[name], grad, msg=name)
+
+
+@pytest.mark.parametrize(("micro_batch", "most"), [(2, 2), (None, 6)])
+@pytest.mark.parametrize("method", ["byol", "moco"])
+def test_a_target_network_gets_as_few_images_at_a_time(
+    method: str, micro_batch: int | None, most: int
+) -> None:
+    """Its batch statistics are those of as many images; the control is a whole batch."""
+    recipe = small_recipe(method, batch_size=6, micro_batch=micro_batch)
+    model = build(recipe, small_facts(), device=CPU, encoder=Told()).model.train()
+    target = model.method.target.encoder
+    target.sizes.clear()  # of what was tried on the network that it is a copy of
+    given = batch()
+    model([given.x, given.x.flip(2)], given.index)
+    assert max(target.sizes) == most
+    assert sum(target.sizes) == 6
 
 
 def test_small_batches_would_give_another_loss() -> None:
