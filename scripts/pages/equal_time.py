@@ -35,12 +35,12 @@ COLUMNS: dict[str, Score] = {
     "the shape, %": ("cifar10+shapes", "shapes"),
 }
 """Heading of a column -> data and task."""
-LONGER = {"twice": "5,000", "longer": "5,000", "all": "50,000", "all-longer": "50,000"}
-"""Part of the longer runs -> images."""
 LENGTHS = dict.fromkeys(
     ("epochs-1", "epochs-2", "epochs-5", "table", "twice", "epochs-50", "longer"), 5000
-) | dict.fromkeys(("all", "all-longer"), 50_000)
+) | dict.fromkeys(("all-1", "all-2", "all", "all-longer", "all-longest"), 50_000)
 """Part, from the shortest on -> images."""
+LONGER = ("twice", "longer", "all", "all-longer", "all-longest")
+"""Parts that have a table of all their methods."""
 T = {2: 12.706, 3: 4.303}
 """97.5 % quantile of Student's t, by the number of seeds."""
 
@@ -149,12 +149,13 @@ def longer() -> str:
     """Return the runs of twice and of eight times as many epochs, and those on all images."""
     planted = {name: column for name, column in COLUMNS.items() if column[0] != "cifar10"}
     rows = []
-    for part, images in LONGER.items():
+    for part in LONGER:
         runs = _runs(part)
         for method in _methods(runs):
             own = [run for run in runs if run["method"] == method]
             name = "" if own[0]["name"] == _chosen(method) else f", {own[0]['name']}"
             cells = [_cell(own, method, column) for column in planted.values()]
+            images = f"{LENGTHS[part]:,}"
             rows.append([f"{TITLES[method]}{name}", images, *_about(own, method), *cells])
     return table(["", "images", "epochs", "time", *planted], rows)
 
