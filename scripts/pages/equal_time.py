@@ -146,7 +146,7 @@ def settings() -> str:
 
 
 def longer() -> str:
-    """Return the runs of twice and of eight times as many epochs, and those on all images."""
+    """Return the runs of twice and of eight times as many epochs, and the longer on all images."""
     planted = {name: column for name, column in COLUMNS.items() if column[0] != "cifar10"}
     rows = []
     for part in LONGER:

@@ -33,7 +33,7 @@ from widefield.methods.simsiam import SimSiamSettings as SimSiamSettings
 from widefield.methods.spectral import SpectralSettings as SpectralSettings
 from widefield.methods.supervised import Supervised as Supervised
 from widefield.methods.supervised import SupervisedSettings as SupervisedSettings
-from widefield.methods.target import TargetNetwork as TargetNetwork
+from widefield.methods.target import target_networks as target_networks
 from widefield.methods.vicreg import VICRegSettings as VICRegSettings
 from widefield.methods.view_contrast import ViewContrastSettings as ViewContrastSettings
 

@@ -49,3 +49,8 @@ class TargetNetwork(nn.Module):
         trained = (*encoder.parameters(), *projector.parameters())
         for average, weight in zip(self.parameters(), trained, strict=True):
             average.lerp_(weight, 1 - ema_decay)
+
+
+def target_networks(module: nn.Module) -> list[TargetNetwork]:
+    """Return the target networks inside `module`."""
+    return [part for part in module.modules() if isinstance(part, TargetNetwork)]

@@ -13,7 +13,7 @@ from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
-from widefield.methods import BuildContext, TargetNetwork
+from widefield.methods import BuildContext, target_networks
 from widefield.recipe import Recipe
 from widefield.rows import row_heads
 from widefield.train.adversary import build_adversary
@@ -140,7 +140,7 @@ def build(
         method = recipe.method.build(context).to(device)
     for head in row_heads(method) if len(rates) else []:
         head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
-    copies = [part.encoder for part in method.modules() if isinstance(part, TargetNetwork)]
+    copies = [target.encoder for target in target_networks(method)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
     return TrainState(

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.core.in_parts import InParts
-from widefield.methods import Method
-from widefield.methods.target import TargetNetwork
+from widefield.methods import Method, target_networks
 from widefield.rows import RowHead, row_heads
 from widefield.types import Loss
 from widefield.views import Augmentation
@@ -42,9 +41,8 @@ class PretrainModel(nn.Module):
         seen = encoder
         if micro_batch is not None:
             seen = InParts(encoder, most=micro_batch)
-            for part in method.modules():
-                if isinstance(part, TargetNetwork):
-                    part.see_in_parts(most=micro_batch)
+            for target in target_networks(method):
+                target.see_in_parts(most=micro_batch)
         self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
 
     def train(self, mode: bool = True) -> Self:

@@ -8,7 +8,7 @@ from torch import nn
 
 from small_run import batch, small_facts, small_recipe
 from widefield.encoders import build_encoder, layer_names
-from widefield.methods import TargetNetwork
+from widefield.methods import target_networks
 from widefield.train.build import build
 from widefield.train.optim import freeze_start, set_learning_rate
 from widefield.train.state import TrainState
@@ -102,7 +102,7 @@ def test_a_target_network_normalises_as_what_it_follows(
 ) -> None:
     run = state(method=method, **frozen)
     run.model.train()
-    target = next(part for part in run.method.modules() if isinstance(part, TargetNetwork))
+    (target,) = target_networks(run.method)
     modes = {
         name: (part.training, target.encoder.get_submodule(name).training)
         for name, part in run.encoder.named_modules()
