@@ -23,12 +23,12 @@ import numpy as np
 import torch
 
 from study import Results, accuracies, train
+from widefield.config.recipes import make_recipe
 from widefield.core.logmel import FrontEnd
 from widefield.data import Dataset, open_dataset
-from widefield.data.plants import Background, Canvas
-from widefield.data.recordings import to_int16
+from widefield.data.planted import Background, Canvas
+from widefield.data.readers.recordings import to_int16
 from widefield.probes import extract, pixels
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 from widefield.views import ViewSettings
 

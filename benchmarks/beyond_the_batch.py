@@ -30,11 +30,11 @@ from torch import Tensor
 
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.core.precision import full_precision
+from widefield.head import RowHead, batch_cross_entropy
 from widefield.methods import ViewContrastSettings
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.row_method import RowMethod
 from widefield.probes import extract
-from widefield.rows import RowHead, batch_cross_entropy
 
 PLANT = "+digits"
 EPOCHS = {5000: 18, 45_000: 2}

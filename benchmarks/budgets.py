@@ -34,12 +34,12 @@ import torch
 from torch import Tensor
 
 from study import Results, Run, scores, train, validation_sets
+from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import rate_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
 from widefield.probes import extract, pixels
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
 FIT = 5000  # images for the probe, and to train on for the choices

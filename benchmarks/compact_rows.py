@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from study import Results, Run, accuracies, train
+from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
 from widefield.methods import RowContrastSettings
 from widefield.probes import extract
-from widefield.recipes import make_recipe
 
 METHOD = RowContrastSettings.name
 PLANT, FULL = "+digits", "float32"

@@ -37,9 +37,9 @@ from typing import Any
 import torch
 
 from study import Results, Run, accuracies, train, validation_sets
+from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
 TRAIN = 5000  # images, to train on and to fit a probe on

@@ -30,9 +30,9 @@ from torch.nn.functional import normalize
 
 from study import Results
 from widefield.data import open_dataset
-from widefield.diagnose.graph import Graph, neighbour_graph
+from widefield.inference.open_encoder import load
+from widefield.metrics.graph import Graph, neighbour_graph
 from widefield.probes import extract
-from widefield.workflows.extractor import load
 
 IMAGES, NEIGHBOURS, QUERIES, SMALLEST, SEED = 50_000, 90, 5_000, 50, 0
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from widefield.audits.bounds import train_supervised
 from widefield.audits.dropout import BINS, DropoutHistogram, feature_dropout
+from widefield.core.hardware import choose_device, machine
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, build_encoder, load_encoder, save_encoder
-from widefield.train.hardware import choose_device, machine
+from widefield.inference.run_views import run_views
+from widefield.inference.splits import TrainTest
 from widefield.workflows.pretrain import pretrain
-from widefield.workflows.run_views import run_views
-from widefield.workflows.train_test import TrainTest
 
 POLICIES = ("expert", "viewmaker")
 TASKS = ("class", "shapes")

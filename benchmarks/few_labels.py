@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from study import train, write_text
+from widefield.core.hardware import choose_device, machine
 from widefield.data import open_dataset
 from widefield.probes import extract, pixels
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.suggest import suggest
-from widefield.train.hardware import choose_device, machine
 
 IMAGES, DRAWS, ADDED = 2000, 10, (10, 20, 50, 100)
 EPOCHS = 20

@@ -26,12 +26,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from study import Results, Run
+from widefield.config.recipes import make_recipe
+from widefield.core.hardware import choose_device
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder
+from widefield.head import batch_cross_entropy, initial_rows
 from widefield.methods import SDietSettings
-from widefield.recipes import make_recipe
-from widefield.rows import batch_cross_entropy, initial_rows
-from widefield.train.hardware import choose_device
 from widefield.views import build_views
 
 PAPER = {

@@ -24,11 +24,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from study import Results, Run, accuracies, train, validation_sets
+from widefield.config.recipes import make_recipe
 from widefield.encoders import rate_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
 from widefield.probes import extract
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
 TRAIN = {32: 2000, 64: 1000, 96: 1000}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.core.files import write_atomically
-from widefield.train.hardware import choose_device, machine
+from widefield.core.hardware import choose_device, machine
 
 CASES = (None, 64, 16)
 """Examples that pass through the encoder at a time; None for all at once."""

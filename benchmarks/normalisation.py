@@ -28,10 +28,10 @@ from typing import Any
 from torch import nn
 
 from study import Results, Run, Trained, accuracies, train
+from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
-from widefield.diagnose import large_singular_values
+from widefield.metrics import large_singular_values
 from widefield.probes import extract
-from widefield.recipes import make_recipe
 
 TRAIN, EPOCHS = 5000, 15
 SEEDS = (0, 1, 2)

@@ -27,9 +27,9 @@ import torch
 
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.bench.step import bench, contestants
+from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build_run_encoder
 
 TRAIN = 5000  # images

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from widefield.train.hardware import choose_device, machine
+from widefield.core.hardware import choose_device, machine
 
 CLOSE_ENOUGH = 0.15
 

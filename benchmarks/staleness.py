@@ -29,11 +29,11 @@ from torch import Tensor
 
 from study import Results, Run, accuracies, train
 from widefield.data import Dataset, open_dataset
+from widefield.head import RowHead
 from widefield.methods import SDietSettings
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.row_method import RowMethod
 from widefield.probes import extract
-from widefield.rows import RowHead
 
 FIT = 5000  # images for the probe
 BATCH = 256

@@ -35,8 +35,8 @@ from widefield.audits.audit import audit
 from widefield.audits.verdict import moved
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, load_encoder, untrained_like
+from widefield.evaluation.adaptation import Adaptation, compare_with_start
 from widefield.probes import extract
-from widefield.workflows.adaptation import Adaptation, compare_with_start
 from widefield.workflows.pretrain import pretrain
 
 STARTS = {"labels": "supervised", "s-diet": "s-diet"}

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from study import Results, Run, accuracies, validation_sets
+from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder, load_encoder
 from widefield.probes import extract
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
+from widefield.train.loop import Trainer
 from widefield.train.step import StepMetrics
-from widefield.train.trainer import Trainer
 from widefield.workflows.pretrain import pretrain, resolve_parts
 
 VIT: dict[str, Any] = {"encoder": "vit_tiny_patch16_224", "stem": "native"}

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.cpus import usable_cpus
-from widefield.rows.file import RowFileHeader
-from widefield.rows.journal import RecoverableRows
+from widefield.head.storage.file import RowFileHeader
+from widefield.head.storage.journal import RecoverableRows
 
 BYTES = 150_000_000  # of a store
 WARM_ROUNDS, COLD_ROUNDS = 15, 5

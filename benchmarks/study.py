@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
+from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, Projected
 from widefield.methods import load_projector
 from widefield.probes import Score, score
-from widefield.train.hardware import choose_device, machine
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import Data, pretrain
 

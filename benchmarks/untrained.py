@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from study import Results, Run
+from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, load_encoder, rate_of, untrained_like
 from widefield.encoders.settings import EncoderSettings
+from widefield.evaluation.cross_fit import read_task
+from widefield.evaluation.gain import compare_with_untrained
+from widefield.evaluation.paired import change
 from widefield.probes import extract
-from widefield.recipes import make_recipe
-from widefield.workflows.change import change
-from widefield.workflows.evidence import read_task
-from widefield.workflows.gain import compare_with_untrained
 from widefield.workflows.pretrain import pretrain
 
 ENCODERS = ("resnet-tiny", "mobilenetv3_small_050", "test_convnext", "test_vit")

@@ -20,16 +20,16 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import make_recipe
+from widefield.core.types import Batch
 from widefield.data import Loader, open_dataset
-from widefield.data.photos import photograph
-from widefield.data.plants import Shapes, plant
-from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
+from widefield.data.builtin.photos import photograph
+from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import augment_context
 from widefield.train.build import DataFacts, build
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
-from widefield.types import Batch
 from widefield.views import VIEWS, AugmentContext, build_views
 
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee")

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal
 
+from widefield.config.recipe import RUN_SETTINGS
+from widefield.config.recipes import make_recipe
+from widefield.core.settings import describe
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
-from widefield.recipe import RUN_SETTINGS
-from widefield.recipes import make_recipe
-from widefield.settings import describe
 from widefield.views import VIEWS
 
 TARGET = Path(__file__).parents[1] / "src" / "widefield" / "arguments.py"

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import widefield.rows.losses
+import widefield.head.losses
 from widefield.methods import METHODS
 
 TARGET = Path(__file__).parents[1] / "src" / "widefield" / "losses.py"
@@ -46,7 +46,7 @@ def losses_of(module: ModuleType) -> list[str]:
 def source() -> str:
     """Return the text of the file."""
     modules = [import_module(settings.__module__) for settings in METHODS.values()]
-    modules.append(widefield.rows.losses)
+    modules.append(widefield.head.losses)
     found = sorted((name, m.__name__) for m in modules for name in losses_of(m))
     by_module = sorted(found, key=lambda pair: (pair[1], pair[0]))
     imports = [f"from {module} import {name} as {name}\n" for name, module in by_module]

@@ -37,9 +37,9 @@ from damage import DAMAGE, ODD, edit_json, edit_text
 from runs import images
 from widefield.cli import main
 from widefield.core.files import write_atomically
+from widefield.core.hardware import machine
 from widefield.core.lines import LONGEST
 from widefield.encoders import build_encoder
-from widefield.train.hardware import machine
 from widefield.workflows.pretrain import pretrain
 
 SECONDS, PATIENCE = 60, 900
@@ -205,7 +205,7 @@ def call(words: Sequence[str]) -> Outcome:
     with (
         mock.patch("sys.argv", ["widefield", *words]),
         mock.patch("widefield.cli.limit_memory"),  # this process has more to do
-        mock.patch("widefield.train.hardware.keep_freed_memory"),
+        mock.patch("widefield.core.hardware.keep_freed_memory"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         time_limit(),

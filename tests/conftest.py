@@ -39,6 +39,6 @@ def _signals_as_before() -> Iterator[None]:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """What a command does to its process is left out: its allocator and its limit of memory."""
-    monkeypatch.setattr("widefield.train.hardware.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("widefield.core.hardware.keep_freed_memory", lambda: None)
     monkeypatch.setattr("widefield.cli.limit_memory", lambda: None)
     return Command(monkeypatch, capsys)

@@ -36,8 +36,8 @@ import calls
 from calls import TINY, World, call, content, problem_of_line
 from runs import images
 from widefield.core.files import is_draft, write_atomically
+from widefield.core.hardware import machine
 from widefield.encoders import build_encoder, save_encoder
-from widefield.train.hardware import machine
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from widefield.encoders import load_encoder
 from widefield.methods import METHODS
+from widefield.train.loop import OnStep
 from widefield.train.step import StepMetrics
-from widefield.train.trainer import OnStep
 
 EXAMPLES, STEPS = 64, 16
 

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 
-from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import make_recipe
+from widefield.core.types import WHOLE, Batch, Shard
 from widefield.train.build import DataFacts, build
 from widefield.train.step import TrainStep
-from widefield.types import WHOLE, Batch, Shard
 
 EXAMPLES, STEPS = 12, 24
 

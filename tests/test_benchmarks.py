@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from widefield.rows import decoupled_contrast
+from widefield.head import decoupled_contrast
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS, RESULTS = sorted(BENCHMARKS.glob("*.py")), BENCHMARKS / "results"

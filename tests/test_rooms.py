@@ -158,7 +158,7 @@ def test_learning_rates_have_one_default() -> None:
 
 
 IMPORTING = """
-from widefield.recipe import Recipe
+from widefield.config.recipe import Recipe
 import widefield.cli
 def f(lr, *, seed): "simclr"
 """
@@ -166,7 +166,7 @@ def f(lr, *, seed): "simclr"
 
 def test_the_rules_see_what_they_forbid() -> None:
     """Each reading of the source, on source that breaks a rule."""
-    tree = ast.parse(f'{IMPORTING}\nif TYPE_CHECKING:\n    import widefield.labs\nx = "byol"')
+    tree = ast.parse(f'{IMPORTING}\nif TYPE_CHECKING:\n    import widefield_labs\nx = "byol"')
     assert imported_rooms(tree) == {"recipe", "cli", "labs"}
     assert imported_rooms(tree, at_run_time=True) == {"recipe", "cli"}
     strings = [n.value for n in without_docstrings(tree) if isinstance(n, ast.Constant)]

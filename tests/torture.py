@@ -31,10 +31,10 @@ import torch
 from torch import Tensor
 
 from widefield.core.files import write_atomically
-from widefield.rows import DiskStore, LazyAdamW, RowTable
-from widefield.rows.file import Index, Records, RowFile
-from widefield.rows.journal import Journal, RecoverableRows
-from widefield.train.hardware import machine
+from widefield.core.hardware import machine
+from widefield.head import DiskStore, LazyAdamW, RowTable
+from widefield.head.storage.file import Index, Records, RowFile
+from widefield.head.storage.journal import Journal, RecoverableRows
 
 _EXAMPLES, _FEATURES, _DIM, _BATCH = 400, 6, 5, 25
 _STEPS, _CHECKPOINT_EVERY = 96, 11  # out of step with the 16 batches of an epoch

@@ -4,7 +4,7 @@ from typing import Any
 
 from pages.format import bounds, percent, read, table
 from widefield.audits.verdict import FLOORS
-from widefield.diagnose import DIAGNOSTICS
+from widefield.metrics import DIAGNOSTICS
 
 
 def diagnostics() -> str:

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pages.format import percent, read, spread, table, whole
+from widefield.config.recipes.default import method_for
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD
-from widefield.recipes.default import method_for
 
 Run = dict[str, Any]
 OURS = (DEFAULT_METHOD, LONG_METHOD)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from pages.format import percent, points, read, table
+from widefield.config.recipe import Recipe
+from widefield.config.recipes.default import method_for
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD
-from widefield.recipe import Recipe
-from widefield.recipes.default import method_for
 
 Run = dict[str, Any]
 Score = tuple[str, str]

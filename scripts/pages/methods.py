@@ -12,8 +12,8 @@ import torch
 
 from pages.format import ratio, table
 from pages.steps import step_ratios
+from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodSettings, ProjectorSettings
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
 
 COMMON = ("lr", "gather", *(f"projector_{name}" for name in ProjectorSettings().flat()))

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pages.format import table
-from widefield.data.plants import PLANTS, SOUND_PLANTS
+from widefield.data.planted import PLANTS, SOUND_PLANTS
 
 
 def plants() -> str:

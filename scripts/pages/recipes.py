@@ -1,9 +1,9 @@
 """Every recipe beside what its paper says: docs/recipes.md."""
 
 from pages.format import table
-from widefield.recipes import FIRST_METHOD, PUBLISHED
-from widefield.recipes.beside import RecipeTable, recipe_table, shown
-from widefield.recipes.solo_learn import BASELINES
+from widefield.config.recipes import FIRST_METHOD, PUBLISHED
+from widefield.config.recipes.beside import RecipeTable, recipe_table, shown
+from widefield.config.recipes.solo_learn import BASELINES
 
 METHODS = {
     **{name: (FIRST_METHOD[name],) for name in PUBLISHED},

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from pages.format import percent, points, read, spread, table, whole
-from widefield.workflows.change import Change, judged_by_labels
+from widefield.evaluation.paired import Change, judged_by_labels
 
 Run = dict[str, Any]
 Cell = tuple[str, str, int]

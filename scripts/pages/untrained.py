@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.format import read, table
-from widefield.workflows.change import Change
+from widefield.evaluation.paired import Change
 
 Run = dict[str, Any]
 

@@ -9,6 +9,9 @@ Example:
     0.0003
 """
 
+from widefield.head.losses import batch_cross_entropy as batch_cross_entropy
+from widefield.head.losses import decoupled_contrast as decoupled_contrast
+from widefield.head.losses import view_contrast as view_contrast
 from widefield.methods.alpha_cl import alpha_cl as alpha_cl
 from widefield.methods.alpha_cl import pair_importance as pair_importance
 from widefield.methods.alpha_cl import symmetric_alpha_cl as symmetric_alpha_cl
@@ -28,9 +31,6 @@ from widefield.methods.simsiam import negative_cosine as negative_cosine
 from widefield.methods.spectral import spectral_contrastive as spectral_contrastive
 from widefield.methods.spectral import spectral_in_ball as spectral_in_ball
 from widefield.methods.vicreg import vicreg as vicreg
-from widefield.rows.losses import batch_cross_entropy as batch_cross_entropy
-from widefield.rows.losses import decoupled_contrast as decoupled_contrast
-from widefield.rows.losses import view_contrast as view_contrast
 
 __all__ = [
     "alpha_cl",

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from widefield.data import open_dataset
-from widefield.diagnose import health
 from widefield.methods.projector import projector
 from widefield.methods.simsiam import SimSiam
+from widefield.metrics import health
 from widefield.probes import extract
 from widefield.views import build_views
 

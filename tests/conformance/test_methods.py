@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from small_run import small_facts, small_recipe
+from widefield.config.recipe import Recipe
 from widefield.methods import METHODS, Method
-from widefield.recipe import Recipe
 from widefield.train.build import build
 from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState

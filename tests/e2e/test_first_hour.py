@@ -19,12 +19,12 @@ from runs import images
 from widefield.audits import audit as audit_file
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
+from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
-from widefield.recipes import make_recipe
-from widefield.train.folder import recipe_of
-from widefield.workflows import extractor
+from widefield.inference import open_encoder as extractor
+from widefield.inference.splits import open_train_test
+from widefield.train.run_dir import recipe_of
 from widefield.workflows.run import next_command
-from widefield.workflows.train_test import open_train_test
 
 TRAIN = "--limit 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
 TRAIN += " --projector-dim 16"

@@ -17,10 +17,10 @@ from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
 from widefield.data import Dataset, open_dataset
+from widefield.inference.open_encoder import training_data
 from widefield.train import checkpoint
-from widefield.train.folder import RunFolder
 from widefield.train.manifest import Growth, Manifest
-from widefield.workflows.extractor import training_data
+from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
 
 FEW, ALL = 64, 96

@@ -12,10 +12,10 @@ import pytest
 from pages import papers
 from pages.format import ROOT
 from widefield.cli.app import build_app
+from widefield.config.recipes import make_recipe
 from widefield.data.spec import parse
 from widefield.encoders import encoder_config
-from widefield.labs import LABS
-from widefield.recipes import make_recipe
+from widefield_labs import LABS
 
 COMMANDS = sorted({command for row in papers.rows() for command in row.get("commands", ())})
 DATA = {"pretrain": 0, "plan": 0, "probe": 1, "audit": 1}

@@ -32,11 +32,11 @@ from runs import (
     weights,
 )
 from widefield.encoders import EncoderSettings
+from widefield.head import FolderLock
 from widefield.methods import DEFAULT_METHOD, METHODS
-from widefield.rows import FolderLock
 from widefield.train import checkpoint
-from widefield.train.folder import RunFolder
 from widefield.train.progress import read_metrics
+from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 from widefield.views import ViewSettings
 from widefield.workflows.pretrain import pretrain

@@ -16,8 +16,8 @@ import widefield
 from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
-from widefield.train.folder import RunFolder
 from widefield.train.manifest import Manifest
+from widefield.train.run_dir import RunFolder
 from widefield.workflows.run import Pretrained
 
 COMPARED: dict[str, Any] = {k: v for k, v in SHORT.items() if k != "encoder"} | {"epochs": 1}

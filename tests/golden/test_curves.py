@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from widefield.config.recipes import make_recipe
 from widefield.encoders import build_encoder
 from widefield.methods import METHODS
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
 from widefield.train.optim import set_learning_rate
 from widefield.views import build_views

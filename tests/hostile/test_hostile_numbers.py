@@ -10,10 +10,10 @@ import torch
 
 from runs import images, small
 from small_run import small_facts
+from widefield.config.recipes import make_recipe
+from widefield.core.types import Shard
 from widefield.methods import METHODS
-from widefield.recipes import make_recipe
 from widefield.train.build import build
-from widefield.types import Shard
 from widefield.workflows.pretrain import pretrain
 
 CPU = torch.device("cpu")

@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, place: str) -> None:
 def test_a_lab_asks_before_it_replaces_a_figure(
     in_tmp: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from widefield.labs.lab import Lab
+    from widefield_labs.lab import Lab
 
     (in_tmp / "x.svg").write_text("mine")
     with monkeypatch.context() as patch:

@@ -12,9 +12,9 @@ import pytest
 from widefield.audits.result import read_audit
 from widefield.data import open_dataset
 from widefield.encoders import load_encoder
-from widefield.train.folder import recipe_of
+from widefield.inference.open_encoder import open_encoder
+from widefield.train.run_dir import recipe_of
 from widefield.workflows.classify import read_labels
-from widefield.workflows.extractor import open_encoder
 
 
 class Waited(Exception):

@@ -87,7 +87,7 @@ def test_variables_that_torchrun_did_not_write(
 ) -> None:
     import torch
 
-    from widefield.train.ranks import Ranks
+    from widefield.train.distributed import Ranks
 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

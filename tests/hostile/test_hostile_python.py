@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import widefield
-from widefield.core.boundary import boundary
+from widefield.core.input_errors import boundary
 
 LONG = "a" * 5000
 X = {"x": np.zeros((4, 8, 8, 3), np.uint8), "y": np.arange(4) % 2}

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
+from widefield.config.recipes import make_recipe
 from widefield.core.plain_yaml import DEEPEST, LARGEST, read_yaml, yaml_text
-from widefield.recipes import make_recipe
 from widefield.train import checkpoint
-from widefield.train.folder import RunFolder
+from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 

@@ -7,7 +7,7 @@ import pytest
 
 from waves import ENDS, npz, odd_sound, odd_windows, parquet, sound_file, windows
 from widefield.data import Dataset, open_dataset
-from widefield.data.recordings import from_int16
+from widefield.data.readers.recordings import from_int16
 
 CASES, BATCHES = 20, 6
 

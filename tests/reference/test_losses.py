@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from widefield.head import batch_cross_entropy, decoupled_contrast, view_contrast
 from widefield.methods.diet import Diet
 from widefield.methods.simclr import nt_xent, one_sided
 from widefield.methods.supervised import Supervised
-from widefield.rows import batch_cross_entropy, decoupled_contrast, view_contrast
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -2,7 +2,7 @@ from functools import cache
 
 import pytest
 
-from widefield.labs import LABS
+from widefield_labs import LABS
 
 
 @pytest.fixture(scope="session")

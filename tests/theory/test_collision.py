@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import collision as lab
+from widefield_labs import collision as lab
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(2, 12), levels=st.integers(1, 3))

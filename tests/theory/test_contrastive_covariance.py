@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import contrastive_covariance as lab
-from widefield.labs import pair_gradients
-from widefield.labs.pair_weights import gaussian_weights
+from widefield_labs import contrastive_covariance as lab
+from widefield_labs import pair_gradients
+from widefield_labs.pair_weights import gaussian_weights
 
 
 def draw(seed, *shape):

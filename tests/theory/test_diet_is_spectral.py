@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import diet_is_spectral as lab
+from widefield_labs import diet_is_spectral as lab
 
 
 def views(seed, sets=2, examples=4, count=3, dimension=5):

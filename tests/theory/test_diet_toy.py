@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import diet_population as lab
-from widefield.labs.diet_toy import outside
+from widefield_labs import diet_population as lab
+from widefield_labs.diet_toy import outside
 
 noise = st.floats(0.05, 0.9)
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import downstream_angle as lab
+from widefield_labs import downstream_angle as lab
 
 
 def plane(law, count, stretch, rng):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from annotated_types import Interval
 
-from widefield import labs
-from widefield.labs import LABS, MODULES, claims
-from widefield.labs.parameter import Parameter
-from widefield.labs.result import Result
+import widefield_labs as labs
+from widefield_labs import LABS, MODULES, claims
+from widefield_labs.parameter import Parameter
+from widefield_labs.result import Result
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

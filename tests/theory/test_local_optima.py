@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import local_optima as lab
-from widefield.labs import monomials
+from widefield_labs import local_optima as lab
+from widefield_labs import monomials
 
 
 def test_a_feature_is_an_lme_exactly_below_the_critical_rate():

@@ -4,7 +4,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import multistep as lab
+from widefield_labs import multistep as lab
 
 rate = st.floats(0.05, 0.999)
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import noise_helps as lab
+from widefield_labs import noise_helps as lab
 
 
 @given(seed=st.integers(0, 100), pairs=st.integers(2, 6), features=st.integers(1, 4))

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from widefield.labs import one_layer as lab
-from widefield.labs.local_optima import at_category, at_summand
+from widefield_labs import one_layer as lab
+from widefield_labs.local_optima import at_category, at_summand
 
 rates = st.lists(st.floats(0.05, 0.9), min_size=2, max_size=4).map(
     lambda q: torch.tensor(q, dtype=torch.float64)

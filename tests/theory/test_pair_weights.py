@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import pair_weights as lab
+from widefield_labs import pair_weights as lab
 
 
 def draw(seed, *shape):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
-from widefield.labs import LABS
-from widefield.labs.parameter import Parameter, require
+from widefield_labs import LABS
+from widefield_labs.parameter import Parameter, require
 
 
 def parameter(hint):

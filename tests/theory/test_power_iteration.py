@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from widefield.labs import LABS
-from widefield.labs import power_iteration as lab
-from widefield.labs.one_layer import smooth_covariance
+from widefield_labs import LABS
+from widefield_labs import power_iteration as lab
+from widefield_labs.one_layer import smooth_covariance
 
 
 def draw(seed, *shape):

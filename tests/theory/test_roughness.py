@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from widefield.labs import disc
-from widefield.labs import roughness as lab
+from widefield_labs import disc
+from widefield_labs import roughness as lab
 
 densities = st.lists(st.floats(-2, 2), min_size=4, max_size=4).map(
     lambda c: torch.tensor([c], dtype=torch.float64)

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import LABS
-from widefield.labs import sparse_coding as lab
-from widefield.labs import sparse_downstream as worth
-from widefield.labs import sparse_learner as learner
-from widefield.labs.sparse_data import SparseCoding, masked_pair
+from widefield_labs import LABS
+from widefield_labs import sparse_coding as lab
+from widefield_labs import sparse_downstream as worth
+from widefield_labs import sparse_learner as learner
+from widefield_labs.sparse_data import SparseCoding, masked_pair
 
 ROW = {"tau": 1.0, "lam": 0.1, "mask_rate": 0.5, "noise": 1.0, "trained": 0.0}
 

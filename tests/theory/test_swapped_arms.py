@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widefield.labs import LABS
+from widefield_labs import LABS
 
 
 def reversed_along(axis):

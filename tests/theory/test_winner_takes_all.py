@@ -3,8 +3,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from widefield.labs import winner_takes_all as lab
-from widefield.labs.one_layer import gated_covariance, is_lme, summation
+from widefield_labs import winner_takes_all as lab
+from widefield_labs.one_layer import gated_covariance, is_lme, summation
 
 
 @given(

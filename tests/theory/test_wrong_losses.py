@@ -8,8 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from widefield import labs
-from widefield.labs import (
+import widefield_labs as labs
+from widefield.head.lazy_adamw import LazyAdamW
+from widefield.methods.alpha_cl import alpha_cl, pair_importance
+from widefield.methods.diet import index_cross_entropy
+from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.infonce import infonce
+from widefield.methods.spectral import spectral_contrastive
+from widefield_labs import (
     LABS,
     contrastive_covariance,
     diet_is_spectral,
@@ -19,12 +25,6 @@ from widefield.labs import (
     pair_gradients,
     row_replay,
 )
-from widefield.methods.alpha_cl import alpha_cl, pair_importance
-from widefield.methods.diet import index_cross_entropy
-from widefield.methods.diet_mse import one_hot_error
-from widefield.methods.infonce import infonce
-from widefield.methods.spectral import spectral_contrastive
-from widefield.rows.adamw import LazyAdamW
 
 
 def negated(loss):

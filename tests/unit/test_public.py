@@ -43,7 +43,7 @@ def test_reading_commands_do_not_wait_for_what_they_do_not_use() -> None:
 
 
 def test_modules_do_not_depend_on_what_was_used_before() -> None:
-    code = "import widefield; widefield.diagnose.health; widefield.losses.nt_xent"
+    code = "import widefield; widefield.metrics.health; widefield.losses.nt_xent"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

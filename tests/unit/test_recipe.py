@@ -10,12 +10,12 @@ from annotated_types import Ge, Gt, Interval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.arguments import RecipeArguments
+from widefield.config.arguments import RecipeArguments
+from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
+from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
 from widefield.core.names import check_name
+from widefield.core.settings import Settings, describe
 from widefield.methods import LONG_METHOD, METHODS, SimCLRSettings
-from widefield.recipe import RUN_SETTINGS, Recipe, owners
-from widefield.recipes import FIRST_METHOD, RECIPES, make_recipe
-from widefield.settings import Settings, describe
 from widefield.views import VIEWS, ViewSettings
 
 HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))

@@ -2,10 +2,10 @@
 
 import pytest
 
+from widefield.config.recipes import PUBLISHED, RECIPES, make_recipe
+from widefield.config.recipes.beside import MACHINERY, recipe_table
+from widefield.config.recipes.solo_learn import BASELINES
 from widefield.methods import METHODS
-from widefield.recipes import PUBLISHED, RECIPES, make_recipe
-from widefield.recipes.beside import MACHINERY, recipe_table
-from widefield.recipes.solo_learn import BASELINES
 
 ENTRIES = [
     *(("s-diet-paper", method) for method in ("s-diet", "diet")),

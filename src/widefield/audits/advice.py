@@ -9,7 +9,7 @@ from typing import Any
 
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.train.folder import RunFolder
+from widefield.train.run_dir import RunFolder
 
 _RISE = 0.02
 """Least rise of a learned share over the second half of training that counts as one."""

@@ -38,18 +38,18 @@ from widefield.audits.planting import (
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.hardware import choose_device, machine
+from widefield.core.input_errors import boundary
 from widefield.core.names import check_name
+from widefield.core.types import Kind
 from widefield.data.labels import Labels, read_labels
-from widefield.diagnose import describe, linear_cka
+from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, Features, open_encoder
+from widefield.inference.overlap import fitted_note
+from widefield.inference.splits import TrainTest, open_train_test, reading_notes
 from widefield.methods import METHODS
-from widefield.train.hardware import choose_device, machine
-from widefield.types import Kind
-from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
-from widefield.workflows.overlap import fitted_note
+from widefield.metrics import describe, linear_cka
 from widefield.workflows.pretrain import Data
-from widefield.workflows.train_test import TrainTest, open_train_test, reading_notes
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),

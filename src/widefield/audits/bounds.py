@@ -21,22 +21,22 @@ from torch.nn import functional
 
 from widefield.audits.probing import Features, probe_tasks
 from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
+from widefield.config.recipes import make_recipe
 from widefield.core.files import DiskFullError, write_atomically
+from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
-from widefield.data.npz import read_arrays
+from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
+from widefield.inference.open_encoder import FeatureExtractor, encode
+from widefield.inference.splits import TrainTest, subset
 from widefield.methods import CEILING
 from widefield.probes import majority_hits, pixels
 from widefield.probes.features import image_batch
-from widefield.recipes import make_recipe
 from widefield.train.build import DataFacts, build
-from widefield.train.hardware import choose_device, choose_precision
-from widefield.train.ranks import lone_fabric
-from widefield.train.trainer import Trainer
-from widefield.workflows.extractor import FeatureExtractor, encode
-from widefield.workflows.train_test import TrainTest, subset
+from widefield.train.distributed import lone_fabric
+from widefield.train.loop import Trainer
 
 STEPS = 600
 """Steps that a ceiling is trained for."""

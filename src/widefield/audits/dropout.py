@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset
-from widefield.diagnose import Bimodality, bimodality
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.splits import TrainTest
+from widefield.metrics import Bimodality, bimodality
 from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
 from widefield.views import Augmentation, AugmentContext, ViewSettings
-from widefield.workflows.extractor import EncoderSpec, open_encoder
-from widefield.workflows.train_test import TrainTest
 
 DRAWS = 1200
 BINS = 24

@@ -13,7 +13,8 @@ from widefield.audits.planting import NEIGHBOURS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import FLOORS, TaskAudit
 from widefield.core.files import checked_output
-from widefield.diagnose import DIAGNOSTICS
+from widefield.inference.pictures import sound_of
+from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
     AuditReport,
     Bars,
@@ -26,7 +27,6 @@ from widefield.report import (
     TaskVerdict,
     write_page,
 )
-from widefield.workflows.shown import sound_of
 
 _LAYERS = 12
 """Most layers whose firing is shown."""

@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widefield.core.hardware import choose_device
 from widefield.core.modes import on_device
 from widefield.data import Dataset
-from widefield.diagnose import (
+from widefield.inference.pictures import pictures_of, recorded
+from widefield.metrics import (
     activation_maximisation,
     colour_axes,
     firing_rates,
@@ -20,8 +22,6 @@ from widefield.diagnose import (
 from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
-from widefield.train.hardware import choose_device
-from widefield.workflows.shown import pictures_of, recorded
 
 MAP_IMAGES, ROWS, NEIGHBOURS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
 """Images in the map; images with neighbours, and neighbours of each; features whose preferred image

@@ -16,12 +16,12 @@ import numpy as np
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.plants import PLANTS, SOUND_PLANTS, Drawn, Heard
-from widefield.diagnose import neighbour_agreement
+from widefield.data.planted import PLANTS, SOUND_PLANTS, Drawn, Heard
 from widefield.encoders import Encoder, EncoderSettings
-from widefield.workflows.extractor import DEFAULT_ARCHITECTURE, FeatureExtractor
+from widefield.inference.open_encoder import DEFAULT_ARCHITECTURE, FeatureExtractor
+from widefield.inference.splits import TrainTest, subset
+from widefield.metrics import neighbour_agreement
 from widefield.workflows.pretrain import pretrain
-from widefield.workflows.train_test import TrainTest, subset
 
 GRADES: dict[str, tuple[Drawn | Heard, ...]] = {
     plant.name: plant.grades()

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from widefield.audits.verdict import ProbeResult
 from widefield.data import Dataset
+from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear, knn
-from widefield.workflows.train_test import TrainTest
 
 Features = Callable[[NDArray[np.uint8]], Tensor]
 """Images uint8 [n, H, W, C] -> features float [n, D]."""

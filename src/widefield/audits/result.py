@@ -11,7 +11,7 @@ from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
 from widefield.core.typed import misfit
-from widefield.types import Kind
+from widefield.core.types import Kind
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""

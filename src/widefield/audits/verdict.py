@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.evaluation.paired import change
 from widefield.probes.linear import wilson
-from widefield.workflows.change import change
 
 LEARNED = 0.75
 """A feature is learned if at least so much of it is."""

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import make_recipe
+from widefield.core.hardware import choose_device
 from widefield.core.memory import device_memory
+from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
+from widefield.head import DiskStore, MemoryStore, RowState, Store
 from widefield.methods import DietSettings, RowContrastSettings
-from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
-from widefield.rows import DiskStore, MemoryStore, RowState, Store
 from widefield.train.build import DataFacts, build
-from widefield.train.hardware import choose_device
-from widefield.train.ranks import lone_fabric
+from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
-from widefield.types import Batch
 
 SIZES = (10**4, 10**5, 10**6, 10**7)
 _VISITED_AT, _NOW = 1, 1000  # steps: rows were last seen long enough ago to replay every term

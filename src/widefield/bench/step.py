@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import make_recipe
+from widefield.core.hardware import choose_device
 from widefield.core.names import check_name
+from widefield.core.types import Batch
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
+from widefield.head import RowHead, RowState
 from widefield.methods import METHODS
-from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
-from widefield.rows import RowHead, RowState
 from widefield.train.adversary import refuse_misfit
 from widefield.train.build import DataFacts, build
-from widefield.train.hardware import choose_device
-from widefield.train.ranks import lone_fabric
+from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
-from widefield.types import Batch
 
 
 def bench(

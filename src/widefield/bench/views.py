@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import to_pil_image
 
-from widefield.train.hardware import choose_device
+from widefield.core.hardware import choose_device
 from widefield.views import build_views
 
 Draw = Callable[[], object]

@@ -67,7 +67,7 @@ def bench(
         if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be 1 or more, got {value}")
 
-    from widefield.train.hardware import choose_device, keep_freed_memory, machine
+    from widefield.core.hardware import choose_device, keep_freed_memory, machine
 
     keep_freed_memory()
     result = {**run(**given), "machine": machine(choose_device("auto"))}

@@ -2,7 +2,7 @@
 
 from cyclopts import CycloptsError
 
-from widefield.core.boundary import cause_of
+from widefield.core.input_errors import cause_of
 from widefield.core.lines import one_line
 
 _MEMORY = ("allocate memory", "out of memory", "not enough memory")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from widefield.recipe import Recipe
+    from widefield.config.recipe import Recipe
 
 
 def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
@@ -17,7 +17,7 @@ def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
         return recipe
     if recipe != "default":
         raise ValueError(f"--config holds a whole recipe already: leave out --recipe {recipe}")
-    from widefield.train.folder import recipe_of
+    from widefield.train.run_dir import recipe_of
 
     if not config.exists():
         raise ValueError(f"no settings at {config}: give the run.yaml of a run, or a copy of one")

@@ -31,7 +31,7 @@ def demo(
     json
         Print one JSON object.
     """
-    from widefield.train.hardware import keep_freed_memory
+    from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.demo import COLUMNS
     from widefield.workflows.demo import demo as call
 

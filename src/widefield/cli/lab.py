@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from widefield.cli.output import print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from widefield.labs.lab import Lab
-    from widefield.labs.result import Result
+    from widefield_labs.lab import Lab
+    from widefield_labs.result import Result
 
 
 FIGURES = (".svg", ".png")
@@ -48,7 +48,7 @@ def lab(
     """
     from widefield.core.files import checked_output
     from widefield.core.names import check_name
-    from widefield.labs import claims
+    from widefield_labs import claims
 
     work = {
         "scale": scale != "default",
@@ -68,7 +68,7 @@ def lab(
     check_name("lab", name, tuple(known))
     if parameters:
         _refuse_idle("with --parameters no lab runs: leave it out", work)
-    from widefield.labs import LABS
+    from widefield_labs import LABS
 
     chosen = LABS[name]
     if parameters:

@@ -39,7 +39,7 @@ def plan(
     parse(data)  # before anything heavy is imported: a typing error is answered at once
 
     from widefield.cli.config import settings_of
-    from widefield.train.hardware import keep_freed_memory
+    from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()

@@ -56,8 +56,8 @@ def pretrain(
 
     from widefield.cli.config import settings_of
     from widefield.core.gather import rank_and_world
-    from widefield.train.folder import RunFolder
-    from widefield.train.hardware import keep_freed_memory
+    from widefield.core.hardware import keep_freed_memory
+    from widefield.train.run_dir import RunFolder
     from widefield.workflows.pretrain import pretrain as call
 
     if resume and config is not None:

@@ -24,7 +24,7 @@ def recipe(
     json
         Print one JSON object.
     """
-    from widefield.recipes.beside import recipe_table, shown
+    from widefield.config.recipes.beside import recipe_table, shown
 
     table = recipe_table(name, method=method, data=data)
     if json:

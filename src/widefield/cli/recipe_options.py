@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from widefield.arguments import RecipeArguments
 from widefield.cli.help import group, group_of
+from widefield.config.arguments import RecipeArguments
 
 
 def all_options() -> list[inspect.Parameter]:
@@ -22,9 +22,9 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     Raises:
         ValueError: a name that does not exist.
     """
-    from widefield.recipe import PARTS, RUN_SETTINGS, Recipe
-    from widefield.recipes import AUTO, make_recipe
-    from widefield.settings import describe, help_texts
+    from widefield.config.recipe import PARTS, RUN_SETTINGS, Recipe
+    from widefield.config.recipes import AUTO, make_recipe
+    from widefield.core.settings import describe, help_texts
     from widefield.views import VIEWS
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}

@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from widefield.data.dataset import Dataset as Dataset
     from widefield.data.loader import Loader as Loader
     from widefield.data.loader import steps_per_epoch as steps_per_epoch
+    from widefield.data.open import count_of_source as count_of_source
+    from widefield.data.open import kind_of_source as kind_of_source
+    from widefield.data.open import open_dataset as open_dataset
     from widefield.data.skipped import Skipped as Skipped
-    from widefield.data.sources import count_of_source as count_of_source
-    from widefield.data.sources import kind_of_source as kind_of_source
-    from widefield.data.sources import open_dataset as open_dataset
     from widefield.data.spec import absolute as absolute
     from widefield.data.spec import held_out_split as held_out_split
     from widefield.data.spec import plant_names as plant_names
@@ -22,9 +22,9 @@ _HOMES = {
     "Dataset": "widefield.data.dataset",
     "Skipped": "widefield.data.skipped",
     "Loader": "widefield.data.loader",
-    "count_of_source": "widefield.data.sources",
-    "kind_of_source": "widefield.data.sources",
-    "open_dataset": "widefield.data.sources",
+    "count_of_source": "widefield.data.open",
+    "kind_of_source": "widefield.data.open",
+    "open_dataset": "widefield.data.open",
     "absolute": "widefield.data.spec",
     "held_out_split": "widefield.data.spec",
     "plant_names": "widefield.data.spec",

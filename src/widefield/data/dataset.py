@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.types import KINDS, Kind, kind_of
 from widefield.data.clips import Clips
-from widefield.data.plants import DigitChannel, Overlay, SoundOverlay
+from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.skipped import Skipped
-from widefield.types import KINDS, Kind, kind_of
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.data.recordings import Recordings
+from widefield.data.readers.recordings import Recordings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from widefield.core.files import refuse_strange
 from widefield.core.names import printable
 from widefield.data.examples import Examples
-from widefield.data.recordings import Recordings
+from widefield.data.readers.recordings import Recordings
 
 LARGEST = 2**30
 """Bytes of a file of labels, at most."""

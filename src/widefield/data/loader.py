@@ -15,9 +15,9 @@ from torch import Tensor
 
 from widefield.core import rng
 from widefield.core.memory import free_device_memory
+from widefield.core.types import WHOLE, Batch, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
-from widefield.data.plants import Overlay, SoundOverlay
-from widefield.types import WHOLE, Batch, Place, Shard, to_floats
+from widefield.data.planted import Overlay, SoundOverlay
 
 _DEVICE_SHARE = 0.3
 _READ_AHEAD = 2

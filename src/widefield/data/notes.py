@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.types import Size
+from widefield.core.types import Size
 
 _CHOICES = {
     "first": "show the first of several pages or frames",

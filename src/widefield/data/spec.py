@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from widefield.data.plants import Feature, read_plant
+from widefield.data.planted import Feature, read_plant
 
 BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from widefield.core.logmel import FrontEnd, LogMel
+from widefield.core.types import to_floats
 from widefield.data.dataset import Dataset
-from widefield.types import to_floats
 
 _SOUNDS, _CHUNK = 2_000, 100
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
+from widefield.core.types import Kind, Size, as_size
 from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.signal import SIGNAL_NETWORKS
+from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
-from widefield.types import Kind, Size, as_size
 
 Stem = Literal["auto", "cifar", "small", "native"]
 """First layers: `small` for small images, `native` as timm builds them, the others by their size.

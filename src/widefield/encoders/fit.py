@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import torch
 
+from widefield.core.types import Size
 from widefield.encoders.encoder import Encoder
-from widefield.types import Size
 
 _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
 """Sides of square images that are tried where the wanted size does not fit."""

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.settings import EncoderSettings
-from widefield.encoders.signal import SIGNAL_NETWORKS
 
 Family = Literal["networks with batch norm", "networks without batch norm", "transformers"]
 

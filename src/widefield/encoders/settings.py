@@ -7,10 +7,10 @@ from typing import Any, Self, cast
 
 import torch
 
+from widefield.core.settings import Settings
+from widefield.core.types import Kind, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, build_encoder
 from widefield.encoders.fit import fitting_width
-from widefield.settings import Settings
-from widefield.types import Kind, Size, as_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from torchvision import models
 
-from widefield.types import Size
+from widefield.core.types import Size
 
 TORCHVISION = "torchvision:"
 """What the names of torchvision's models begin with."""

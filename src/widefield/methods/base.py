@@ -9,8 +9,8 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.settings import Settings
-from widefield.types import WHOLE, Loss, Part, Shard
+from widefield.core.settings import Settings
+from widefield.core.types import WHOLE, Loss, Part, Shard
 
 
 @dataclass(frozen=True, kw_only=True)

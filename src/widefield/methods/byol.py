@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorSettings, projection_std
 from widefield.methods.target import TargetNetwork
-from widefield.types import Loss
 
 Directions = Literal["both", "one"]
 

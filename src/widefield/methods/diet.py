@@ -9,9 +9,9 @@ from annotated_types import Gt, Interval
 from torch import Tensor, nn
 
 from widefield.core.precision import at_least_float32, full_precision
+from widefield.core.types import Loss, Part
+from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodSettings
-from widefield.rows import initial_rows
-from widefield.types import Loss, Part
 
 
 @full_precision

@@ -8,10 +8,10 @@ from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.precision import full_precision
+from widefield.core.types import Loss, Part
+from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.methods.diet import dense_head_memory
-from widefield.rows import initial_rows
-from widefield.types import Loss, Part
 
 
 @full_precision

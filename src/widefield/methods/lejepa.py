@@ -11,10 +11,10 @@ from torch import Generator, Tensor, nn
 from widefield.core.gather import gather
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import full_precision
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairSettings, check_views
 from widefield.methods.projector import ProjectorSettings
-from widefield.types import Loss
 
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from widefield.core.gather import gather
 from widefield.core.precision import full_precision
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairSettings
 from widefield.methods.projector import ProjectorSettings
 from widefield.methods.target import TargetNetwork
-from widefield.types import Loss
 
 
 @full_precision

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.gather import gather
+from widefield.core.types import Loss
 from widefield.methods.base import Method, MethodSettings
 from widefield.methods.projector import ProjectorSettings
-from widefield.types import Loss
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""

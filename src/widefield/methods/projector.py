@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import at_least_float32
-from widefield.settings import Settings
+from widefield.core.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

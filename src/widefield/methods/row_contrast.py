@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Gt
 
+from widefield.head import decoupled_contrast
+from widefield.head.per_example_head import SCALE
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.projector import ProjectorSettings
 from widefield.methods.row_method import RowMethodSettings
-from widefield.rows import decoupled_contrast
-from widefield.rows.head import SCALE
 
 
 @dataclass(frozen=True, kw_only=True)

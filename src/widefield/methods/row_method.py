@@ -8,12 +8,12 @@ import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.settings import Settings
+from widefield.core.types import Loss, Part, Place
+from widefield.head import Layout, Optimizer, RowHead, Rule, Start, choose_place, choose_store
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairSettings
 from widefield.methods.projector import ProjectorSettings
-from widefield.rows import Layout, Optimizer, RowHead, Rule, Start, choose_place, choose_store
-from widefield.settings import Settings
-from widefield.types import Loss, Part, Place
 
 
 class RowMethod(Method):

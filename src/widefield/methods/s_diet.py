@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Interval
 
+from widefield.head import batch_cross_entropy
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.projector import ProjectorSettings
 from widefield.methods.row_method import RowMethodSettings
-from widefield.rows import batch_cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)

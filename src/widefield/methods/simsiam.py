@@ -8,10 +8,10 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from widefield.core.precision import full_precision
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodSettings
 from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorSettings, projection_std
-from widefield.types import Loss
 
 
 @full_precision

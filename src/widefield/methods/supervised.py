@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.core.precision import at_least_float32
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodSettings
-from widefield.types import Loss
 
 
 class Supervised(Method):

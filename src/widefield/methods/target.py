@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from widefield.core.in_parts import InParts
+from widefield.core.micro_batch import InParts
 
 
 class TargetNetwork(nn.Module):

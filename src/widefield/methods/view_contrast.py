@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 import torch
 from annotated_types import Gt, Interval
 
+from widefield.head import view_contrast
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.projector import ProjectorSettings
 from widefield.methods.row_method import RowMethodSettings
-from widefield.rows import view_contrast
 
 
 class Balance(NamedTuple):

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
@@ -12,7 +13,6 @@ from widefield.probes.linear import fit_linear as fit_linear
 from widefield.probes.majority import majority as majority
 from widefield.probes.majority import majority_hits as majority_hits
 from widefield.probes.sgd import score_sgd as score_sgd
-from widefield.types import Score
 
 __all__ = [
     "LinearResult",

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import evaluating
-from widefield.types import KINDS, Precision, to_floats
+from widefield.core.types import KINDS, Precision, to_floats
 
 
 def extract(

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from widefield.core.types import Score
 from widefield.probes.linear import wilson
-from widefield.types import Score
 
 
 def score_guesses(

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from widefield.core.types import Score
 from widefield.probes.guesses import score_guesses
-from widefield.types import Score
 
 
 def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:

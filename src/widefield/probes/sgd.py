@@ -13,11 +13,11 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from widefield.core.modes import evaluating
+from widefield.core.types import Precision, Score
 from widefield.probes.checks import check_probe
 from widefield.probes.features import extract, features
 from widefield.probes.guesses import score_guesses
 from widefield.probes.knn import knn
-from widefield.types import Precision, Score
 
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
 """Function from example indices, the epoch and a generator to views [b, C, H, W] and labels [b]."""

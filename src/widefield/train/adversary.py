@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.core.types import Batch
 from widefield.data import Dataset
+from widefield.head import RowHead
 from widefield.methods import Method
-from widefield.rows import RowHead
-from widefield.types import Batch
 from widefield.views import Augmentation, AugmentContext, learning_parts
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from widefield.config.recipe import Recipe
+from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
+from widefield.core.types import WHOLE, Kind, Shard, Size, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
+from widefield.head import row_heads
 from widefield.methods import BuildContext, target_networks
-from widefield.recipe import Recipe
-from widefield.rows import row_heads
 from widefield.train.adversary import build_adversary
-from widefield.train.hardware import choose_precision
+from widefield.train.conv_bf16_workaround import clear_unseen_taps
 from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
-from widefield.train.unseen_taps import clear_unseen_taps
-from widefield.types import WHOLE, Kind, Shard, Size, as_size
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from

@@ -22,8 +22,8 @@ from widefield.core.files import (
     refuse_strange,
     write_atomically,
 )
-from widefield.train.ranks import Ranks
-from widefield.types import Shard
+from widefield.core.types import Shard
+from widefield.train.distributed import Ranks
 
 NOT_OURS = "{} is not a checkpoint of this run: restore it, or start a new run"
 MOST_RANKS = 10**6  # a number beyond it is none

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widefield.config.recipe import Recipe, Schedule
 from widefield.encoders import layer_names
-from widefield.recipe import Recipe, Schedule
 from widefield.train.lars import LARS
 from widefield.train.state import PretrainModel
 

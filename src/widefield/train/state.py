@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from widefield.core.in_parts import InParts
+from widefield.core.micro_batch import InParts
+from widefield.core.types import Loss
+from widefield.head import RowHead, row_heads
 from widefield.methods import Method, target_networks
-from widefield.rows import RowHead, row_heads
-from widefield.types import Loss
 from widefield.views import Augmentation
 
 

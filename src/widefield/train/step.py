@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from widefield.core.types import Batch
 from widefield.train.adversary import augment_context, frozen_state
 from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
-from widefield.types import Batch
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -17,8 +17,8 @@ from torch import nn
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
-from widefield.settings import Settings
-from widefield.types import Kind
+from widefield.core.settings import Settings
+from widefield.core.types import Kind
 from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
 from widefield.views.chain import Chain

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Generator, Tensor, nn
 
-from widefield.settings import Settings
+from widefield.core.settings import Settings
 
 
 class AugmentContext(NamedTuple):

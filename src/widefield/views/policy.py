@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from widefield.settings import Settings
+from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentationSettings
 from widefield.views.image import ImageAugmentation
 from widefield.views.stacked import StackedAugmentation

@@ -12,14 +12,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
+from widefield.core.input_errors import boundary
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
-from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".parquet", ".csv")

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from widefield.core.types import Score
+from widefield.inference.open_encoder import training_data
 from widefield.methods import CEILING, DEFAULT_METHOD
 from widefield.report import Table
-from widefield.train.folder import RunFolder
-from widefield.types import Score
-from widefield.workflows.extractor import training_data
+from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import ProbeReport, probe
 from widefield.workflows.run import Pretrained
-from widefield.workflows.summary import run_report
+from widefield.workflows.run_page import run_report
 
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
 """The digits move about: at fixed places a linear classifier reads them off the raw pixels."""

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
-from widefield.diagnose.graph import load_faiss
-from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
+from widefield.core.input_errors import boundary
+from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.metrics.graph import load_faiss
 from widefield.workflows.pretrain import Data
 
 FORMATS = (".npz", ".parquet")

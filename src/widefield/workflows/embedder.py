@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, Features, open_encoder
+from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.workflows.pretrain import pretrain
 
 

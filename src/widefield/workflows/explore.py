@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
+from widefield.core.input_errors import boundary
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
-from widefield.diagnose import (
+from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.metrics import (
     Graph,
     Suspects,
     density_clusters,
@@ -30,11 +31,10 @@ from widefield.diagnose import (
     tsne_map,
     typical,
 )
-from widefield.diagnose.groups import VOTERS
-from widefield.diagnose.tsne import MAP_NEIGHBOURS
+from widefield.metrics.groups import VOTERS
+from widefield.metrics.tsne import MAP_NEIGHBOURS
 from widefield.report import write_page
 from widefield.workflows.explore_page import explore_page
-from widefield.workflows.extractor import EncoderSpec, Features, open_encoder
 from widefield.workflows.pretrain import Data
 
 TABLES = ("neighbours", "duplicates", "outliers", "clusters", "suspects")

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
-from widefield.diagnose.groups import VOTERS
+from widefield.inference.pictures import pictures_of
+from widefield.metrics.groups import VOTERS
 from widefield.report.explore import Colouring, ExplorePage, ImageGroup, Section
 from widefield.report.figures import thumbnail
-from widefield.train.hardware import choose_device, machine
 from widefield.version import __version__
-from widefield.workflows.shown import pictures_of
 
 if TYPE_CHECKING:
     from widefield.workflows.explore import Exploration

@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from widefield.core.boundary import boundary
 from widefield.core.files import checked_output, write_atomically
+from widefield.core.input_errors import boundary
 from widefield.encoders import (
     MODEL_FILES,
     Encoder,
@@ -15,7 +15,7 @@ from widefield.encoders import (
     save_encoder_file,
     save_model_folder,
 )
-from widefield.workflows.extractor import open_encoder
+from widefield.inference.open_encoder import open_encoder
 from widefield.workflows.model_card import model_card
 
 FORMATS = (".safetensors", ".onnx")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder
-from widefield.train.folder import RunFolder
+from widefield.train.run_dir import RunFolder
 from widefield.version import __version__
 
 _CARD = """---

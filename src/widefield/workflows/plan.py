@@ -15,18 +15,18 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from widefield.arguments import RecipeArguments
-from widefield.core.boundary import boundary
+from widefield.config.arguments import RecipeArguments
+from widefield.config.recipe import Recipe
+from widefield.config.remarks import left_open, remarks
+from widefield.core.hardware import choose_device, choose_precision, machine
+from widefield.core.input_errors import boundary
+from widefield.core.types import Batch, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.encoders import Encoder
-from widefield.recipe import Recipe
-from widefield.train.folder import RunFolder
-from widefield.train.hardware import choose_device, choose_precision, machine
-from widefield.train.ranks import Ranks
+from widefield.train.distributed import Ranks
+from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep
-from widefield.types import Batch, Part
 from widefield.workflows.pretrain import Data, resolve_parts, resolve_with_start
-from widefield.workflows.remarks import left_open, remarks
 from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before

@@ -12,29 +12,29 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from widefield.arguments import RecipeArguments
-from widefield.core.boundary import boundary
+from widefield.config.arguments import RecipeArguments
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import AUTO, make_recipe
+from widefield.config.recipes.default import method_for
+from widefield.config.remarks import batch_of, left_open, remarks
+from widefield.core.hardware import choose_device, choose_precision, machine
+from widefield.core.input_errors import boundary
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.encoders import EncoderSettings, rate_of
+from widefield.head import FolderLock
+from widefield.inference.initial_weights import Start, kept_start, open_start, start_name
 from widefield.methods import MethodSettings, RowMethodSettings
-from widefield.recipe import Recipe
-from widefield.recipes import AUTO, make_recipe
-from widefield.recipes.default import method_for
-from widefield.rows import FolderLock
 from widefield.train.checkpoint import full_disk_as_one_line
-from widefield.train.folder import FORMAT, MAY_CHANGE, RunFolder
-from widefield.train.hardware import choose_device, choose_precision, machine
+from widefield.train.distributed import Ranks
 from widefield.train.loggers import LoggerName, check_logger
+from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
-from widefield.train.ranks import Ranks
-from widefield.train.trainer import OnStep
+from widefield.train.resume import in_order
+from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
 from widefield.views import ViewSettings
-from widefield.workflows.growing import in_order
-from widefield.workflows.remarks import batch_of, left_open, remarks
 from widefield.workflows.run import Pretrained, PretrainRun
-from widefield.workflows.start import Start, kept_start, open_start, start_name
 
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
 

@@ -11,26 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from widefield.core.boundary import boundary
+from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.input_errors import boundary
 from widefield.core.modes import on_device
 from widefield.core.names import check_name
+from widefield.core.types import Score
 from widefield.data import Dataset
 from widefield.data.examples import Examples
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.probes import majority, score, score_sgd
-from widefield.probes.features import image_batch
-from widefield.train.hardware import choose_device, choose_precision
-from widefield.types import Score
-from widefield.views import (
-    Augmentation,
-    AugmentContext,
-    ViewSettings,
-    build_views,
-    learning_parts,
-)
-from widefield.workflows.extractor import (
+from widefield.inference.open_encoder import (
     EncoderSpec,
     FeatureExtractor,
     Features,
@@ -38,10 +29,19 @@ from widefield.workflows.extractor import (
     scoring_data,
     training_data,
 )
-from widefield.workflows.overlap import fitted_note, seen_before
+from widefield.inference.overlap import fitted_note, seen_before
+from widefield.inference.run_views import first_views, run_views
+from widefield.inference.splits import open_train_test, reading_notes, same_ids
+from widefield.probes import majority, score, score_sgd
+from widefield.probes.features import image_batch
+from widefield.views import (
+    Augmentation,
+    AugmentContext,
+    ViewSettings,
+    build_views,
+    learning_parts,
+)
 from widefield.workflows.pretrain import Data
-from widefield.workflows.run_views import first_views, run_views
-from widefield.workflows.train_test import open_train_test, reading_notes, same_ids
 
 Protocol = Literal["linear", "feature-dropout"]
 

@@ -11,28 +11,28 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.data.spec import parse
-from widefield.diagnose import Health
 from widefield.encoders import Encoder, no_numbers, save_encoder
+from widefield.evaluation.adaptation import Adaptation
+from widefield.evaluation.gain import Gain
+from widefield.evaluation.monitor import Findings
 from widefield.methods import Projector, save_projector
-from widefield.recipe import Recipe
+from widefield.metrics import Health
 from widefield.train.adversary import adversary_facts, refuse_misfit
 from widefield.train.build import DataFacts, build, rank_seed
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
-from widefield.train.folder import RunFolder
+from widefield.train.distributed import Ranks
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
+from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.progress import MetricsLog, ProgressBar, StepLog
-from widefield.train.ranks import Ranks
+from widefield.train.run_dir import RunFolder
 from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
-from widefield.train.trainer import OnStep, Trainer
-from widefield.workflows.adaptation import Adaptation
-from widefield.workflows.findings import Findings
-from widefield.workflows.gain import Gain
-from widefield.workflows.summary import run_report
+from widefield.workflows.run_page import run_report
 
 SAVING_SHARE = 0.05
 """Share of the time that checkpoints within an epoch may take."""

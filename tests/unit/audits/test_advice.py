@@ -10,9 +10,9 @@ import torch
 
 from made_audit import audited, task
 from widefield.audits.advice import advice, run_settings
+from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS
-from widefield.recipes import make_recipe
-from widefield.train.folder import FORMAT, RunFolder
+from widefield.train.run_dir import FORMAT, RunFolder
 
 OPTION = re.compile(r"`--([a-z-]+)")
 OF_THE_AUDIT = {"compare", "all-checkpoints", "plant"}

@@ -10,7 +10,7 @@ import pytest
 from made_audit import audited, task, whole
 from widefield.audits.page import audit_page, summary, write_audit_page
 from widefield.audits.result import Audit, read_audit
-from widefield.diagnose import DIAGNOSTICS
+from widefield.metrics import DIAGNOSTICS
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 

@@ -24,8 +24,8 @@ from widefield.audits.planting import audit_training
 from widefield.audits.probing import probe_tasks
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.workflows.extractor import encode, open_encoder
-from widefield.workflows.train_test import open_train_test
+from widefield.inference.open_encoder import encode, open_encoder
+from widefield.inference.splits import open_train_test
 
 
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("learned", [1])])

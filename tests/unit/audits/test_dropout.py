@@ -12,12 +12,12 @@ from elsewhere import Elsewhere
 from widefield.audits.dropout import feature_dropout
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.run_views import run_views
+from widefield.inference.splits import TrainTest, open_train_test
 from widefield.probes import extract, fit_linear
 from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
 from widefield.views.base import NO_CONTEXT
-from widefield.workflows.extractor import open_encoder
-from widefield.workflows.run_views import run_views
-from widefield.workflows.train_test import TrainTest, open_train_test
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from widefield.audits.probing import probe_tasks
 from widefield.audits.verdict import TaskAudit, verdict
 from widefield.data import Dataset
 from widefield.encoders import build_encoder
+from widefield.inference.open_encoder import encode
+from widefield.inference.splits import TrainTest
 from widefield.probes import pixels
-from widefield.workflows.extractor import encode
-from widefield.workflows.train_test import TrainTest
 
 COLOURS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
 SHAPES = np.array(

@@ -14,10 +14,10 @@ from widefield.audits.bounds import Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
 from widefield.audits.verdict import ProbeResult, TaskAudit, Verdict
 from widefield.data import Dataset
-from widefield.data.plants import Digits, Shapes, read_plant
+from widefield.data.planted import Digits, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
-from widefield.workflows.extractor import EncoderSpec, FeatureExtractor, open_encoder
-from widefield.workflows.train_test import TrainTest
+from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, open_encoder
+from widefield.inference.splits import TrainTest
 
 DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
 

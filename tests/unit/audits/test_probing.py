@@ -7,7 +7,7 @@ from torch import Tensor
 
 from widefield.audits.probing import probe_tasks
 from widefield.data import Dataset
-from widefield.workflows.train_test import TrainTest
+from widefield.inference.splits import TrainTest
 
 SIDE, DIM = 4, 24
 

@@ -1,6 +1,6 @@
 from widefield.bench.probe import bench as bench_probe
 from widefield.bench.probe import made_up_features
-from widefield.diagnose import health, singular_values
+from widefield.metrics import health, singular_values
 
 
 def test_both_solve_the_same_problem() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from widefield import arguments
 from widefield.cli.bench import KINDS, bench
 from widefield.cli.recipe_options import all_options, options_of
+from widefield.config import arguments
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.methods import METHODS
-from widefield.recipe import Recipe
-from widefield.recipes import AUTO, RECIPES, make_recipe
 from widefield.views import VIEWS
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from widefield.data import Dataset, open_dataset
-from widefield.data.plants import Canvas, Digits, Shapes, plant
+from widefield.data.planted import Canvas, Digits, Shapes, plant
 
 
 def make(images):

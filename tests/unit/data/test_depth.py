@@ -11,7 +11,7 @@ from PIL import Image
 
 from made_images import GREY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.data import open_dataset
-from widefield.data.depth import Extent, white_of
+from widefield.data.decode.high_bit_depth import Extent, white_of
 
 RAMP = np.linspace(0, 1, 64).reshape(8, 8)
 

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from widefield.data import Loader, open_dataset
-from widefield.data.plants import PLANTS, Canvas, plant
+from widefield.data.planted import PLANTS, Canvas, plant
 
 CPU = torch.device("cpu")
 NAMES = ("digits", "shapes", "letters")

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from widefield.data import open_dataset
-from widefield.data.decode import decode
-from widefield.data.images import common_size, read_folder, resize_array
+from widefield.data.decode.images import decode
+from widefield.data.readers.images import common_size, read_folder, resize_array
 
 GREY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 RGB = np.random.default_rng(0).integers(0, 256, (3, 4, 3), dtype=np.uint8)
@@ -347,7 +347,8 @@ def test_headers_share_one_search_for_libtiff(tmp_path, monkeypatch):
 LOUD = """
 import contextlib, sys
 from pathlib import Path
-from widefield.data import decode, open_dataset
+from widefield.data.decode.images import images as decode
+from widefield.data import open_dataset
 
 if sys.argv[2] == "control":
     decode.quiet_libtiff = contextlib.nullcontext

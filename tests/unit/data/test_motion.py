@@ -3,7 +3,7 @@
 import numpy as np
 
 from widefield.data import open_dataset
-from widefield.data.motion import ACTIVITIES, GRAVITY, PLACES, RATE, STEPS, read_motion
+from widefield.data.builtin.motion import ACTIVITIES, GRAVITY, PLACES, RATE, STEPS, read_motion
 
 
 def test_splits_are_other_draws_and_balanced() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from widefield.data import open_dataset
-from widefield.data.npz import read_arrays
+from widefield.data.readers.npz import read_arrays
 
 X = np.random.default_rng(0).integers(0, 256, (12, 6, 8, 3), dtype=np.uint8)
 
@@ -81,7 +81,7 @@ def test_encrypted_and_strangely_packed_members(tmp_path):
 
 def test_arrays_larger_than_the_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((100, 64, 64, 3), np.uint8))
-    monkeypatch.setattr("widefield.data.npz.free_host_memory", lambda: 10**6)
+    monkeypatch.setattr("widefield.data.readers.npz.free_host_memory", lambda: 10**6)
     with pytest.raises(ValueError, match=r"holds 0\.0 GB of arrays and 0\.0 GB of memory are free"):
         open_dataset(tmp_path / "a.npz")
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from widefield.data import open_dataset, photos
+from widefield.data import open_dataset
+from widefield.data.builtin import photos
 
 
 @pytest.fixture(scope="module")

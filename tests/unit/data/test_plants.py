@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from widefield.data import open_dataset
-from widefield.data.plants import Canvas, plant, read_plant
-from widefield.data.plants.digits import Digits, digit_pool
-from widefield.data.plants.letters import LETTERS
-from widefield.data.plants.shapes import SHAPES, Shapes
+from widefield.data.planted import Canvas, plant, read_plant
+from widefield.data.planted.digits import Digits, digit_pool
+from widefield.data.planted.letters import LETTERS
+from widefield.data.planted.shapes import SHAPES, Shapes
 
 NAMES = ("digits", "shapes", "letters")
 CANVAS = Canvas(shape=(32, 32, 3), seed=0, held_out=False)
@@ -97,7 +97,7 @@ def test_another_process_draws_the_same():
     code = f"""
 import hashlib
 import numpy as np
-from widefield.data.plants import plant, read_plant
+from widefield.data.planted import plant, read_plant
 NAMES = {NAMES}
 {inspect.getsource(feature)}
 {inspect.getsource(digest)}

@@ -10,10 +10,10 @@ import torch
 
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
-from widefield.data.decode_sound import Unreadable, decode
-from widefield.data.plants import Background, Canvas, Clicks, Tone
-from widefield.data.plants.sounds import SoundOverlay, as_bank
-from widefield.data.recordings import from_int16
+from widefield.data.decode.sounds import Unreadable, decode
+from widefield.data.planted import Background, Canvas, Clicks, Tone
+from widefield.data.planted.sounds import SoundOverlay, as_bank
+from widefield.data.readers.recordings import from_int16
 
 RATE = 8000
 

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
-from widefield.data.plants import Digits, Letters, Shapes, plant
+from widefield.data.planted import Digits, Letters, Shapes, plant
 from widefield.data.select import choose
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from widefield.data import open_dataset
-from widefield.data.recordings import from_int16
-from widefield.data.spoken import RATE, SPEAKERS, WORDS, read_spoken
+from widefield.data.builtin.spoken import RATE, SPEAKERS, WORDS, read_spoken
+from widefield.data.readers.recordings import from_int16
 
 
 def clips() -> np.ndarray:

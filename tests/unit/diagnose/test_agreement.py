@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.diagnose import (
+from widefield.metrics import (
     graph_overlap,
     nearest_neighbours,
     neighbour_agreement,

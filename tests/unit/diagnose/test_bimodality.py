@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.diagnose import bimodality, bimodality_coefficient
+from widefield.metrics import bimodality, bimodality_coefficient
 
 
 @settings(max_examples=50, deadline=None)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.diagnose import linear_cka
+from widefield.metrics import linear_cka
 
 
 def kernel_form(x: np.ndarray, y: np.ndarray) -> float:

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.diagnose import firing_rates
 from widefield.encoders import build_encoder
+from widefield.metrics import firing_rates
 
 
 class Twice(nn.Module):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from widefield.diagnose import Graph, graph, graph_overlap, nearest_neighbours, neighbour_graph
+from widefield.metrics import Graph, graph, graph_overlap, nearest_neighbours, neighbour_graph
 
 
 def rows(n: int, dim: int = 5) -> torch.Tensor:

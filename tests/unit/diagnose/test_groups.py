@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.diagnose import (
+from widefield.metrics import (
     Graph,
     density_clusters,
     near_duplicates,

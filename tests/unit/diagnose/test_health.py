@@ -4,7 +4,7 @@ import torch
 from skimage import data as photos
 from torch import Tensor
 
-from widefield.diagnose import (
+from widefield.metrics import (
     Health,
     effective_rank,
     feature_std,

@@ -6,7 +6,7 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.preprocessing import normalize
 
-from widefield.diagnose import alignment, hypersphere, uniformity
+from widefield.metrics import alignment, hypersphere, uniformity
 
 
 def features(n: int = 60, dim: int = 7, seed: int = 0) -> torch.Tensor:

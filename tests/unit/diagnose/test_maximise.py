@@ -3,8 +3,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.diagnose import activation_maximisation, colour_axes, maximise
 from widefield.encoders import build_encoder
+from widefield.metrics import activation_maximisation, colour_axes
+from widefield.metrics import maximize as maximise
 
 
 class Sides(nn.Module):

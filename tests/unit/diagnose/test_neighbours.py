@@ -2,7 +2,8 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from widefield.diagnose import graph_overlap, nearest_neighbours, neighbours
+from widefield.metrics import graph_overlap, nearest_neighbours
+from widefield.metrics import neighbors as neighbours
 
 
 def test_neighbours_are_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:

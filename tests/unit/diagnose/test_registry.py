@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from widefield import diagnose
-from widefield.diagnose import DIAGNOSTICS, Spectrum, describe
-from widefield.diagnose import spectrum as spectra
+from widefield import metrics as diagnose
+from widefield.metrics import DIAGNOSTICS, Spectrum, describe
+from widefield.metrics import spectrum as spectra
 
 
 def features(n: int = 60, dim: int = 7) -> torch.Tensor:
@@ -59,7 +59,7 @@ def test_every_public_function_shows_an_example() -> None:
 
 def test_importing_the_room_loads_torch_and_little_else() -> None:
     code = (
-        "import sys, widefield.diagnose\n"
+        "import sys, widefield.metrics\n"
         "heavy = {'sklearn', 'scipy', 'timm', 'lightning', 'torchvision', 'matplotlib'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

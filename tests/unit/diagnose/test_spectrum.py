@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.diagnose import (
+from widefield.metrics import (
     alpha_req,
     dimension_std,
     effective_rank,

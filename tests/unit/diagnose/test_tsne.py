@@ -2,7 +2,7 @@ import pytest
 import torch
 from sklearn.manifold import trustworthiness
 
-from widefield.diagnose import nearest_neighbours, tsne, tsne_map
+from widefield.metrics import nearest_neighbours, tsne, tsne_map
 
 
 def test_groups_stay_together_and_neighbours_are_kept() -> None:

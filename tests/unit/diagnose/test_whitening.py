@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.diagnose import view_agreement, whitened
+from widefield.metrics import view_agreement, whitened
 
 
 def features(seed: int, n: int = 40, dim: int = 6) -> Tensor:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.diagnose.firing import firing_rates
 from widefield.encoders import (
     build_encoder,
     encoder_config,
@@ -18,6 +17,7 @@ from widefield.encoders import (
     untrained_like,
 )
 from widefield.encoders.cifar import CIFAR_NETWORKS, AlexNet, WideBlock, WideResNet
+from widefield.metrics.firing import firing_rates
 
 # AlexNet: k x k kernels times widths, and biases.
 ALEXNET = (

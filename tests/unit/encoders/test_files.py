@@ -13,11 +13,11 @@ from widefield.encoders import (
     Encoder,
     build_encoder,
     export_onnx,
-    files,
     load_encoder,
     save_encoder,
     timm_snippet,
 )
+from widefield.encoders.weights import files
 
 
 def trained(name: str = "resnet-tiny", **settings: Any) -> Encoder:

@@ -19,7 +19,7 @@ from widefield.encoders import (
     load_foreign,
     save_encoder,
 )
-from widefield.workflows.extractor import open_encoder
+from widefield.inference.open_encoder import open_encoder
 
 
 def settled(model: nn.Module) -> nn.Module:

@@ -10,10 +10,10 @@ from torch.nn.parallel import DistributedDataParallel
 from small_run import small_facts, small_recipe
 from two_processes import in_two_processes
 from widefield.core.gather import gather, rank_and_world
+from widefield.core.types import WHOLE, Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
 from widefield.train.state import TrainState
-from widefield.types import WHOLE, Shard
 
 BATCH, DIM, STEPS = 3, 4, 2
 
@@ -126,7 +126,7 @@ def check_method(rank: int, method: str) -> None:
     distributed.all_reduce(losses)
     alone = small_state(method, WHOLE, gathered=False)
     with (
-        mock.patch("widefield.rows.head.rank_and_world", return_value=(0, 1)),
+        mock.patch("widefield.head.per_example_head.rank_and_world", return_value=(0, 1)),
         mock.patch("widefield.core.gather.rank_and_world", return_value=(0, 1)),
     ):
         values, expected = take_steps(alone.model, alone, [0, 1])

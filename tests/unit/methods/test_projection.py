@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
+from widefield.config.recipes import make_recipe
+from widefield.head import MemoryStore, RowHead, batch_cross_entropy, decoupled_contrast
 from widefield.methods import METHODS, Diet, ProjectorSettings, load_projector, save_projector
 from widefield.methods.diet import index_cross_entropy
 from widefield.methods.projector import projector
-from widefield.recipes import make_recipe
-from widefield.rows import MemoryStore, RowHead, batch_cross_entropy, decoupled_contrast
 from widefield.train.build import build
 from widefield.train.state import TrainState
 

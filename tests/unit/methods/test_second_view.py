@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
-from widefield.rows import RowHead
+from widefield.head import RowHead
 from widefield.train.build import build
 from widefield.train.state import TrainState
 

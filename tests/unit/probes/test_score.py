@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from widefield.core.types import Score
 from widefield.probes import fit_linear, knn, score
-from widefield.types import Score
 
 
 def test_a_score_joins_the_linear_probe_and_the_vote() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from widefield.inference.pictures import sound_of
 from widefield.report import AuditReport, Listening, Recording, wav_file, wav_samples
-from widefield.workflows.shown import sound_of
 
 
 @given(samples=arrays(np.int16, st.integers(1, 300)), rate=st.integers(1000, 192_000))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.rows import Layout, LazyAdamW, LearningRates, MemoryStore, RowState, RowTable
+from widefield.head import Layout, LazyAdamW, LearningRates, MemoryStore, RowState, RowTable
 
 N, DIM, BATCH = 23, 3, 4
 

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.rows import (
+from widefield.core.types import Shard
+from widefield.head import (
     DiskStore,
     Layout,
     LazyAdamW,
@@ -25,7 +26,6 @@ from widefield.rows import (
     RowTable,
     initial_rows,
 )
-from widefield.types import Shard
 
 N, DIM, BATCH = 40, 3, 5
 EVERYONE = torch.arange(N)
@@ -373,7 +373,7 @@ def test_a_new_store_does_not_overwrite_another(checkpointed: Checkpointed) -> N
 def test_a_second_process_is_refused_by_pid(checkpointed: Checkpointed) -> None:
     folder, kept, _ = checkpointed
     code = (
-        "import sys; from widefield.rows import FolderLock; from pathlib import Path\n"
+        "import sys; from widefield.head import FolderLock; from pathlib import Path\n"
         "with FolderLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(folder)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from widefield.rows import (
+from widefield.head import (
     DiskStore,
     Layout,
     MemoryStore,

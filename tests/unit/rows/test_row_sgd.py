@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from runs import Killed, assert_same_weights, die_at, images, small
-from widefield.recipes import make_recipe
-from widefield.rows import DiskStore, Layout, LazySGD, MemoryStore, RowHead, RowState, RowTable
+from widefield.config.recipes import make_recipe
+from widefield.head import DiskStore, Layout, LazySGD, MemoryStore, RowHead, RowState, RowTable
 from widefield.workflows.pretrain import pretrain
 
 N, DIM, BATCH = 23, 3, 4

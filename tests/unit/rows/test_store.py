@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from widefield.rows import (
+from widefield.core.types import Shard
+from widefield.head import (
     DiskStore,
     MemoryStore,
     RowState,
@@ -20,7 +21,6 @@ from widefield.rows import (
     choose_store,
     initial_rows,
 )
-from widefield.types import Shard
 
 
 @settings(max_examples=30, deadline=None)

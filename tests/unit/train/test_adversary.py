@@ -10,10 +10,10 @@ from torch import Tensor, distributed
 
 from small_run import STEPS, batch, train_step
 from two_processes import in_two_processes
+from widefield.core.types import Batch, Shard
 from widefield.methods import METHODS
 from widefield.train.adversary import adversary_facts, augment_context
 from widefield.train.step import TrainStep
-from widefield.types import Batch, Shard
 
 
 def tensors(module: torch.nn.Module) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from widefield.core.types import WHOLE, Shard
 from widefield.train import checkpoint
-from widefield.types import WHOLE, Shard
 
 CPU = torch.device("cpu")
 

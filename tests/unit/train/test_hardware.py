@@ -6,12 +6,12 @@ import sys
 import torch
 
 from widefield.core.cpus import cpu_name, usable_cpus
-from widefield.train.hardware import choose_precision, machine
+from widefield.core.hardware import choose_precision, machine
 
 START = """
 import ctypes, resource, sys
 import torch
-from widefield.train.hardware import keep_freed_memory
+from widefield.core.hardware import keep_freed_memory
 
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":

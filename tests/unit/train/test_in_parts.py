@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runs import Killed, die_at, images, small
 from small_run import batch, small_facts, small_recipe
-from widefield.core.in_parts import InParts
+from widefield.core.micro_batch import InParts
 from widefield.encoders import load_encoder
 from widefield.methods import METHODS
 from widefield.train.build import build

@@ -9,11 +9,11 @@ from torch import nn
 
 from runs import images, small
 from small_run import small_facts, small_recipe
+from widefield.config.recipes import make_recipe
+from widefield.core.types import Shard
 from widefield.data import Loader, open_dataset
 from widefield.encoders import EncoderSettings
-from widefield.recipes import make_recipe
 from widefield.train.build import build
-from widefield.types import Shard
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from small_run import small_facts, small_recipe
 from widefield.train import build as build_module
 from widefield.train.build import build
-from widefield.train.unseen_taps import clear_unseen_taps, unseen_taps
+from widefield.train.conv_bf16_workaround import clear_unseen_taps, unseen_taps
 
 CPU = torch.device("cpu")
 

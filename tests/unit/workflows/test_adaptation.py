@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, build_encoder
-from widefield.workflows.adaptation import Adaptation, compare_with_start
+from widefield.evaluation.adaptation import Adaptation, compare_with_start
 
 CPU = torch.device("cpu")
 

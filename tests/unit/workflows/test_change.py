@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.workflows.change import (
+from widefield.evaluation.paired import (
     LOST,
     SHAKEN,
     Change,

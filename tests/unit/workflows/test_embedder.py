@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import widefield
-from widefield.workflows.extractor import open_encoder
+from widefield.inference.open_encoder import open_encoder
 
 
 def images(n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -7,12 +7,12 @@ import pytest
 import torch
 import yaml
 
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import make_recipe
 from widefield.encoders import EncoderSettings, load_encoder
-from widefield.recipe import Recipe
-from widefield.recipes import make_recipe
+from widefield.inference.open_encoder import load
 from widefield.workflows.embed import embed
 from widefield.workflows.export import export
-from widefield.workflows.extractor import load
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import build_encoder
-from widefield.workflows.change import Change
-from widefield.workflows.gain import (
+from widefield.evaluation.gain import (
     LEAST,
     RISEN,
     Gain,
     compare_with_untrained,
     judged,
 )
-from widefield.workflows.reading import Reading
+from widefield.evaluation.paired import Change
+from widefield.evaluation.reading import Reading
 
 CPU = torch.device("cpu")
 SIDE = 16

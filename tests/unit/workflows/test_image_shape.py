@@ -11,12 +11,12 @@ from PIL import Image
 import widefield
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, export_onnx, load_encoder
-from widefield.train.folder import RunFolder
+from widefield.inference.open_encoder import encode, open_encoder, training_data
+from widefield.inference.splits import open_train_test
+from widefield.train.run_dir import RunFolder
 from widefield.workflows.embed import embed
 from widefield.workflows.export import export
-from widefield.workflows.extractor import encode, open_encoder, training_data
 from widefield.workflows.pretrain import pretrain
-from widefield.workflows.train_test import open_train_test
 
 HEIGHT, WIDTH = 16, 40
 SMALL = {"method": "simclr", "batch_size": 16, "epochs": 1, "quiet": True, "device": "cpu"}

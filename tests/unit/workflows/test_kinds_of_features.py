@@ -10,10 +10,10 @@ from runs import images, small
 from small_run import small_facts, small_recipe
 from widefield.audits import bounds, planting
 from widefield.audits.audit import audit
+from widefield.inference.open_encoder import Features, load, open_encoder
 from widefield.methods import METHODS, load_projector
 from widefield.train.build import build
 from widefield.workflows.embed import embed
-from widefield.workflows.extractor import Features, load, open_encoder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 

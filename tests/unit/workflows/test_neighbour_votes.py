@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from widefield.workflows.neighbours import named_by_neighbours, of_common_classes, right_votes
+from widefield.evaluation.neighbors import named_by_neighbours, of_common_classes, right_votes
 
 
 def test_votes_equal_those_that_are_counted_one_by_one() -> None:

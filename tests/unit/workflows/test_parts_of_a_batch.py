@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from widefield.recipes import make_recipe
-from widefield.types import Shard
+from widefield.config.recipes import make_recipe
+from widefield.core.types import Shard
 from widefield.workflows.pretrain import _apart
 
 

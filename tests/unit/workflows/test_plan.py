@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from widefield.recipes import make_recipe
+from widefield.config.recipes import make_recipe
+from widefield.evaluation import monitor as findings
 from widefield.train.build import DataFacts, build
 from widefield.views import build_views
-from widefield.workflows import findings
 from widefield.workflows import plan as module
 from widefield.workflows.plan import Plan, plan
 

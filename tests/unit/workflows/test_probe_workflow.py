@@ -12,16 +12,16 @@ from torch import Tensor
 import widefield
 from elsewhere import Elsewhere
 from widefield.core import rng
+from widefield.core.types import Score
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.run_views import run_views
 from widefield.probes.features import image_batch
 from widefield.probes.sgd import DrawBatch
-from widefield.types import Score
 from widefield.views import build_views
-from widefield.workflows.extractor import open_encoder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
-from widefield.workflows.run_views import run_views
 
 CPU = torch.device("cpu")
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.workflows.evidence import Features
-from widefield.workflows.neighbours import RIDGE
-from widefield.workflows.quarters import Images, quarters_found
+from widefield.evaluation.cross_fit import Features
+from widefield.evaluation.neighbors import RIDGE
+from widefield.evaluation.quarters import Images, quarters_found
 
 COUNT, SIDE = 60, 8
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
-from widefield.workflows.change import Change
-from widefield.workflows.gain import compare_with_untrained
-from widefield.workflows.reading import Reading, read_labels
+from widefield.evaluation.gain import compare_with_untrained
+from widefield.evaluation.paired import Change
+from widefield.evaluation.reading import Reading, read_labels
 
 CPU = torch.device("cpu")
 COUNT, SIDE = 300, 8

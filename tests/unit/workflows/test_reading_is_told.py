@@ -9,8 +9,8 @@ from PIL import Image
 from made_images import png16
 from widefield.audits.audit import audit
 from widefield.encoders import build_encoder
+from widefield.inference.open_encoder import open_encoder
 from widefield.workflows.embed import embed
-from widefield.workflows.extractor import open_encoder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 

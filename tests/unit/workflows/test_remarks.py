@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from widefield.config.recipe import Recipe
+from widefield.config.recipes import AUTO, make_recipe
+from widefield.config.remarks import FEW_STEPS, batch_of, left_open, remarks
 from widefield.data import open_dataset, steps_per_epoch
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.encoders.rates import RATES, RATES_MEASURED_ON, family_of_network
 from widefield.methods import DEFAULT_METHOD, METHODS
-from widefield.recipe import Recipe
-from widefield.recipes import AUTO, make_recipe
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain, resolve_parts, resolve_with_start
-from widefield.workflows.remarks import FEW_STEPS, batch_of, left_open, remarks
 
 LIMIT = 40
 """Images that are opened."""

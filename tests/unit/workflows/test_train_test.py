@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from widefield.data.labels import read_labels
-from widefield.workflows.extractor import open_encoder
-from widefield.workflows.train_test import TrainTest, open_train_test
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.splits import TrainTest, open_train_test
 
 RNG = np.random.default_rng(0)
 

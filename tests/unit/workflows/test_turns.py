@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from widefield.workflows.evidence import Features
-from widefield.workflows.turns import Images, turns_named
+from widefield.evaluation.cross_fit import Features
+from widefield.evaluation.turns import Images, turns_named
 
 COUNT, SIDE = 90, 8
 

@@ -1,0 +1,84 @@
+"""The published settings of Feature Dropout (Tamkin et al. 2022)."""
+
+from collections.abc import Collection
+
+from widefield.config.recipe import Recipe
+from widefield.config.recipes.published import Published
+from widefield.encoders import EncoderSettings
+from widefield.methods import ProjectorSettings, SimCLRSettings
+from widefield.views import ViewSettings
+
+BUDGET = 0.05
+BUDGETS = {"letters": 0.1}
+"""The viewmaker's budget where these are planted."""
+
+
+def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
+    """Return the published recipe of SimCLR.
+
+    Views are those of the published viewmaker, on the budget that the paper has for what is
+    planted; the paper compares them with `views="expert:feature-dropout"`.
+
+    Raises:
+        ValueError: the paper has no settings for this method.
+
+    Source: Feature Dropout (Tamkin et al. 2022), appendix; loss, projection, optimisers and the
+    decay of all parameters are those of the authors' code and configurations.
+    """
+    if method != SimCLRSettings.name:
+        raise ValueError(
+            f"the recipe feature-dropout has no settings for {method}: it is for simclr"
+        )
+    return Recipe(
+        method=SimCLRSettings(
+            lr=0.03,
+            projector=ProjectorSettings(layers=1, dim=128),
+            temperature=0.07,
+            loss="one-sided",
+        ),
+        views=ViewSettings.named("viewmaker:published").changed(
+            {"viewmaker_budget": _budget(plants)}
+        ),
+        encoder=EncoderSettings(name="resnet18", stem="small", zero_init=False),
+        epochs=200,
+        optimizer="sgd",
+        schedule="constant",
+        weight_decay=1e-4,
+        decay_all=True,
+        warmup_epochs=0.0,
+        precision="32",
+    )
+
+
+def feature_dropout_published(method: str, plants: Collection[str] = ()) -> Published:
+    """Return what the paper and its code say of the settings."""
+    return Published(
+        source="Feature Dropout (Tamkin et al. 2022), and the authors' code and configurations",
+        values={
+            "encoder": "resnet18",
+            "stem": "small",
+            "views": "viewmaker:published",
+            "viewmaker_budget": _budget(plants),
+            "viewmaker_lr": 1e-3,
+            "epochs": 200,
+            "batch_size": 256,
+            "optimizer": "sgd",
+            "schedule": "constant",
+            "lr": 0.03,
+            "weight_decay": 1e-4,
+            "decay_all": True,
+            "warmup_epochs": 0.0,
+            "loss": "one-sided",
+            "temperature": 0.07,
+            "projector_layers": 1,
+            "projector_dim": 128,
+        },
+        differs={
+            "views": "viewmaker:published, compared with expert:feature-dropout",
+            "temperature": "0.07 in the code, 0.1 in the paper",
+        },
+    )
+
+
+def _budget(plants: Collection[str]) -> float:
+    return max([BUDGET, *(BUDGETS[name] for name in plants if name in BUDGETS)])

@@ -1,0 +1,175 @@
+"""The published CIFAR settings of solo-learn, the baselines of S-DIET (2025), appendix C.1."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from widefield.config.recipe import Recipe
+from widefield.config.recipes.published import Published
+from widefield.encoders import EncoderSettings
+from widefield.methods import (
+    BarlowTwinsSettings,
+    BYOLSettings,
+    MethodSettings,
+    MoCoSettings,
+    ProjectorSettings,
+    SimCLRSettings,
+    SimSiamSettings,
+    VICRegSettings,
+)
+
+FOLDER = "solo-learn, scripts/pretrain/cifar"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Settings of one file of solo-learn."""
+
+    file: str
+    settings: Callable[[], MethodSettings]
+    weight_decay: float
+    optimizer: str = "lars"
+    differs: dict[str, str] = field(default_factory=dict)
+    """What solo-learn has and no setting chooses."""
+
+
+def _mlp(layers: int, width: int, dim: int, *, batch_norm: bool = True) -> ProjectorSettings:
+    return ProjectorSettings(layers=layers, width=width, dim=dim, batch_norm=batch_norm)
+
+
+BASELINES: dict[str, Baseline] = {
+    SimCLRSettings.name: Baseline(
+        file="simclr.yaml",
+        settings=lambda: SimCLRSettings(
+            lr=0.4, projector=_mlp(2, 2048, 256, batch_norm=False), temperature=0.2
+        ),
+        weight_decay=1e-4,
+    ),
+    BarlowTwinsSettings.name: Baseline(
+        file="barlow.yaml",
+        settings=lambda: BarlowTwinsSettings(
+            lr=0.3, projector=_mlp(3, 2048, 2048), off_diagonal_weight=0.0051
+        ),
+        weight_decay=1e-4,
+        differs={"factor of the loss": "0.1; here 1"},
+    ),
+    BYOLSettings.name: Baseline(
+        file="byol.yaml",
+        settings=lambda: BYOLSettings(
+            lr=1.0,
+            projector=_mlp(2, 4096, 256),
+            predictor_width=4096,
+            ema_decay=0.99,
+            directions="both",
+        ),
+        weight_decay=1e-5,
+    ),
+    SimSiamSettings.name: Baseline(
+        file="simsiam.yaml",
+        settings=lambda: SimSiamSettings(
+            lr=0.5, projector=_mlp(3, 2048, 2048), predictor_width=512
+        ),
+        weight_decay=1e-5,
+        optimizer="sgd",
+        differs={
+            "norm after the projector": "batch norm without gain; here none",
+            "rate of the predictor": "constant; here as of the rest",
+        },
+    ),
+    VICRegSettings.name: Baseline(
+        file="vicreg.yaml",
+        settings=lambda: VICRegSettings(
+            lr=0.3,
+            projector=_mlp(3, 2048, 2048),
+            invariance_weight=25.0,
+            variance_weight=25.0,
+            cov_weight=1.0,
+        ),
+        weight_decay=1e-4,
+    ),
+    MoCoSettings.name: Baseline(
+        file="mocov2plus.yaml",
+        settings=lambda: MoCoSettings(
+            lr=0.3,
+            projector=_mlp(2, 2048, 256, batch_norm=False),
+            temperature=0.2,
+            ema_decay=0.99,
+            queue_size=32768,
+        ),
+        weight_decay=1e-4,
+        optimizer="sgd",
+        differs={
+            "ema_decay at the end": "0.999; here the same throughout",
+            "directions of the loss": "both; here one",
+            "start of the queue": "random keys; here empty",
+        },
+    ),
+}
+"""Method -> its file and what it says."""
+
+
+def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
+    """Return solo-learn's CIFAR recipe of a method, with S-DIET's views and float32.
+
+    Raises:
+        ValueError: solo-learn's settings are not here for this method.
+
+    Source: solo-learn, the files of `scripts/pretrain/cifar` named in `BASELINES`; views, batch
+    and precision are those of S-DIET (2025), appendix C.1.
+    """
+    baseline = _baseline(method)
+    run: dict[str, Any] = {"optimizer": baseline.optimizer}
+    return Recipe(
+        method=baseline.settings(),
+        encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init=False),
+        epochs=1000,
+        weight_decay=baseline.weight_decay,
+        # LARS leaves biases and gains alone, as its `exclude_bias_n_norm` does.
+        decay_all=baseline.optimizer == "sgd",
+        warmup_epochs=10.0,
+        precision="32",
+        **run,
+    )
+
+
+def solo_learn_published(method: str, plants: Collection[str] = ()) -> Published:
+    """Return what solo-learn's file and S-DIET say of the settings.
+
+    Raises:
+        ValueError: as `solo_learn`.
+    """
+    baseline = _baseline(method)
+    recipe = solo_learn(method)
+    run = {
+        name: getattr(recipe, name)
+        for name in (
+            "batch_size",
+            "epochs",
+            "optimizer",
+            "schedule",
+            "weight_decay",
+            "decay_all",
+            "warmup_epochs",
+        )
+    }
+    differences = {**baseline.settings().flat(), **recipe.encoder.flat(), **run}
+    for name in ("gather", "loss"):
+        differences.pop(name, None)
+    return Published(
+        source=f"{FOLDER}/{baseline.file}; views and precision: S-DIET (2025), appendix C.1",
+        values={**differences, "views": "expert", "precision": "32"},
+        differs={
+            "first learning rate of the warm-up": "3e-5; here one step's share of the peak",
+            **baseline.differs,
+        },
+    )
+
+
+def _baseline(method: str) -> Baseline:
+    if method not in BASELINES:
+        *others, last = BASELINES
+        raise ValueError(
+            f"the recipe solo-learn has no settings for {method}: "
+            f"it is for {', '.join(others)} and {last}"
+        )
+    return BASELINES[method]

@@ -1,0 +1,103 @@
+"""Built-in spoken words: made from formants, so that sounds need no download.
+
+Ten words of two vowels each, anywhere in a clip, by six speakers who differ in pitch and in the
+length of their vocal tract. A voice is a sum of harmonics of its pitch, as loud as three resonances
+let each be; the resonances glide from the first vowel to the second. Pitch, tempo and resonances
+vary from clip to clip. Training and test clips are other draws of the same words and speakers.
+Everything is a pure function of the split and the clip's number.
+
+Source: vowels' resonances, Peterson & Barney (1952).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core import rng
+from widefield.data.examples import Examples
+from widefield.data.readers.recordings import Recordings, to_int16
+from widefield.data.spec import Split
+
+RATE = 8000
+CLIPS = {"train": 2400, "test": 600}
+_VOWELS = {
+    "a": (730.0, 1090.0, 2440.0),
+    "e": (530.0, 1840.0, 2480.0),
+    "i": (270.0, 2290.0, 3010.0),
+    "o": (570.0, 840.0, 2410.0),
+    "u": (300.0, 870.0, 2240.0),
+}
+"""Resonances of each vowel, Hz."""
+WORDS = ("ai", "au", "ea", "eo", "ia", "iu", "oe", "oi", "ua", "ue")
+SPEAKERS = {
+    "Ann": (210.0, 1.16),
+    "Ben": (110.0, 0.97),
+    "Cho": (240.0, 1.22),
+    "Dev": (130.0, 1.02),
+    "Eva": (185.0, 1.1),
+    "Fil": (95.0, 0.92),
+}
+"""Pitch, Hz, and scale of the resonances."""
+_SECONDS, _HARMONICS, _CHUNK = 0.5, 36, 100
+_STEPS = round(_SECONDS * RATE)
+_WORD = 0.55
+"""Share of a clip that a word takes; it begins anywhere, or raw pixels would give it away."""
+_WIDTH = 90.0
+"""Half of a resonance's width, Hz."""
+
+
+def read_spoken(split: Split) -> Examples:
+    """Return the clips of a split, with tasks `class` and `speaker`.
+
+    Example:
+        >>> read_spoken("test").classes["speaker"][:2]
+        ('Ann', 'Ben')
+    """
+    number = np.arange(CLIPS[split])
+    turn = rng.shuffled(0, f"spoken/{split}", number)  # so that any part of them is a mixture
+    labels = {"class": turn % len(WORDS), "speaker": turn // len(WORDS) % len(SPEAKERS)}
+    clips: list[NDArray[np.int16]] = []
+    for first in range(0, len(number), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        clips += list(_speak(split, number[part], labels["class"][part], labels["speaker"][part]))
+    return Examples(
+        names=[f"{WORDS[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
+        labels={task: ids.astype(np.int64) for task, ids in labels.items()},
+        classes={"class": WORDS, "speaker": tuple(SPEAKERS)},
+        recordings=Recordings(clips=clips, rate=RATE),
+    )
+
+
+def _speak(
+    split: Split,
+    number: NDArray[np.int64],
+    word: NDArray[np.int64],
+    speaker: NDArray[np.int64],
+) -> NDArray[np.int16]:
+    """Return clips int16 [k, T]."""
+
+    def varied(what: str, spread: float) -> NDArray[np.float64]:
+        share = rng.integers(0, f"spoken/{split}/{what}", number, 2**16) / 2**16
+        return (1 + spread * (2 * share - 1))[:, None]
+
+    time = np.linspace(0, 1, _STEPS)[None]
+    voices = np.array(list(SPEAKERS.values()))[speaker]
+    length = _WORD * varied("tempo", 0.2)
+    begins = (1 - length) * (varied("place", 0.5) - 0.5)
+    within = np.clip((time - begins) / length, 0, 1)  # 0 to 1 while the word lasts
+    loudness = np.sin(np.pi * within) ** 0.5
+    pitch = voices[:, :1] * varied("pitch", 0.08) * (1.05 - 0.15 * within)
+    glide = 1 / (1 + np.exp(-12 * (within - 0.5)))
+    size = voices[:, 1:] * varied("size", 0.04)
+    first, second = (np.array([_VOWELS[name[i]] for name in WORDS])[word] * size for i in (0, 1))
+    phase = 2 * np.pi * np.cumsum(pitch, axis=1) / RATE
+    sound = np.zeros_like(phase)
+    for harmonic in range(1, _HARMONICS + 1):
+        hertz = harmonic * pitch
+        level = np.zeros_like(hertz)
+        for one, two, weight in zip(first.T, second.T, (1.0, 0.6, 0.3), strict=True):
+            resonance = one[:, None] + (two - one)[:, None] * glide
+            level += weight / (1 + ((hertz - resonance) / _WIDTH) ** 2)
+        sound += level * (hertz < 0.48 * RATE) * np.sin(harmonic * phase)
+    sound *= loudness
+    peak = np.abs(sound).max(axis=1, keepdims=True)
+    return to_int16((0.5 * varied("loudness", 0.5) * sound / peak).astype(np.float32))

@@ -1,0 +1,142 @@
+"""`+digits`: a handwritten digit at four places of the image.
+
+A white digit, 10 pixels high at 32 pixels, stands at x, y in {4, 16}; its zeros are clear.
+`jitter=J` (ours) moves all four by one draw from -J..J each way: fixed places can be read off the
+pixels by a linear classifier, jittered ones cannot. Held-out digits are images of their own.
+
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Interval
+from numpy.typing import NDArray
+from PIL import Image
+
+from widefield.data.planted.options import Alpha, Size
+from widefield.data.planted.overlay import Canvas, Overlay, scaled
+
+_SIDE = 10
+_CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
+_HELD_OUT_SHARE = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digits:
+    """Options of `+digits`."""
+
+    name: ClassVar[str] = "digits"
+
+    alpha: Alpha = 1.0
+    colour: Literal["fixed", "random"] = "fixed"
+    fresh: bool = False
+    # By 5 pixels the digits would leave an image of 32.
+    jitter: Annotated[int, Interval(ge=0, le=4), "pixels"] = 0
+    size: Size = 1.0
+    source: str | None = None
+    """A `.npz` pack of grey digits; by default those that scikit-learn ships."""
+
+    @classmethod
+    def grades(cls) -> "tuple[Digits, ...]":
+        """Return five, from hard to easy to see."""
+        return (
+            cls(size=0.8, alpha=0.6, colour="random", jitter=4),
+            cls(colour="random", jitter=4),
+            cls(size=1.2, colour="random", jitter=4),
+            cls(size=1.2, jitter=4),
+            cls(size=1.2, jitter=0),
+        )
+
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each digit of the pool."""
+        canvas.check(self.name)
+        images, labels, classes = digit_source(self.source)
+        pool = digit_pool(images, canvas.held_out)
+        refuse_missing(labels, pool, np.unique(labels), classes, self.source)
+        height, width = canvas.size
+        side = scaled(self.size * _SIDE, min(canvas.size))
+        sprites = np.stack([resized(images[i], (side, side)) for i in pool])
+        low = np.array(
+            [(scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS]
+        )
+        # Each is rounded by itself, so that together they could end a pixel beyond the image.
+        low = np.minimum(low, np.array(canvas.size) - side)
+        room = (np.array(canvas.size) - side - low).min(0) + 1
+        moves = np.minimum(1 + 2 * scaled(self.jitter, min(canvas.size)), room)
+        return Overlay(
+            name=self.name,
+            classes=classes,
+            alpha_mask=(sprites > 0).astype(np.float32),
+            intensity=sprites.astype(np.float32) / np.float32(255),
+            sprite_class=labels[pool],
+            places=low,
+            jitter_range=np.tile(moves.astype(np.int64), (len(_CORNERS), 1)),
+            shared_offset=True,
+            coloured=self.colour == "random",
+            alpha=self.alpha,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+
+
+def digit_source(
+    source: str | None,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]:
+    """Return grey digits uint8 [m, h, w], their class ids and class names."""
+    if source is None:
+        from sklearn.datasets import load_digits
+
+        data = load_digits()
+        grey = np.round(data.images * (255 / 16)).astype(np.uint8)
+        return grey, data.target.astype(np.int64), tuple("0123456789")
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
+    # Reading arrays imports torch, which checking the options of a plant does without.
+    from widefield.data.readers.arrays import read_npz
+
+    examples = read_npz(path)
+    if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
+        raise ValueError(f"'{source}' holds no grey digits; expected keys 'images' and 'labels'")
+    task = next(iter(examples.labels))
+    return examples.pixels[..., 0], examples.labels[task], examples.classes[task]
+
+
+def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
+    """Return which digit images belong to a pool: by a hash of their pixels, 80 / 20.
+
+    Hashing pixels keeps copies of one image on one side.
+    """
+    hashes = [hashlib.blake2b(image.tobytes(), digest_size=8).digest() for image in images]
+    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
+
+
+def refuse_missing(
+    labels: NDArray[np.int64],
+    pool: NDArray[np.int64],
+    needed: NDArray[np.int64],
+    classes: tuple[str, ...],
+    source: str | None,
+) -> None:
+    """Refuse a pool of digits that lacks one of the classes that are `needed`.
+
+    Raises:
+        ValueError: it does; the message names the class.
+    """
+    missing = np.setdiff1d(needed, labels[pool])
+    if len(missing):
+        raise ValueError(
+            f"'{source}' has too few digits of class {classes[missing[0]]!r}: a fifth of all, by a "
+            "hash, is held out, and none is left on one side; give a pack with more of them"
+        )
+
+
+def resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Return a grey digit uint8 [h, w] resampled to `size`, height and width."""
+    return np.asarray(Image.fromarray(digit).resize(size[::-1], Image.Resampling.BICUBIC))

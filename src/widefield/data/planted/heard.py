@@ -1,0 +1,202 @@
+"""`+background`, `+tone` and `+clicks`: what is planted in sounds, and how loud.
+
+Feature Dropout (2022) mixes spoken digits with cafe, machinery or traffic. `+background` does so
+with the classes of `source`, a pack of clips or a folder of class folders, or with three made
+noises. Ours draws one segment and one signal-to-noise ratio an example; training examples hear the
+first 80 % of each recording, held-out ones the rest. `as-published` draws anew at each read, mixes
+by peaks, and lets training and test share all of a recording. The authors draw anew for each view;
+here the views of one read share their background.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Interval
+from numpy.typing import NDArray
+
+from widefield.core import rng
+from widefield.core.names import printable
+from widefield.data.planted.overlay import Canvas
+from widefield.data.planted.sounds import SoundOverlay, as_bank
+
+Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
+"""Level of the example above what is planted."""
+
+_TRAIN_SHARE = 0.8
+_MADE_SECONDS = 20
+_TONES = (0.06, 0.12, 0.25)
+"""Frequency of each tone, as a share of half the sampling rate."""
+_CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
+"""Seconds between clicks, in turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """Options of `+background`."""
+
+    name: ClassVar[str] = "background"
+
+    as_published: bool = False
+    """Draw anew at each read, mix by peaks, and share recordings between training and test."""
+    fresh: bool = False
+    high: Decibels = 10.0
+    low: Decibels = 0.0
+    source: str = ""
+    """Pack or folder of recordings; by default three made noises."""
+
+    def __post_init__(self) -> None:
+        """Refuse levels that are the wrong way round.
+
+        Raises:
+            ValueError: `low` is above `high`.
+        """
+        if self.low > self.high:
+            raise ValueError(f"'+background' has low={self.low:g} above high={self.high:g}")
+
+    @classmethod
+    def grades(cls) -> "tuple[Background, ...]":
+        """Return five, from hard to easy to hear."""
+        return tuple(cls(low=level, high=level) for level in (30, 20, 10, 0, -10))
+
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Read the recordings, or make the noises."""
+        rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
+        if self.source:
+            from widefield.data.builtin.backgrounds import read_background
+
+            recordings = read_background(Path(self.source).expanduser(), rate)
+        else:
+            recordings = {name: [x] for name, x in _made_noises(rate, canvas.seed).items()}
+        held_out = None if self.as_published else canvas.held_out
+        parts = {name: _end_to_end(name, xs, held_out) for name, xs in recordings.items()}
+        return SoundOverlay(
+            name=self.name,
+            classes=tuple(parts),
+            banks=tuple(as_bank(part, steps) for part in parts.values()),
+            snr=(self.low, self.high),
+            seed=canvas.seed,
+            held_out=canvas.held_out and not self.as_published,
+            fresh=self.fresh or self.as_published,
+            by_peak=self.as_published,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tone:
+    """Options of `+tone`: a low, a middle or a high pure tone."""
+
+    name: ClassVar[str] = "tone"
+
+    fresh: bool = False
+    level: Decibels = 10.0
+    """Level of the example above the tone."""
+
+    @classmethod
+    def grades(cls) -> "tuple[Tone, ...]":
+        """Return five, from hard to easy to hear."""
+        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
+
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Make a long tone of each class; where an example begins in it decides the phase."""
+        canvas.sound_rate(self.name)
+        steps = canvas.shape[1]
+        time = np.arange(2 * steps)
+        banks = [as_bank(np.sin(np.pi * share * time), steps) for share in _TONES]
+        return _made(self.name, ("low", "middle", "high"), banks, self.level, self.fresh, canvas)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clicks:
+    """Options of `+clicks`: slow, fast or paired clicks."""
+
+    name: ClassVar[str] = "clicks"
+
+    fresh: bool = False
+    level: Decibels = 10.0
+    """Level of the example above the clicks."""
+
+    @classmethod
+    def grades(cls) -> "tuple[Clicks, ...]":
+        """Return five, from hard to easy to hear."""
+        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
+
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Make a long train of clicks of each class."""
+        rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
+        banks = [as_bank(_click_train(gaps, rate, steps), steps) for gaps in _CLICKS.values()]
+        return _made(self.name, tuple(_CLICKS), banks, self.level, self.fresh, canvas)
+
+
+def _made(
+    name: str,
+    classes: tuple[str, ...],
+    banks: list[NDArray[np.float32]],
+    level: float,
+    fresh: bool,
+    canvas: Canvas,
+) -> SoundOverlay:
+    return SoundOverlay(
+        name=name,
+        classes=classes,
+        banks=tuple(banks),
+        snr=(level, level),
+        seed=canvas.seed,
+        held_out=canvas.held_out,
+        fresh=fresh,
+    )
+
+
+def _end_to_end(
+    name: str, recordings: list[NDArray[np.float32]], held_out: bool | None
+) -> NDArray[np.float32]:
+    """Return the recordings of a class end to end, all as loud; None: all of each, else its part.
+
+    One alone stays as loud as it is: a bank brings it to a mean square of 1.
+
+    Raises:
+        ValueError: nothing is left of them.
+    """
+    parts = [x if held_out is None else _part(x, held_out) for x in recordings]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        raise ValueError(
+            f"the recordings of '{printable(name)}' for '+background' are too short to be divided "
+            "80 / 20: give longer ones"
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate([as_bank(part, 0) for part in parts])
+
+
+def _part(x: NDArray[np.float32], held_out: bool) -> NDArray[np.float32]:
+    cut = round(_TRAIN_SHARE * len(x))
+    return x[cut:] if held_out else x[:cut]
+
+
+def _click_train(gaps: tuple[float, ...], rate: int, steps: int) -> NDArray[np.float64]:
+    """Return short bursts of alternating samples, with `gaps` seconds between them in turn."""
+    burst = np.exp(-np.arange(max(8, rate // 200)) / max(2, rate // 1000))
+    burst[1::2] *= -1
+    cycle = [round(gap * rate) for gap in gaps]
+    x = np.zeros(sum(cycle))
+    for begin in np.cumsum([0, *cycle[:-1]]):
+        x[begin : begin + len(burst)] = burst
+    return np.tile(x, -(-2 * steps // len(x)))
+
+
+def _made_noises(rate: int, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Return noises whose power falls as 1, 1/f^2 and as a comb of 100 Hz, 20 s each."""
+    count = _MADE_SECONDS * rate
+    bits = rng.integers(seed, "made noise", np.arange(count), 2**16)
+    spectrum = np.fft.rfft(bits / 2**15 - 1.0)
+    spectrum[0] = 0
+    hertz = np.fft.rfftfreq(count, 1 / rate)
+    shapes = {
+        "hiss": np.ones_like(hertz),
+        "hum": (np.abs(hertz % 100 - 50) > 48) / np.maximum(hertz, 100),
+        "rumble": 1 / np.maximum(hertz, 20) ** 1.0,
+    }
+    return {
+        name: np.fft.irfft(spectrum * shape, n=count).astype(np.float32)
+        for name, shape in shapes.items()
+    }

@@ -1,0 +1,91 @@
+"""`+letters`: one letter, at four places of the image.
+
+It has a random colour and font size 12 at 32 pixels; x and y of each place are drawn from [0, 6] or
+[16, 21]. Held-out letters have a bold, slanted face.
+
+Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from widefield.data.planted.options import Alpha, Size
+from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_SIDE, _FONT_SIZE = 11, 12
+_BOLD_STROKE, _SLANT = 0.375, 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letters:
+    """Options of `+letters`."""
+
+    name: ClassVar[str] = "letters"
+
+    alpha: Alpha = 1.0
+    colour: Literal["fixed", "random"] = "random"
+    fresh: bool = False
+    place: Literal["free", "fixed"] = "free"
+    size: Size = 1.0
+
+    @classmethod
+    def grades(cls) -> "tuple[Letters, ...]":
+        """Return five, from hard to easy to see."""
+        return (
+            cls(size=0.8, alpha=0.6),
+            cls(),
+            cls(size=1.2),
+            cls(size=1.2, colour="fixed"),
+            cls(size=1.2, colour="fixed", place="fixed"),
+        )
+
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each letter."""
+        canvas.check(self.name)
+        side = scaled(self.size * _SIDE, min(canvas.size))
+        (tops, down), (lefts, right) = (_along(length, side) for length in canvas.size)
+        quarters = [(row, column) for row in (0, 1) for column in (0, 1)]
+        overlay = Overlay(
+            name=self.name,
+            classes=LETTERS,
+            alpha_mask=np.stack([shrunk(_glyph(x, canvas.held_out), side) for x in LETTERS]),
+            intensity=np.ones((len(LETTERS), side, side), dtype=np.float32),
+            sprite_class=np.arange(len(LETTERS)),
+            places=np.array([(tops[row], lefts[column]) for row, column in quarters]),
+            jitter_range=np.array([(down[row], right[column]) for row, column in quarters]),
+            shared_offset=False,
+            coloured=self.colour == "random",
+            alpha=self.alpha,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+        return overlay.at_fixed_places() if self.place == "fixed" else overlay
+
+
+def _along(length: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the first offsets of the two places along a side of the image, and how many each."""
+    second, last = scaled(16, length), min(scaled(21, length), length - side)
+    return (0, second), (scaled(6, length) + 1, last - second + 1)
+
+
+def _glyph(letter: str, bold_slanted: bool) -> Image.Image:
+    """Draw a letter in the top left of a square, oversampled; one too wide is squeezed to fit."""
+    side = _SIDE * OVERSAMPLING
+    font = ImageFont.load_default(_FONT_SIZE * OVERSAMPLING)
+    stroke = round(_BOLD_STROKE * OVERSAMPLING) if bold_slanted else 0
+    canvas = Image.new("L", (3 * side, 2 * side))
+    ImageDraw.Draw(canvas).text((side, 0), letter, fill=255, font=font, stroke_width=stroke)
+    if bold_slanted:
+        shear = (1, _SLANT, 0, 0, 1, 0)
+        canvas = canvas.transform(canvas.size, Image.Transform.AFFINE, shear)
+    glyph = canvas.crop(canvas.getbbox())
+    if glyph.width > side:
+        glyph = glyph.resize((side, glyph.height), Image.Resampling.BOX)
+    square = Image.new("L", (side, side))
+    square.paste(glyph, (0, 0))
+    return square

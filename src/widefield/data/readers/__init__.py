@@ -1,0 +1,1 @@
+"""Sources of examples, one format a file."""

@@ -1,0 +1,329 @@
+"""Arrays as a source: `.npz` and `.npy` files, packs of images, windows, arrays in memory."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from widefield.core.memory import refuse_beyond_memory
+from widefield.core.names import printable
+from widefield.data.examples import Examples
+from widefield.data.readers.npz import read_array, read_arrays
+from widefield.data.readers.recordings import of_array, of_pack
+from widefield.data.readers.windows import as_windows
+
+_CHANNELS = (1, 2, 3, 4)
+_MOST_CLASSES = 65_536
+_FEW_CLASSES, _MOST_UNUSED = 1_000, 10
+"""Up to so many classes any of them may be unused; beyond, at most so many for each used one."""
+_PACK_KEYS = {"bytes", "offsets", "images", "labels", "classes"}
+
+Array = NDArray[np.generic] | torch.Tensor
+
+
+def read_npz(path: Path) -> Examples:
+    """Read a `.npz` file: `x` or `windows` with label arrays, or a pack of images.
+
+    A pack holds `images` (pixels) or `bytes` and `offsets` (JPEG or PNG files end to end); its
+    task is called `class`. Nothing is unpickled.
+    """
+    examples = _read_arrays(read_arrays(path), f"'{path}'")
+    return replace(examples, origin=(path,))
+
+
+def read_npy(path: Path) -> Examples:
+    """Read a `.npy` file of images, as an array in memory is read."""
+    array = read_array(path)
+    # What is no uint8 becomes it in memory; uint8 is copied from the map where it has room.
+    if array.dtype != np.uint8:
+        refuse_beyond_memory(array.size, f"the pixels of '{path}'")
+    return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
+
+
+def read_memory(data: Array | Mapping[str, Array]) -> Examples:
+    """Read arrays in memory: images alone, or a mapping with `x` and label arrays."""
+    if not isinstance(data, Mapping):
+        data = {"x": data}
+    arrays = {
+        _task_name(key): _from_torch(value)
+        if isinstance(value, torch.Tensor)
+        else _plain_text(np.asanyarray(value))
+        for key, value in data.items()
+    }
+    return _read_arrays(arrays, "the mapping")
+
+
+def _task_name(key: str) -> str:
+    if printable(str(key)) != str(key):
+        raise ValueError(f"key '{printable(str(key))}' is no plain text; rename it")
+    return str(key)
+
+
+def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
+    value = value.detach().cpu()
+    array: NDArray[np.generic] = (value.float() if value.is_floating_point() else value).numpy()
+    return array
+
+
+def _plain_text(array: NDArray[Any]) -> NDArray[Any]:
+    """Return strings that are held as Python objects, as a column of pandas is, as plain ones."""
+    held_as_objects = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
+    return array.astype(str) if held_as_objects else array
+
+
+def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    if "audio" in arrays:
+        return _read_sound_pack(arrays, source)
+    if "sounds" in arrays:
+        return _read_sounds(arrays, source)
+    if "windows" in arrays:
+        return read_windows(arrays)
+    if "x" in arrays:
+        pixels, notes = as_pixels(arrays["x"], "x")
+        return _with_tasks(pixels, notes, arrays, "x")
+    if "images" in arrays or "bytes" in arrays:
+        return _read_pack(arrays, source)
+    raise ValueError(
+        f"{source} has no examples: expected key 'x' for images, 'windows' for [n, channels, "
+        "time], 'sounds' or 'audio', or 'images' or 'bytes' with 'labels' and 'classes'; "
+        f"found {', '.join(map(repr, arrays)) or 'nothing'}"
+    )
+
+
+def _read_sound_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    """Read clips with the tasks `class`, of `labels`, and `speaker`, of `speakers`."""
+    recordings = of_pack(arrays, source)
+    n = len(recordings)
+    labels, classes = {}, {}
+    for task, key, names in (
+        ("class", "labels", "classes"),
+        ("speaker", "speakers", "speaker_names"),
+    ):
+        if key in arrays:
+            labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
+    return Examples(names=_row_names(n), labels=labels, classes=classes, recordings=recordings)
+
+
+def _read_sounds(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    """Read sounds of one length, [n, time]; all keys but their rate are tasks."""
+    recordings = of_array(arrays, source)
+    others = {key: value for key, value in arrays.items() if key not in ("sounds", "sample_rate")}
+    told = _with_tasks(np.empty((len(recordings), 1, 0, 1), np.int16), (), others, "sounds")
+    return replace(told, pixels=None, recordings=recordings)
+
+
+def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
+    """Read windows [n, channels, time] under key `windows`; all other keys are tasks."""
+    pixels, notes = as_windows(arrays["windows"], "windows")
+    return _with_tasks(pixels, notes, arrays, "windows")
+
+
+def _with_tasks(
+    pixels: NDArray[Any], notes: tuple[str, ...], arrays: dict[str, NDArray[np.generic]], key: str
+) -> Examples:
+    """Return examples with the tasks that the arrays beside `key` label."""
+    labels, classes = {}, {}
+    names = {key for key in arrays if key.endswith("_classes") and key[:-8] in arrays}
+    for task in arrays.keys() - names - {key}:
+        labels[task], classes[task] = as_labels(
+            arrays[task], task, len(pixels), arrays.get(f"{task}_classes"), f"{task}_classes"
+        )
+    order = [key for key in arrays if key in labels]  # the file's own order, not the set's
+    return Examples(
+        names=_row_names(len(pixels)),
+        labels={task: labels[task] for task in order},
+        classes={task: classes[task] for task in order},
+        pixels=pixels,
+        notes=notes,
+    )
+
+
+def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    missing = {"labels", "classes"} - arrays.keys()
+    if "images" not in arrays:
+        missing |= {"offsets"} - arrays.keys()
+    if missing:
+        raise ValueError(f"{source} is a pack without key {', '.join(map(repr, sorted(missing)))}")
+    pixels, files = None, None
+    notes: tuple[str, ...] = ()
+    if "images" in arrays:
+        pixels, notes = as_pixels(arrays["images"], "images")
+        n = len(pixels)
+    else:
+        files = _split_files(arrays["bytes"], arrays["offsets"])
+        n = len(files)
+    labels, classes = as_labels(arrays["labels"], "labels", n, arrays["classes"], "classes")
+    return Examples(
+        names=_row_names(n),
+        labels={"class": labels},
+        classes={"class": classes},
+        pixels=pixels,
+        files=files,
+        notes=notes,
+    )
+
+
+def _split_files(data: NDArray[np.generic], offsets: NDArray[np.generic]) -> list[memoryview]:
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
+    if not np.issubdtype(offsets.dtype, np.integer) or offsets.ndim != 1 or len(offsets) < 2:
+        raise ValueError(f"key 'offsets' is {_kind(offsets)}; expected integers [n + 1]")
+    ends = offsets.astype(np.int64)
+    if ends[0] < 0 or ends[-1] > len(data) or (np.diff(ends) < 0).any():
+        raise ValueError(f"key 'offsets' must rise from 0 to at most {len(data)}, the bytes held")
+    view = memoryview(data.tobytes())
+    return [view[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+
+
+def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """Bring images to uint8 [n, H, W, C]; also return what there is to tell the user.
+
+    Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels (where both readings
+    are possible, the channels are last), as uint8, as bool, or as float in [0, 1]. Three
+    dimensions that could be one colour image are refused.
+    """
+    if x.ndim not in (3, 4) or 0 in x.shape:
+        raise ValueError(
+            f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
+        )
+    if x.ndim == 3:
+        _refuse_one_image(x, key)
+        x = x[..., None]
+    elif x.shape[-1] not in _CHANNELS:
+        if x.shape[1] not in _CHANNELS:
+            raise ValueError(f"key '{key}' is {_kind(x)}; expected 1 to 4 channels, last or second")
+        x = np.moveaxis(x, 1, -1)
+    if x.dtype == np.uint8:
+        return (x if isinstance(x, np.memmap) else np.ascontiguousarray(x)), ()
+    if x.dtype == np.bool_:
+        return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
+    if not np.issubdtype(x.dtype, np.floating):
+        raise ValueError(f"key '{key}' is {_kind(x)}; expected uint8, or float in [0, 1]")
+    return _from_float(x, key), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+
+
+def _refuse_one_image(x: NDArray[np.generic], key: str) -> None:
+    """Refuse [H, W, C] and [C, H, W], which would be read as H or C grey images."""
+    channels_last = x.shape[2] in _CHANNELS and min(x.shape[:2]) > max(_CHANNELS)
+    channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
+    if channels_last or channels_first:
+        raise ValueError(
+            f"key '{key}' is {_kind(x)}, which may be one colour image or {x.shape[0]} grey ones: "
+            "give x[None] for one image, x[..., None] for grey ones"
+        )
+
+
+def _from_float(x: NDArray[np.generic], key: str) -> NDArray[np.uint8]:
+    pixels = np.empty(x.shape, dtype=np.uint8)
+    for first in range(0, len(x), 1024):
+        chunk = x[first : first + 1024].astype(np.float32)
+        low, high = float(chunk.min()), float(chunk.max())
+        if not np.isfinite([low, high]).all():
+            raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
+        if low < 0 or high > 1:
+            raise ValueError(
+                f"key '{key}' is float from {low:g} to {high:g}; expected [0, 1], or uint8 "
+                "(windows [n, channels, time] go under key 'windows')"
+            )
+        pixels[first : first + 1024] = np.round(chunk * 255)
+    return pixels
+
+
+def as_labels(
+    values: NDArray[np.generic],
+    key: str,
+    n: int,
+    names: NDArray[np.generic] | None,
+    names_key: str,
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Bring one label array to class ids int64 [n] and their class names.
+
+    Integers are class ids as they stand, named by `names` or by their own digits, so that two
+    files of one data set agree; strings are numbered in sorted order, or in that of `names`.
+    """
+    if values.ndim != 1 or len(values) != n:
+        raise ValueError(
+            f"key '{key}' is {_kind(values)}; expected one label for each of {n} examples"
+        )
+    known = None if names is None else _class_names(names, names_key)
+    if known is not None and len(known) > _MOST_CLASSES:
+        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MOST_CLASSES}")
+    if values.dtype.kind in "US":
+        return _from_strings(_as_text(values, key), key, known, names_key)
+    if values.dtype.kind not in "iub":
+        raise ValueError(f"key '{key}' is {_kind(values)}; expected integers or strings")
+    low, high = int(values.min()), int(values.max())
+    limit = _MOST_CLASSES if known is None else len(known)
+    if low < 0 or high >= limit:
+        raise ValueError(
+            f"key '{key}' holds class ids from {low} to {high}; "
+            f"expected 0 to {limit - 1}, or strings"
+        )
+    ids = values.astype(np.int64)
+    _refuse_unused(ids, key, high + 1 if known is None else len(known))
+    return ids, known or tuple(map(str, range(high + 1)))
+
+
+def _refuse_unused(ids: NDArray[np.int64], key: str, listed: int) -> None:
+    """Refuse a few class ids among very many: every probe would work for those that never occur."""
+    used = len(np.unique(ids))
+    if listed > _FEW_CLASSES and listed > _MOST_UNUSED * used:
+        raise ValueError(
+            f"key '{key}' uses {used} of {listed} classes; number those that occur from 0 on, "
+            "or give strings"
+        )
+
+
+def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
+    if names.ndim != 1 or names.dtype.kind not in "USiu":
+        raise ValueError(f"key '{key}' is {_kind(names)}; expected one name for each class")
+    return _shown(_as_text(names, key).tolist(), key)
+
+
+def _shown(names: list[str], key: str) -> tuple[str, ...]:
+    """Return class names in their printable form, no two of them the same."""
+    shown = tuple(map(printable, names))
+    twice = [name for name, count in Counter(shown).items() if count > 1]
+    if twice:
+        raise ValueError(f"key '{key}' has two classes named '{twice[0]}'; rename one of them")
+    return shown
+
+
+def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
+    if values.dtype.kind != "S":
+        return values.astype(str)
+    try:
+        return np.char.decode(values.astype(np.bytes_), "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"key '{key}' holds bytes that are not UTF-8; save it as text, by astype(str)"
+        ) from None
+
+
+def _from_strings(
+    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    words, ids = np.unique(values, return_inverse=True)
+    if known is None:
+        return ids.astype(np.int64), _shown(words.tolist(), key)
+    position = {name: i for i, name in enumerate(known)}
+    unknown = [name for name in map(printable, words.tolist()) if name not in position]
+    if unknown:
+        raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
+    places = [position[printable(name)] for name in words.tolist()]
+    labels = np.array(places, dtype=np.int64)[ids]
+    _refuse_unused(labels, key, len(known))
+    return labels, known
+
+
+def _row_names(n: int) -> list[str]:
+    return [f"row {row}" for row in range(n)]
+
+
+def _kind(array: NDArray[np.generic]) -> str:
+    return f"{array.dtype} {list(array.shape)}"

@@ -1,0 +1,1 @@
+"""Weights in files: ours, timm's, torchvision's, those of other libraries."""

@@ -1,0 +1,137 @@
+"""An encoder carried over to images of another size or with other channels.
+
+Weights that depend on neither stay as they are. The first convolution is summed over channels or
+repeated, position embeddings and patches are resampled, as timm does it for its own weights.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from timm.layers.patch_embed import resample_patch_embed
+from timm.layers.pos_embed import resample_abs_pos_embed
+from torch import Tensor
+
+from widefield.core.rng import seeded
+from widefield.core.types import Size, as_size
+from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
+from widefield.encoders.layers import first_weight
+
+POSITIONS = ("pos_embed", "encoder.pos_embedding")
+"""Position embeddings [1, tokens, D], those of other tokens before the patches', by their names."""
+
+
+def adapted(
+    encoder: Encoder, *, channels: int, image_size: int | Size, white: float | None = None
+) -> tuple[Encoder, tuple[str, ...]]:
+    """Carry an encoder over to images of `channels` and of `image_size`; it is left as it is.
+
+    Its mean and deviation stay; one channel gets their means, further ones repeat them.
+
+    Returns:
+        A copy for these images, on the CPU, and a line for each thing that was changed.
+
+    Raises:
+        ValueError: its architecture has weights for one size alone.
+
+    Example:
+        >>> from widefield.encoders import build_encoder
+        >>> grey, notes = adapted(build_encoder("resnet-tiny", seed=0), channels=1, image_size=28)
+        >>> grey(torch.rand(2, 1, 28, 28)).shape
+        torch.Size([2, 128])
+        >>> notes
+        ('3 channels became 1: the first layer is summed over them',)
+    """
+    before = encoder.config
+    config = _carried(before, channels, as_size(image_size), white)
+    with seeded(0):  # `assemble` draws weights, which those of the encoder then replace
+        result = assemble(config)
+    wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
+    carried, notes = dict[str, Tensor](), list[str]()
+    first = first_weight(result.backbone)
+    if channels != before.channels:
+        how = "summed over them" if channels == 1 else "repeated over them, at the same sum"
+        notes.append(f"{before.channels} channels became {channels}: the first layer is {how}")
+    for name, value in weights.items():
+        value = value.detach().cpu()
+        if name == first and value.shape[1] != channels:
+            value = _with_channels(value, channels)
+        if value.shape != wanted[name].shape:
+            value, note = _resized(name, value, wanted[name].shape, encoder, result)
+            notes.append(note)
+        carried[name] = value
+    result.backbone.load_state_dict(carried)
+    return result.train(encoder.training), tuple(notes)
+
+
+def _carried(
+    before: EncoderConfig, channels: int, size: Size, white: float | None
+) -> EncoderConfig:
+    """Return the configuration of the same architecture for other images."""
+    if (channels, size) == (before.channels, before.image_size):
+        return replace(before, white=white)
+    config = encoder_config(
+        before.name,
+        stem=before.stem,  # type: ignore[arg-type]
+        zero_init=(before.timm or {}).get("zero_init_last", True) is not False,
+        channels=channels,
+        image_size=size,
+        mean=_per_channel(before.mean, channels),
+        std=_per_channel(before.std, channels),
+        white=white,
+        rate=before.rate,
+    )
+    if before.conv1 is None or config.conv1 is None:
+        return config
+    # Weights of other libraries may pad the first layer otherwise than ours.
+    return replace(config, conv1={**config.conv1, "padding": before.conv1["padding"]})
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
+    if channels == 1:
+        return [sum(values) / len(values)]
+    return [values[c % len(values)] for c in range(channels)]
+
+
+def _with_channels(weight: Tensor, channels: int) -> Tensor:
+    """Return the weights [K, C, h, w] of a first layer for another number of channels."""
+    before = weight.shape[1]
+    if channels == 1:
+        return weight.sum(1, keepdim=True)
+    return weight[:, torch.arange(channels) % before] * (before / channels)
+
+
+def _resized(
+    name: str, value: Tensor, shape: Sequence[int], before: Encoder, after: Encoder
+) -> tuple[Tensor, str]:
+    """Return a tensor for images of another size, and what to say of it.
+
+    Raises:
+        ValueError: nothing is known of how this tensor depends on the size.
+    """
+    if value.ndim == 4 and value.shape[:2] == shape[:2]:
+        (h, w), (height, width) = value.shape[2:], shape[2:]
+        note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"
+        return resample_patch_embed(value, [height, width]), note
+    if name in POSITIONS and value.ndim == 3 and value.shape[2] == shape[2]:
+        old, new = _grid(before), _grid(after)
+        resampled = resample_abs_pos_embed(
+            value,
+            list(new),
+            list(old),
+            num_prefix_tokens=value.shape[1] - old[0] * old[1],
+        )
+        return resampled, f"{value.shape[1]} position embeddings became {shape[1]}: resampled"
+    height, width = before.config.image_size
+    raise ValueError(
+        f"{before.config.name} cannot be carried over to images of another size: {name!r} has "
+        f"shape {list(value.shape)} and would need {list(shape)}; leave --image-size out or give "
+        f"{height}"
+    )
+
+
+def _grid(encoder: Encoder) -> tuple[int, int]:
+    """Return how many patches a vision transformer cuts its images into, down and across."""
+    weight = encoder.backbone.state_dict()[first_weight(encoder.backbone)]
+    height, width = encoder.config.image_size
+    return height // weight.shape[2], width // weight.shape[3]

@@ -1,0 +1,1 @@
+"""Questions to a frozen encoder, and comparisons of two encoders."""

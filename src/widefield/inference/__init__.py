@@ -1,0 +1,1 @@
+"""Frozen encoders: open one, compute its features, split the data."""

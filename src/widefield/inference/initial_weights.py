@@ -1,0 +1,148 @@
+"""The encoder that a run begins from, where it does not begin from random weights."""
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from widefield.config.recipe import Recipe
+from widefield.core.names import printable
+from widefield.data import Dataset
+from widefield.encoders import (
+    Encoder,
+    EncoderSettings,
+    adapted,
+    download_weights,
+    load_encoder,
+    load_module,
+)
+from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
+from widefield.train.run_dir import RunFolder
+
+_PUBLISHED = ("timm:", "torchvision:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """An encoder to go on from, and what to say of it."""
+
+    encoder: Encoder
+    notes: tuple[str, ...] = ()
+    """Which weights were found, and what was changed for the images."""
+
+    def recipe(self, recipe: Recipe, given: Collection[str]) -> Recipe:
+        """Return `recipe` with the encoder of the start, and the size of images that it needs.
+
+        Args:
+            recipe: settings of the run.
+            given: names of those that the user chose, which may not contradict the start.
+
+        Raises:
+            ValueError: they do.
+        """
+        config = self.encoder.config
+        settings = EncoderSettings.of(config)
+        named = recipe.encoder.flat()
+        for name, value in settings.flat().items():
+            if name in given and named[name] not in ("auto", value):
+                raise ValueError(
+                    f"{recipe.start} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
+                    "or begin without a start"
+                )
+        size, rate = recipe.image_size, recipe.sample_rate
+        if size is None and self.encoder.size_is_fixed:
+            height, width = config.image_size
+            size = height if height == width else None
+        if config.rate is not None and rate not in (None, config.rate):
+            raise ValueError(
+                f"{recipe.start} was trained on sounds at {config.rate} Hz, not {rate}: leave "
+                "sample_rate out, or begin without a start"
+            )
+        return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
+
+    def fitted(self, dataset: Dataset) -> "Start":
+        """Return the same start for the images of `dataset`.
+
+        Raises:
+            ValueError: it was trained on examples of another kind, or cannot be carried over to
+                their size.
+        """
+        kind = self.encoder.config.kind
+        if dataset.kind != kind:
+            raise ValueError(
+                f"{printable(dataset.spec)} holds {dataset.kind}, and the start was trained on "
+                f"{kind}: give it such data, or begin without a start"
+            )
+        _, height, width, channels = dataset.images.shape
+        encoder, notes = adapted(
+            self.encoder, channels=channels, image_size=(height, width), white=dataset.white
+        )
+        config, (h, w) = encoder.config, self.encoder.config.image_size
+        mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
+        lines = [f"{config.name}, its mean {mean} and deviation {std} are kept", *notes]
+        if (h, w) != (height, width):
+            lines.append(
+                f"trained at {h}x{w} pixels, goes on at {height}x{width}"
+                if kind == "images"
+                else f"trained on {kind} of {w} steps, goes on with {width}"
+            )
+        return Start(encoder=encoder, notes=(*self.notes, *(f"start: {line}" for line in lines)))
+
+
+def start_name(spec: EncoderSpec) -> str:
+    """Return what `run.yaml` says of a start, a path so that it means the same in any folder."""
+    if isinstance(spec, nn.Module):
+        return type(spec).__name__
+    name = encoder_name(spec)
+    path, at, architecture = name.rpartition("@")
+    if not os.path.exists(path):
+        path, at, architecture = name, "", ""
+    return f"{os.path.abspath(path) if os.path.exists(path) else path}{at}{architecture}"
+
+
+def open_start(spec: EncoderSpec, *, download: bool) -> Start:
+    """Open the encoder that a run begins from; `download` lets published weights be fetched.
+
+    Raises:
+        ValueError: there is no such encoder, it has no trained weights, or it is none whose
+            architecture is known.
+    """
+    if isinstance(spec, nn.Module):
+        return Start(encoder=_of_module(spec))
+    name = encoder_name(spec)
+    if download and name.startswith(_PUBLISHED):
+        download_weights(name)
+    extractor = open_encoder(name)
+    if extractor.encoder is None:
+        if name.startswith(_PUBLISHED):
+            raise ValueError(
+                f"no weights of {name} are on this machine: add --download to fetch them, or give "
+                f"a file of them, FILE@{name.removeprefix('timm:')}"
+            )
+        raise ValueError(f"{name} has no trained weights to start from: leave start out")
+    assert isinstance(extractor.encoder, Encoder)
+    return Start(encoder=extractor.encoder, notes=extractor.notes)
+
+
+def _of_module(module: nn.Module) -> Encoder:
+    """Return an encoder with the weights of a module.
+
+    Raises:
+        ValueError: its architecture is none that we know.
+    """
+    if isinstance(module, Encoder):
+        return module
+    return load_module(module)
+
+
+def kept_start(folder: RunFolder, recipe: Recipe) -> Encoder | None:
+    """Load the start of a run from its folder, as it was before the first step; None without.
+
+    Raises:
+        ValueError: it is gone or damaged.
+    """
+    if recipe.start is None:
+        return None
+    folder.name_start()
+    return load_encoder(folder.start_folder)

@@ -1,0 +1,93 @@
+"""Examples and views as pictures: images as they are, windows as curves, sounds as spectrograms."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.core.logmel import FrontEnd, LogMel, band_hertz
+from widefield.core.types import Kind
+from widefield.data import Dataset
+from widefield.probes.features import image_batch
+from widefield.report import (
+    Recording,
+    Sound,
+    spectrogram_picture,
+    wav_file,
+    wav_samples,
+    window_picture,
+)
+
+
+def pictures_of(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[NDArray[np.uint8]]:
+    """Return a picture of each of `rows`, uint8 [h, w, C]."""
+    if dataset.kind == "images":
+        return [dataset.images[row] for row in rows]
+    if not len(rows):
+        return []
+    x = image_batch(dataset.images[np.asarray(rows)], torch.device("cpu"))
+    return list(view_pictures(x, dataset.kind, dataset.rate))
+
+
+def heard(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Sound]:
+    """Return sounds of `rows` to listen to, each called by its labels; none of other examples."""
+    return [sound_of(recording) for recording in recorded(dataset, rows)]
+
+
+def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recording]:
+    """Return sounds of `rows` as files to be played; none of other examples."""
+    rate = dataset.rate
+    if dataset.kind != "sounds" or rate is None:
+        return []
+    sounds = dataset.images[np.asarray(rows)][:, 0, : round(_LONGEST_HEARD * rate), 0]
+    return [
+        Recording(name=_called(dataset, int(row)), wav=wav_file(sound, rate))
+        for row, sound in zip(rows, sounds, strict=True)
+    ]
+
+
+def sound_of(recording: Recording) -> Sound:
+    """Return a recording beside its spectrogram.
+
+    Raises:
+        ValueError: it is no WAV file of one channel.
+    """
+    samples, rate = wav_samples(recording.wav)
+    front_end = FrontEnd(rate=rate, samples=len(samples))
+    x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))
+    return Sound(
+        name=recording.name,
+        wav=recording.wav,
+        spectrogram=LogMel(front_end)(x)[0, 0].numpy(),
+        hertz=band_hertz(rate=rate, bands=front_end.bands),
+        seconds=len(samples) / rate,
+    )
+
+
+_LONGEST_HEARD = 4.0
+"""Seconds of a sound on a page: a second takes 20 to 40 kilobytes."""
+
+
+def _called(dataset: Dataset, row: int) -> str:
+    labels = [f"{task} {dataset.classes[task][ids[row]]}" for task, ids in dataset.labels.items()]
+    return f"{dataset.paths[row]}: {', '.join(labels)}" if labels else dataset.paths[row]
+
+
+def view_pictures(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
+    """Return pictures of examples or views x[B, C, H, W], uint8 [B, h, w, C].
+
+    Views of sounds may be waveforms or spectrograms.
+    """
+    if kind == "images":
+        pixels = x.permute(0, 2, 3, 1).clamp(0, 1)
+        pixels = pixels if pixels.shape[-1] == 1 else pixels[..., :3]
+        return np.asarray((255 * pixels).round().to(torch.uint8).numpy())
+    if kind == "windows":
+        return np.stack([window_picture(window.T) for window in x[:, :, 0].numpy()])
+    if x.shape[2] == 1:
+        assert rate is not None
+        x = LogMel(FrontEnd(rate=rate, samples=x.shape[3]))(x)
+    return np.stack([spectrogram_picture(image) for image in x[:, 0].numpy()])

@@ -1,0 +1,34 @@
+"""The views of a run, as training left them."""
+
+from pathlib import Path
+
+import torch
+
+from widefield.inference.open_encoder import load
+from widefield.train.checkpoint import load as load_checkpoint
+from widefield.train.run_dir import RunFolder
+from widefield.views import Augmentation
+
+
+def run_views(run: str | Path) -> Augmentation:
+    """Return the views of a run with what they learned, on the CPU.
+
+    Raises:
+        ValueError: `run` is not a run, or its checkpoint cannot be read.
+    """
+    views, folder = first_views(run), RunFolder(path=Path(run))
+    state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
+    views.load_state_dict(state)
+    return views
+
+
+def first_views(run: str | Path) -> Augmentation:
+    """Return the views of a run as they were before training.
+
+    Raises:
+        ValueError: `run` is not a run.
+    """
+    recipe, config = RunFolder(path=Path(run)).recipe(), load(run).config
+    return recipe.views.build(
+        channels=config.channels, seed=recipe.seed, kind=config.kind, front_end=config.front_end
+    )

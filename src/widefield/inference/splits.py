@@ -1,0 +1,229 @@
+"""The images that probes are fitted on, and those that they are scored on."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core import rng
+from widefield.data import Dataset, count_of_source, held_out_split, same_images
+from widefield.data.examples import Examples
+from widefield.data.labels import LabelTable
+from widefield.data.planted import Canvas, Drawn, Heard
+from widefield.data.select import choose
+from widefield.data.spec import BUILT_IN, parse, spec_text
+from widefield.inference.open_encoder import (
+    FeatureExtractor,
+    own_data,
+    scoring_data,
+    training_data,
+)
+from widefield.workflows.pretrain import Data
+
+_TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTest:
+    """Examples to fit probes on and others to score them on, with the same classes."""
+
+    train: Dataset
+    test: Dataset
+
+    def only(self, task: str) -> "TrainTest":
+        """Return the same images, with the labels of one task."""
+        return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
+
+    def planted_labels(self, feature: Drawn | Heard, *, seed: int) -> NDArray[np.int64]:
+        """Return the class ids that `planted` gives the images to fit on, without drawing any."""
+        overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
+        return overlay.labels(np.arange(len(self.train)))
+
+    def planted(self, feature: Drawn | Heard, *, seed: int) -> "TrainTest":
+        """Return the same images with a feature drawn over them, and its labels alone."""
+        return TrainTest(
+            train=_planted(self.train, feature, seed=seed, held_out=False),
+            test=_planted(self.test, feature, seed=seed, held_out=True),
+        )
+
+
+def open_train_test(
+    extractor: FeatureExtractor,
+    data: Data | None,
+    *,
+    fit_on: Data | None = None,
+    labels: LabelTable | None = None,
+    limit: int | None,
+    seed: int,
+    quiet: bool = False,
+) -> TrainTest:
+    """Open both halves of `data`; by default those of the data that a run was trained on.
+
+    With `fit_on`, all of `data` is to score on; by default the test split of the run's data.
+
+    A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
+    name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
+    quarter of that to score on, or all where there are fewer. With `labels`, the examples that have
+    all of them are divided.
+
+    Raises:
+        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
+            two examples to fit on; one line says which and what to do.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit}; expected at least 1")
+    opened = partial(extractor.open, quiet=quiet, labels=labels)
+    if fit_on is not None:
+        _refuse_two_sources(labels)
+        train = opened(fit_on, limit=limit, seed=seed)
+        scored = scoring_data(extractor, data)
+        fewer = _fewer(limit, scored, None)
+        test = opened(scored, like=train, limit=fewer, seed=seed, held_out=True)
+        return _checked(TrainTest(train=train, test=test))
+    if data is not None and not isinstance(data, str | Path):
+        return _checked(_divided(opened(data, seed=seed), limit))
+    if data is not None:
+        text = _with_split(spec_text(data), labels)
+        train = opened(text, limit=limit, seed=seed)
+    elif extractor.run is None:
+        raise ValueError(f"{extractor.name} is no run of ours: say which data to judge it on")
+    else:
+        own = own_data(extractor.run, "give the data to judge it on")
+        text, seed = _with_split(own, labels), extractor.run.recipe().seed
+        if limit is None and text == own and labels is None:
+            train = training_data(extractor.run, quiet=quiet)
+        else:
+            train = opened(text, limit=limit, seed=seed)
+    fewer = _fewer(limit, held_out_split(text), labels)
+    test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
+    return _checked(TrainTest(train=train, test=test))
+
+
+def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
+    """Return the examples `rows` of a data set, in that order, as they are at read 0."""
+    return dataset.subset(rows).first_read()
+
+
+def same_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
+    """Return the test labels as class ids of the training set, which may list them differently.
+
+    Raises:
+        ValueError: the training set does not list one of the classes.
+    """
+    ids = {name: k for k, name in enumerate(train.classes[task])}
+    unknown = [name for name in test.classes[task] if name not in ids]
+    if unknown:
+        raise ValueError(
+            f"task {task!r}: class {unknown[0]!r} of {test.spec} is not in {train.spec}: "
+            "score on data with the same classes"
+        )
+    to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
+    return to_train[test.labels[task]]
+
+
+def reading_notes(train: Dataset, test: Dataset) -> list[str]:
+    """Return what was skipped or chosen in reading; what both parts of one source say, once."""
+    alike = train.notes == test.notes or same_images(train.spec, test.spec)
+    said = [note for note in train.notes if alike and note in test.notes]
+    fitted = [f"fitted on: {note}" for note in train.notes if note not in said]
+    return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
+
+
+def _fewer(limit: int | None, scored: Data, labels: LabelTable | None) -> int | None:
+    """Return how many of `scored` to take: a quarter of those fitted on, if there are as many."""
+    return None if limit is None else min(_quarter(limit), count_of_source(scored, labels))
+
+
+def _quarter(limit: int) -> int:
+    return max(1, limit // 4)
+
+
+def _divided(dataset: Dataset, limit: int | None) -> TrainTest:
+    """Keep a fifth of the rows for testing, chosen by a hash of each; then take the first."""
+    share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
+    test = np.flatnonzero(share < _TEST_SHARE)
+    if not 0 < len(test) < len(dataset):
+        raise ValueError(f"{len(dataset)} examples are too few to divide: give ten at least")
+    train = np.flatnonzero(share >= _TEST_SHARE)
+    fewer = None if limit is None else min(_quarter(limit), len(test))
+    examples = Examples(names=dataset.paths, labels=dataset.labels)
+    return TrainTest(
+        train=subset(dataset, choose(examples, train, limit)),
+        test=subset(dataset, choose(examples, test, fewer)),
+    )
+
+
+def _refuse_two_sources(labels: LabelTable | None) -> None:
+    if labels is not None:
+        raise ValueError(
+            "labels are those of one set of data, of which a fifth is scored on: leave fit_on out "
+            "(--fit-on)"
+        )
+
+
+def _with_split(text: str, labels: LabelTable | None) -> str:
+    """Take a path without a split for its training split.
+
+    Raises:
+        ValueError: there are labels for built-in data, whose splits number their examples anew.
+    """
+    spec = parse(text)
+    if labels is not None and spec.base in BUILT_IN:
+        raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
+    return str(replace(spec, split="train")) if spec.split is None else text
+
+
+def _checked(data: TrainTest) -> TrainTest:
+    data = replace(data, test=_numbered_as(data.train, data.test))
+    for task, y in data.train.labels.items():
+        names = data.train.classes[task]
+        fitted = np.bincount(y, minlength=len(names))
+        present = fitted + np.bincount(data.test.labels[task], minlength=len(names)) > 0
+        if present.sum() < 2:
+            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
+        scarce = np.flatnonzero(present & (fitted < 2))
+        if len(scarce):
+            name, count = names[scarce[0]], int(fitted[scarce[0]])
+            raise ValueError(
+                f"task {task!r}: class {name!r} has {count} example{'s' * (count != 1)} to fit on: "
+                "two are needed, so give more of it or leave it out"
+            )
+    return data
+
+
+def _numbered_as(train: Dataset, test: Dataset) -> Dataset:
+    """Return `test` with the class ids of `train`, where both have a task.
+
+    Raises:
+        ValueError: `test` lacks a task of `train`, or has a class that `train` does not list.
+    """
+    missing = [task for task in train.labels if task not in test.labels]
+    if missing:
+        raise ValueError(
+            f"{test.spec} has no labels of task {missing[0]!r}, which {train.spec} has: leave it "
+            "out of these, or score on data that have it"
+        )
+    return replace(
+        test,
+        labels=test.labels | {task: same_ids(train, test, task) for task in train.labels},
+        classes=test.classes | train.classes,
+    )
+
+
+def _only(dataset: Dataset, task: str) -> Dataset:
+    return replace(
+        dataset, labels={task: dataset.labels[task]}, classes={task: dataset.classes[task]}
+    )
+
+
+def _planted(dataset: Dataset, feature: Drawn | Heard, *, seed: int, held_out: bool) -> Dataset:
+    overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
+    return _only(dataset.with_overlay(overlay), feature.name)
+
+
+def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:
+    height, width, channels = dataset.images.shape[1:]
+    shape = (height, width, channels)
+    return Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)

@@ -1,0 +1,165 @@
+"""The processes of one run, as torchrun started them, and what they do together."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import Tensor, distributed
+
+from widefield.core.hardware import Precision, choose_precision
+from widefield.core.types import Shard
+
+if TYPE_CHECKING:  # importing it takes a quarter of the time of all imports; few commands train
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
+
+PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
+
+T = TypeVar("T")
+
+
+def lone_fabric(device: torch.device) -> "Fabric":
+    """Return Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
+    from lightning.fabric import Fabric
+
+    plugin = _arithmetic(device, choose_precision("auto", device))
+    return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
+
+
+def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin":
+    """Return a precision plugin; Fabric would print a line about a precision given by name."""
+    from lightning.fabric.plugins import precision as plugins
+
+    if precision == "32-true":
+        return plugins.Precision()
+    return plugins.MixedPrecision(precision="bf16-mixed", device=device.type)
+
+
+class Ranks:
+    """One process of a run: which it is of how many, and how it talks to the others.
+
+    Without torchrun there is one, and nothing here costs anything. All ranks make the same calls
+    in the same order.
+
+    Args:
+        device: kind of device to train on; each rank takes one of its own.
+        precision: arithmetic of the encoder.
+
+    Raises:
+        ValueError: the variables by which torchrun says this are not as it writes them.
+
+    Example:
+        >>> ranks = Ranks(torch.device("cpu"), "32-true")
+        >>> ranks.shard.name, ranks.is_rank_zero, ranks.max(3), ranks.mean({"loss": 2.0})
+        ('0-of-1', True, 3, {'loss': 2.0})
+    """
+
+    def __init__(self, device: torch.device, precision: Precision) -> None:
+        from lightning.fabric import Fabric
+        from lightning.fabric.strategies.ddp import DDPStrategy
+
+        rank, world, local = _told_by_torchrun()
+        self.shard = Shard(rank, world)
+        self.fabric = Fabric(
+            accelerator=device.type,
+            devices=local,
+            num_nodes=world // local,
+            strategy=DDPStrategy(timeout=PATIENCE) if world > 1 else "auto",
+            plugins=_arithmetic(device, precision),
+            loggers=[],
+        )
+        self._control: distributed.ProcessGroup | None = None
+        if world > 1:
+            with self.lost_as_one_line():
+                self.fabric.launch()
+                # Beside the device's own group, so that agreeing never waits for a GPU.
+                group = distributed.new_group(backend="gloo", timeout=PATIENCE)
+                assert isinstance(group, distributed.ProcessGroup)
+                self._control = group
+
+    @property
+    def is_rank_zero(self) -> bool:
+        """Whether this process writes the run's files and shows its progress."""
+        return self.shard.rank == 0
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+        self.max(0)
+
+    def max(self, value: int) -> int:
+        """Return the largest `value` of all ranks."""
+        if self._control is None:
+            return value
+        values = torch.tensor(value, dtype=torch.int32)
+        distributed.all_reduce(values, distributed.ReduceOp.MAX, group=self._control)
+        return int(values)
+
+    def mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return the mean over the ranks of each value."""
+        if self._control is None:
+            return dict(values)
+        total: Tensor = torch.tensor(list(values.values()), dtype=torch.float64)
+        distributed.all_reduce(total, group=self._control)
+        return dict(zip(values, (total / self.shard.world).tolist(), strict=True))
+
+    def broadcast(self, value: T) -> T:
+        """Return what rank 0 gave."""
+        if self._control is None:
+            return value
+        values = [value]
+        distributed.broadcast_object_list(values, group=self._control)
+        return values[0]
+
+    def on_rank_zero(self, act: Callable[[], None]) -> None:
+        """Let rank 0 act while the others wait for it."""
+        if self.is_rank_zero:
+            act()
+        self.barrier()
+
+    @contextmanager
+    def lost_as_one_line(self) -> Iterator[None]:
+        """Say in one line that another rank ended or fell silent.
+
+        Raises:
+            ValueError: it did.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if not _is_lost_rank(error):
+                raise
+            raise ValueError(
+                f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
+                f"or did not answer for {PATIENCE.seconds // 60} minutes: see what that one says, "
+                "and start all of them again with --resume"
+            ) from error
+
+
+def _told_by_torchrun() -> tuple[int, int, int]:
+    """Return rank, number of ranks, and how many of them are on this machine.
+
+    Raises:
+        ValueError: torchrun did not write this.
+    """
+    counts = {
+        name: os.environ.get(name, default)
+        for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
+    }
+    for name, text in counts.items():
+        if not (text.isascii() and text.isdecimal() and len(text) < 9):
+            raise ValueError(f"{name} is {text!r}, no whole number: unset it, or start by torchrun")
+    rank, world, local = map(int, counts.values())
+    if rank >= world or not 1 <= local <= world or world % local:
+        raise ValueError(
+            f"RANK {rank}, WORLD_SIZE {world} and LOCAL_WORLD_SIZE {local} do not fit together: "
+            "unset them, or start by torchrun"
+        )
+    return rank, world, local
+
+
+def _is_lost_rank(error: RuntimeError) -> bool:
+    """Gloo raises plain errors that say where in its source they arose."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()

@@ -1,0 +1,55 @@
+"""The examples of a run that is resumed: its own in their order, and new ones after them."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from widefield.config.recipe import Recipe
+from widefield.data import Dataset
+from widefield.train.build import warmup_steps
+from widefield.train.checkpoint import NOT_OURS, load
+from widefield.train.distributed import Ranks
+from widefield.train.manifest import Growth
+from widefield.train.run_dir import RunFolder
+
+
+def in_order(
+    dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: Ranks
+) -> tuple[Dataset, Growth | None]:
+    """Return the examples in the order of the run to resume, and since when it has all of them.
+
+    New ones follow those of the run, and join where its last checkpoint stands.
+
+    Raises:
+        ValueError: a file of the run is missing or damaged.
+    """
+    if not folder.has_checkpoint():
+        begun = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if begun else dataset, None
+    ranks.on_rank_zero(lambda: _finish_growth(folder))
+    dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
+    known = len(folder.manifest.paths())
+    if len(dataset) > known:
+        saved, warmup = _shared(folder), warmup_steps(recipe, known, growth)
+        growth = replace(growth, epoch=saved["epoch"], step=saved["step"], warmup_steps=warmup)
+    return dataset, growth
+
+
+def _finish_growth(folder: RunFolder) -> None:
+    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
+    if folder.grown_manifest.file.exists():
+        folder.name_manifest(_shared(folder)["run"].get("manifest"))
+
+
+def _shared(folder: RunFolder) -> dict[str, Any]:
+    """Return what the last checkpoint says of the run, whichever processes saved it.
+
+    Raises:
+        ValueError: it is damaged, or that of another run.
+    """
+    saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
+    run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
+    if not isinstance(run, dict) or not all(type(count) is int for count in counts):
+        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
+    return saved
