@@ -25,7 +25,7 @@ def run(file: Path, images: int, batch: int) -> Run:
     """Train once and score once."""
     epochs = SHOWN // images
     trained = train(
-        str(file), method=METHOD, limit=images, epochs=epochs, batch_size=batch, seed=SEED
+        str(file), method=METHOD, max_examples=images, epochs=epochs, batch_size=batch, seed=SEED
     )
     sets = validation_sets(file, "", images, SEED)
     return {

@@ -30,10 +30,10 @@ from torch import Tensor
 
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.core.precision import full_precision
-from widefield.head import RowHead, batch_cross_entropy
-from widefield.methods import ViewContrastSettings
+from widefield.head import PerExampleHead, batch_cross_entropy
+from widefield.methods import ViewContrastConfig
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.row_method import RowMethod
+from widefield.methods.head_method import HeadMethod
 from widefield.probes import extract
 
 PLANT = "+digits"
@@ -48,7 +48,7 @@ Earlier = Literal["queue", "nearest row"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithQueue(ViewContrastSettings):
+class WithQueue(ViewContrastConfig):
     """View-contrast whose negatives are second views of earlier batches too."""
 
     def build(self, context: BuildContext) -> Method:
@@ -57,7 +57,7 @@ class WithQueue(ViewContrastSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithNearestRow(ViewContrastSettings):
+class WithNearestRow(ViewContrastConfig):
     """View-contrast with the nearest row of earlier batches as a second positive."""
 
     def build(self, context: BuildContext) -> Method:
@@ -66,12 +66,12 @@ class WithNearestRow(ViewContrastSettings):
 
 
 def _with_earlier(
-    method: Method, settings: ViewContrastSettings, steps: int, earlier: Earlier
+    method: Method, settings: ViewContrastConfig, steps: int, earlier: Earlier
 ) -> Method:
     """Replace the loss of the head by one that looks at earlier batches."""
-    assert isinstance(method, RowMethod)
+    assert isinstance(method, HeadMethod)
     head, forward = method.head, method.head.forward
-    scale, cross_entropy = settings.balance(steps)
+    scale, cross_entropy_weight = settings.balance(steps)
     views: deque[Tensor] = deque(maxlen=BATCHES)
     visited: deque[Tensor] = deque(maxlen=BATCHES)
 
@@ -84,7 +84,7 @@ def _with_earlier(
             positive = (second + old[(second @ old.T).argmax(1)]) / 2
         views.append(second)
         told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=settings.label_smoothing)
-        return contrast(z, second, positive, more, scale=scale) + cross_entropy * told_apart
+        return contrast(z, second, positive, more, scale=scale) + cross_entropy_weight * told_apart
 
     def remember(z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         value = forward(z, index, second)
@@ -95,7 +95,7 @@ def _with_earlier(
     return method
 
 
-def _rows(head: RowHead, index: Tensor) -> Tensor:
+def _rows(head: PerExampleHead, index: Tensor) -> Tensor:
     """Return the rows of these examples as they are kept."""
     return head.table.store.read(index).row
 
@@ -114,8 +114,8 @@ def contrast(z: Tensor, second: Tensor, positive: Tensor, more: Tensor, *, scale
     return (torch.cat(others, dim=1).logsumexp(1) - scale * (z * positive).sum(1)).mean()
 
 
-TRIED: dict[str, ViewContrastSettings] = {
-    "default": ViewContrastSettings(),
+TRIED: dict[str, ViewContrastConfig] = {
+    "default": ViewContrastConfig(),
     "queue": WithQueue(),
     "nearest row": WithNearestRow(),
 }
@@ -142,7 +142,7 @@ def _run(file: Path, images: int, name: str, seed: int) -> Run:
     """Train once and score once."""
     trained_on, others = validation_sets(file, PLANT, images, seed)
     trained = train(
-        f"{file}{PLANT}", method=TRIED[name], limit=images, epochs=EPOCHS[images], seed=seed
+        f"{file}{PLANT}", method=TRIED[name], max_examples=images, epochs=EPOCHS[images], seed=seed
     )
     sets = trained_on.subset(np.arange(FIT)), others
     return {

@@ -12,7 +12,7 @@ takes minutes of one core. Two parts:
 - choices: every method but ours, which stand at their defaults, at three learning rates; 5,000
   images, resnet-tiny, scored on 3,000 further images of the training file; one seed. Each method
   keeps the rate that reads the class best;
-- runs: a linear probe and a vote of 20 neighbours, fitted on 5,000 training images and scored on
+- runs: a linear probe and a vote of 20 neighbors, fitted on 5,000 training images and scored on
   the test file, beside the floors: raw pixels, and the encoder untrained with either start of its
   residual blocks, of which the better one counts; three seeds, and ten of the shortest runs, which
   take seconds and differ most by seed.
@@ -94,7 +94,7 @@ def main() -> None:
         args.seed or SEEDS_OF_SHORTEST, args.encoder or ENCODERS
     ):
         sets = (
-            open_dataset(str(args.train), limit=FIT, seed=seed),
+            open_dataset(str(args.train), max_examples=FIT, seed=seed),
             open_dataset(str(args.test), seed=seed, held_out=True),
         )
         if seed in SEEDS:
@@ -157,7 +157,7 @@ def _run(
         str(file),
         method=method,
         encoder=encoder,
-        limit=images,
+        max_examples=images,
         epochs=epochs,
         seed=seed,
         **settings,
@@ -195,7 +195,7 @@ def _floors(results: Results, sets: Sets, encoder: str, seed: int) -> None:
     }
     if "resnet" in encoder:
         floors["untrained, torchvision's start"] = lambda: partial(
-            extract, build_run_encoder(recipe(zero_init=False), facts, cpu)
+            extract, build_run_encoder(recipe(zero_init_last=False), facts, cpu)
         )
     for name, features in floors.items():
         key = f"{encoder} | floor | {name} | seed {seed}"

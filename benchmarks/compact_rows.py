@@ -19,16 +19,16 @@ from typing import Any
 from study import Results, Run, accuracies, train
 from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
-from widefield.methods import RowContrastSettings
+from widefield.methods import RowContrastConfig
 from widefield.probes import extract
 
-METHOD = RowContrastSettings.name
+METHOD = RowContrastConfig.name
 PLANT, FULL = "+digits", "float32"
 VARIANTS: dict[str, dict[str, Any]] = {
     FULL: {},
-    "bf16": {"row_moments": "bf16"},
-    "one second moment a row": {"row_second_moment": "row"},
-    "both": {"row_moments": "bf16", "row_second_moment": "row"},
+    "bf16": {"head_moments": "bf16"},
+    "one second moment a row": {"head_second_moment": "row"},
+    "both": {"head_moments": "bf16", "head_second_moment": "row"},
 }
 LIMIT, EPOCHS = 2000, 15
 T_95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
@@ -38,12 +38,17 @@ def run(args: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
     """Train once and score once."""
     data = f"{args.train}{PLANT}"
     trained = train(
-        data, method=METHOD, limit=args.limit, epochs=args.epochs, seed=seed, **settings
+        data,
+        method=METHOD,
+        max_examples=args.max_examples,
+        epochs=args.epochs,
+        seed=seed,
+        **settings,
     )
-    train_set = open_dataset(data, limit=args.limit, seed=seed)
+    train_set = open_dataset(data, max_examples=args.max_examples, seed=seed)
     test_set = open_dataset(f"{args.test}{PLANT}", seed=seed, held_out=True)
     return {
-        "limit": args.limit,
+        "max_examples": args.max_examples,
         "epochs": args.epochs,
         "accuracy": accuracies(partial(extract, trained.encoder), train_set, test_set),
         "processor_seconds": trained.processor_seconds,
@@ -51,20 +56,24 @@ def run(args: argparse.Namespace, seed: int, settings: dict[str, Any]) -> Run:
     }
 
 
-def _summary(runs: dict[str, Run], limit: int = LIMIT, epochs: int = EPOCHS) -> dict[str, Any]:
+def _summary(
+    runs: dict[str, Run], max_examples: int = LIMIT, epochs: int = EPOCHS
+) -> dict[str, Any]:
     """Mean accuracies of the variants, and points gained over float32, seed by seed."""
     table: dict[str, Any] = {}
     for name, settings in VARIANTS.items():
         method = make_recipe(method=METHOD, **settings).method
-        assert isinstance(method, RowContrastSettings)
-        table[name] = {"bytes_a_row": method.row.layout.row_bytes(method.projector.dim)}
-        keys = [[_key(n, limit, epochs, seed) for n in (name, FULL)] for seed in range(max(T_95))]
+        assert isinstance(method, RowContrastConfig)
+        table[name] = {"bytes_a_row": method.head.layout.row_bytes(method.projector.dim)}
+        keys = [
+            [_key(n, max_examples, epochs, seed) for n in (name, FULL)] for seed in range(max(T_95))
+        ]
         pairs = [[runs[key]["accuracy"] for key in both] for both in keys if runs.keys() >= {*both}]
         for task in pairs[0][0] if pairs else ():
             table[name][task] = _compared([[100 * a[task] for a in both] for both in pairs])
     return {
         "command": "python benchmarks/compact_rows.py cifar10_train.npz cifar10_test.npz "
-        f"--limit {limit} --epochs {epochs}",
+        f"--max-examples {max_examples} --epochs {epochs}",
         "variants": table,
     }
 
@@ -79,8 +88,8 @@ def _compared(pairs: list[list[float]]) -> dict[str, Any]:
     return {**means, "n": len(pairs)}
 
 
-def _key(name: str, limit: int, epochs: int, seed: int) -> str:
-    return f"{name} | {limit} images | {epochs} epochs | seed {seed}"
+def _key(name: str, max_examples: int, epochs: int, seed: int) -> str:
+    return f"{name} | {max_examples} images | {epochs} epochs | seed {seed}"
 
 
 def main() -> None:
@@ -89,14 +98,16 @@ def main() -> None:
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=LIMIT)
+    parser.add_argument("--max-examples", type=int, default=LIMIT)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seeds", type=int, default=5, choices=tuple(T_95))
     args = parser.parse_args()
-    results = Results(args.json, partial(_summary, limit=args.limit, epochs=args.epochs))
+    results = Results(
+        args.json, partial(_summary, max_examples=args.max_examples, epochs=args.epochs)
+    )
     for seed in range(args.seeds):
         for name, settings in VARIANTS.items():
-            key = _key(name, args.limit, args.epochs, seed)
+            key = _key(name, args.max_examples, args.epochs, seed)
             if key not in results:
                 results.add(key, run(args, seed, settings))
 

@@ -80,17 +80,17 @@ LENGTHS = {
 PARTS = ("time", "choices", "table", "twice", *LENGTHS)
 
 NARROW = {"projector_width": 512}
-LIGHTER = {"cross_entropy": 10.0}
+LIGHTER = {"cross_entropy_weight": 10.0}
 FASTER = {"lr": 1e-2}
 HIGHER = {"lr": 2e-2}
 
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "view-contrast": {
         "default": {},
-        "cross-entropy 1": {"cross_entropy": 1.0},
-        "cross-entropy 3": {"cross_entropy": 3.0},
+        "cross-entropy 1": {"cross_entropy_weight": 1.0},
+        "cross-entropy 3": {"cross_entropy_weight": 3.0},
         "cross-entropy 10": LIGHTER,
-        "cross-entropy 100": {"cross_entropy": 100.0},
+        "cross-entropy 100": {"cross_entropy_weight": 100.0},
         "cross-entropy 10, lr / 2": LIGHTER | {"lr": 1e-2},
         "cross-entropy 10, lr x 2": LIGHTER | {"lr": 4e-2},
         "cross-entropy 10, scale / 2": LIGHTER | {"logit_scale": 5.0},
@@ -103,7 +103,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "scale / 2": {"logit_scale": 5.0},
         "scale x 2": {"logit_scale": 20.0},
         "head lr x 4": {"head_lr_scale": 4.0},
-        "rows start at random": {"row_start": "random"},
+        "rows start at random": {"head_init": "random"},
         "projector width x 4": {"projector_width": 2048},
         "three layers in projector": {"projector_layers": 3},
         "no batch norm in projector": {"projector_batch_norm": False},
@@ -117,7 +117,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "width 512, smoothing 0.2, scale 10": NARROW
         | {"label_smoothing": 0.2, "logit_scale": 10.0},
         "width 512, smoothing 0, scale 10": NARROW | {"label_smoothing": 0.0, "logit_scale": 10.0},
-        "width 512, rows start at random": NARROW | {"row_start": "random"},
+        "width 512, rows start at random": NARROW | {"head_init": "random"},
         "lr x 2": {"lr": 4e-2},
         "head lr x 4": {"head_lr_scale": 4.0},
     },
@@ -179,8 +179,10 @@ class Study:
             return
         settings = CHOICES[method][name]
         data = f"{self.train_file}{plant}"
-        limit = None if part.startswith("all") else TRAIN
-        trained = train(data, method=method, limit=limit, seed=seed, epochs=epochs, **settings)
+        max_examples = None if part.startswith("all") else TRAIN
+        trained = train(
+            data, method=method, max_examples=max_examples, seed=seed, epochs=epochs, **settings
+        )
         score = partial(extract, trained.encoder)
         run = {
             "part": part,
@@ -205,7 +207,7 @@ class Study:
         settings = CHOICES[method][name]
         data = f"{self.train_file}+digits"
         short, long = (
-            train(data, method=method, limit=TRAIN, seed=turn, epochs=epochs, **settings)
+            train(data, method=method, max_examples=TRAIN, seed=turn, epochs=epochs, **settings)
             for epochs in TIMED
         )
         more = long.processor_seconds - short.processor_seconds
@@ -231,7 +233,7 @@ class Study:
         if part == "choices":
             return validation_sets(self.train_file, plant, TRAIN, seed)
         return (
-            open_dataset(f"{self.train_file}{plant}", limit=TRAIN, seed=seed),
+            open_dataset(f"{self.train_file}{plant}", max_examples=TRAIN, seed=seed),
             open_dataset(f"{self.test_file}{plant}", seed=seed, held_out=True),
         )
 

@@ -6,7 +6,7 @@
 cifar10_train.npz and mnist_train.npz. 500 images each are replaced by copies of others: exact; as a
 JPEG file of quality 75; a margin of 2 pixels cut off and scaled back; moved by 2 pixels; and 15 %
 brighter. 2 % of the labels are wrong. The same labels are planted among 5,000 MNIST digits, seen
-by their pixels, because neighbours can judge labels only where they tell the classes apart.
+by their pixels, because neighbors can judge labels only where they tell the classes apart.
 
 A planted copy is found if it is in a group with its original. CIFAR-10 has copies of its own, so
 that a pair that was not planted need not be wrong: precision is that of planted pairs, and a lower
@@ -119,7 +119,7 @@ def labels_found(
     wrong = given != true
     hits = int(wrong[suspects.rows].sum())
     return {
-        "neighbours_agree": round(suspects.agreement, 4),
+        "neighbors_agree": round(suspects.agreement, 4),
         "wrong": int(wrong.sum()),
         "suspected": len(suspects.rows),
         "precision": round(hits / max(len(suspects.rows), 1), 4),
@@ -142,7 +142,7 @@ def _cpu() -> float:
 
 def cifar(run: Path, folder: Path, page: Path) -> dict[str, Any]:
     """Explore CIFAR-10 with copies and wrong labels, and leave the page."""
-    data = open_dataset(f"{folder}/cifar10_train.npz", limit=IMAGES)
+    data = open_dataset(f"{folder}/cifar10_train.npz", max_examples=IMAGES)
     true = data.labels["class"]
     given = with_wrong_labels(true)
     images, planted = with_copies(data.images, COPIES)
@@ -165,7 +165,7 @@ def cifar(run: Path, folder: Path, page: Path) -> dict[str, Any]:
 
 def mnist(folder: Path) -> dict[str, Any]:
     """Explore MNIST with wrong labels."""
-    data = open_dataset(f"{folder}/mnist_train.npz", limit=DIGITS)
+    data = open_dataset(f"{folder}/mnist_train.npz", max_examples=DIGITS)
     given = with_wrong_labels(data.labels["class"])
     source = {"x": data.images, "class": given}
     found, seconds = timed(lambda: explore("pixels", source, quiet=True))

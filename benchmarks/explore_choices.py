@@ -3,8 +3,8 @@
     python benchmarks/explore_choices.py RUN DATA_FOLDER --json FILE
 
 Features are those of RUN, an encoder that was trained without labels, on 50,000 CIFAR-10 images.
-Each map is drawn from the same exact neighbours, where its library takes them. Of a map is told the
-CPU time; the share of the 10 nearest neighbours that are among the 10 nearest on the map; how often
+Each map is drawn from the same exact neighbors, where its library takes them. Of a map is told the
+CPU time; the share of the 10 nearest neighbors that are among the 10 nearest on the map; how often
 the nearest on the map has the same class; and how often the nearer of two random images is the
 nearer on the map. Clusters, of the map or of the features, are compared with the classes (adjusted
 mutual information; images in no cluster count as one).
@@ -31,10 +31,10 @@ from torch.nn.functional import normalize
 from study import Results
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import load
-from widefield.metrics.graph import Graph, neighbour_graph
+from widefield.metrics.graph import Graph, neighbor_graph
 from widefield.probes import extract
 
-IMAGES, NEIGHBOURS, QUERIES, SMALLEST, SEED = 50_000, 90, 5_000, 50, 0
+IMAGES, NEIGHBORS, QUERIES, SMALLEST, SEED = 50_000, 90, 5_000, 50, 0
 
 FACTS = {
     "command": "python benchmarks/explore_choices.py RUN DATA_FOLDER",
@@ -78,7 +78,7 @@ def by_umap(h: Rows, graph: Graph) -> Rows:
 MAPS: dict[str, Callable[[Rows, Graph], Rows]] = {
     "PCA": by_pca,
     "openTSNE, perplexity 30": lambda h, graph: by_opentsne(h, graph, perplexity=30),
-    "UMAP, 15 neighbours": by_umap,
+    "UMAP, 15 neighbors": by_umap,
 }
 
 
@@ -108,7 +108,7 @@ def quality(plane: Rows, h: Rows, graph: Graph, y: NDArray[np.int64]) -> dict[st
         for x in (h, plane)
     ]
     return {
-        "neighbours_kept": round(float(np.mean(kept)), 4),
+        "neighbors_kept": round(float(np.mean(kept)), 4),
         "nearest_has_class": round(float((y[near[:, 0]] == y[rows]).mean()), 4),
         "order_kept": round(float((order[0] == order[1]).mean()), 4),
     }
@@ -144,12 +144,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
-    cifar = open_dataset(f"{args.folder}/cifar10_train.npz", limit=IMAGES)
+    cifar = open_dataset(f"{args.folder}/cifar10_train.npz", max_examples=IMAGES)
     y = cifar.labels["class"]
     h = normalize(extract(load(args.run), cifar.images), dim=1).numpy()
-    graph, seconds = timed(lambda: neighbour_graph(torch.from_numpy(h), NEIGHBOURS))
+    graph, seconds = timed(lambda: neighbor_graph(torch.from_numpy(h), NEIGHBORS))
     results = Results(args.json, lambda runs: FACTS)
-    results.add("exact neighbours", seconds)
+    results.add("exact neighbors", seconds)
     planes: dict[str, Rows] = {}
     for name, draw in MAPS.items():
         planes[name], seconds = timed(lambda draw=draw: draw(h, graph))

@@ -59,7 +59,7 @@ def trained(policy: str, args: argparse.Namespace) -> Path:
         method="simclr",
         views=policy,
         encoder="resnet-tiny",
-        limit=args.limit,
+        max_examples=args.max_examples,
         image_size=args.image_size,
         epochs=args.epochs,
         batch_size=64,
@@ -72,9 +72,11 @@ def trained(policy: str, args: argparse.Namespace) -> Path:
 def histograms(args: argparse.Namespace) -> list[Judged]:
     """Each policy's views, task by task and judge by judge."""
     pair = TrainTest(
-        train=open_dataset(f"{args.train}+shapes", limit=args.limit, image_size=args.image_size),
+        train=open_dataset(
+            f"{args.train}+shapes", max_examples=args.max_examples, image_size=args.image_size
+        ),
         test=open_dataset(
-            f"{args.test}+shapes", limit=1200, image_size=args.image_size, held_out=True
+            f"{args.test}+shapes", max_examples=1200, image_size=args.image_size, held_out=True
         ),
     )
     runs = {policy: trained(policy, args) for policy in POLICIES}
@@ -124,7 +126,7 @@ def draw(judged: list[Judged], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[-1]:
         axes.set_xlabel("probability of the correct class")
-    figure.supylabel("views; grey: plain images", fontsize=10)
+    figure.supylabel("views; gray: plain images", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
@@ -137,7 +139,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--figure", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=2000)
+    parser.add_argument("--max-examples", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--image-size", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
@@ -147,7 +149,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "machine": machine(choose_device("auto")),
         "data": "cifar10+shapes",
-        "budget": {k: getattr(args, k) for k in ("limit", "epochs", "image_size", "seed")},
+        "budget": {k: getattr(args, k) for k in ("max_examples", "epochs", "image_size", "seed")},
         "seconds_of_last_call": round(time.perf_counter() - began, 1),
         "histograms": [entry.to_json() for entry in judged],
     }

@@ -38,10 +38,10 @@ T = 2.262
 def feature_sets(folder: Path) -> dict[str, tuple[NDArray[np.floating], NDArray[np.int64]]]:
     """Return features and classes of each data set."""
     digits = load_digits()
-    mnist = open_dataset(f"{folder}/mnist_train.npz", limit=IMAGES)
-    cifar = open_dataset(f"{folder}/cifar10_train.npz", limit=IMAGES)
+    mnist = open_dataset(f"{folder}/mnist_train.npz", max_examples=IMAGES)
+    cifar = open_dataset(f"{folder}/cifar10_train.npz", max_examples=IMAGES)
     trained = train(
-        f"{folder}/cifar10_train.npz", method="row-contrast", limit=IMAGES, epochs=EPOCHS
+        f"{folder}/cifar10_train.npz", method="row-contrast", max_examples=IMAGES, epochs=EPOCHS
     )
     return {
         "digits, pixels": (digits.data, digits.target.astype(np.int64)),
@@ -66,9 +66,9 @@ def compared(h: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> dict[s
     }
 
 
-def _accuracy(h: NDArray[np.floating], y: NDArray[np.int64], labelled: NDArray[np.int64]) -> float:
-    guess = fit_few_labels(h, labelled, y[labelled], classes=10).probabilities.argmax(1)
-    rest = np.setdiff1d(np.arange(len(y)), labelled)
+def _accuracy(h: NDArray[np.floating], y: NDArray[np.int64], labeled: NDArray[np.int64]) -> float:
+    guess = fit_few_labels(h, labeled, y[labeled], classes=10).probabilities.argmax(1)
+    rest = np.setdiff1d(np.arange(len(y)), labeled)
     return float((guess[rest] == y[rest]).mean())
 
 

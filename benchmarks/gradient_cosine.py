@@ -3,7 +3,7 @@
     python benchmarks/gradient_cosine.py cifar100_train.npz \
         --json benchmarks/results/gradient_cosine.json
 
-At random initialisation, with random rows for all n examples of the data, a batch of views gives
+At random initialization, with random rows for all n examples of the data, a batch of views gives
 two gradients of the same parameters: of the cross-entropy over all n rows, and over the rows of
 the batch alone, both with label smoothing 0.8 as published. Printed is their cosine for each seed,
 which draws encoder, projector, rows and views anew, beside the values of S-DIET (2025), table 2,
@@ -31,7 +31,7 @@ from widefield.core.hardware import choose_device
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder
 from widefield.head import batch_cross_entropy, initial_rows
-from widefield.methods import SDietSettings
+from widefield.methods import SDietConfig
 from widefield.views import build_views
 
 PAPER = {
@@ -40,10 +40,10 @@ PAPER = {
 }
 
 
-def published() -> SDietSettings:
+def published() -> SDietConfig:
     """Return the settings of the paper."""
     settings = make_recipe("s-diet-paper").method
-    assert isinstance(settings, SDietSettings)
+    assert isinstance(settings, SDietConfig)
     return settings
 
 

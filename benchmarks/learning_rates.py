@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _factors(name: str, size: int) -> tuple[float, ...]:
-    """Return all factors, or the family's and its neighbours."""
+    """Return all factors, or the family's and its neighbors."""
     if size == min(TRAIN):
         return FACTORS
     family, _ = rate_of(EncoderSettings(name=name))
@@ -94,7 +94,7 @@ def _run(file: Path, name: str, size: int, factor: float | None, beside: str = "
         recipe = make_recipe(encoder=name, seed=SEED, **ENCODERS[name])
         encoder = build_run_encoder(recipe, DataFacts.of(sets[0]), torch.device("cpu"))
     else:
-        settings = RUN | ENCODERS[name] | {"limit": TRAIN[size], "image_size": size}
+        settings = RUN | ENCODERS[name] | {"max_examples": TRAIN[size], "image_size": size}
         settings["lr"] = factor * METHODS[RUN["method"]]().lr
         settings |= BESIDE.get(beside, {})
         with _clipped() if "clipped" in beside else nullcontext():
@@ -106,7 +106,7 @@ def _run(file: Path, name: str, size: int, factor: float | None, beside: str = "
 
 @contextmanager
 def _clipped() -> Iterator[None]:
-    """Clip the gradients of whatever an optimiser steps to a norm of 1."""
+    """Clip the gradients of whatever an optimizer steps to a norm of 1."""
 
     def clip(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         parameters = (p for group in optimizer.param_groups for p in group["params"])

@@ -33,7 +33,7 @@ seen = []
 with tempfile.TemporaryDirectory() as folder:
     widefield.pretrain(
         "photos", out=Path(folder) / "run", method="simclr", encoder="resnet18", epochs=1,
-        batch_size=batch, micro_batch=part, limit=steps * batch, precision="32", seed=seed,
+        batch_size=batch, micro_batch=part, max_examples=steps * batch, precision="32", seed=seed,
         quiet=True,
         on_step=lambda metrics: seen.append((time.process_time(), peak())),
     )

@@ -6,7 +6,7 @@
 5,000 CIFAR-10 images, plain and with planted shapes, digits or letters; resnet-tiny; the default
 recipe of every method, under learned views too for two of them; two seeds. Each run gets the same
 time: a method's epochs follow from the cost of its step, measured once beside the bare encoder's,
-turn by turn, so that other work on the machine favours none. BYOL is run with
+turn by turn, so that other work on the machine favors none. BYOL is run with
 both directions too, as published. Learning rates are compared first, at half the budget, on
 images of the training file that are not trained on; the recipes have the best ones, but for
 SimCLR, whose default was chosen for longer runs and is replaced here. Supervised training on both
@@ -91,7 +91,7 @@ class Study:
             **_method(method),
             views=views,
             epochs=epochs,
-            limit=TRAIN,
+            max_examples=TRAIN,
             seed=seed,
             **FASTER.get(method, {}),
         )
@@ -111,7 +111,7 @@ class Study:
             return
         epochs = self._epochs(method, "expert", BARE_EPOCHS // 2)
         data = f"{self.train_file}+digits"
-        trained = train(data, **_method(method), epochs=epochs, limit=TRAIN, lr=lr)
+        trained = train(data, **_method(method), epochs=epochs, max_examples=TRAIN, lr=lr)
         sets = validation_sets(self.train_file, "+digits", TRAIN, seed=0)
         accuracy = accuracies(partial(extract, trained.encoder), *sets)
         run = {"method": method, "lr": lr, "epochs": epochs, "accuracy": accuracy}
@@ -132,7 +132,7 @@ class Study:
     def _sets(self, plant: str, seed: int) -> tuple[Dataset, Dataset]:
         """Training and test images with their labels."""
         return (
-            open_dataset(f"{self.train_file}{plant}", limit=TRAIN, seed=seed),
+            open_dataset(f"{self.train_file}{plant}", max_examples=TRAIN, seed=seed),
             open_dataset(f"{self.test_file}{plant}", seed=seed, held_out=True),
         )
 

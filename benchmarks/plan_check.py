@@ -24,7 +24,7 @@ CLOSE_ENOUGH = 0.15
 
 CASES: dict[str, dict[str, Any]] = {
     "row-contrast": {"method": "row-contrast"},
-    "row-contrast, rows on disk": {"method": "row-contrast", "row_store": "disk"},
+    "row-contrast, rows on disk": {"method": "row-contrast", "head_storage": "disk"},
     "simclr": {"method": "simclr"},
     "diet": {"method": "diet"},
     "row-contrast, resnet18": {"method": "row-contrast", "encoder": "resnet18"},
@@ -93,12 +93,16 @@ def main() -> int:
     parser.add_argument("data")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", choices=tuple(CASES), action="append")
-    parser.add_argument("--limit", type=int, default=1536)
+    parser.add_argument("--max-examples", type=int, default=1536)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    shared = {"limit": args.limit, "batch_size": args.batch_size, "epochs": args.epochs}
+    shared = {
+        "max_examples": args.max_examples,
+        "batch_size": args.batch_size,
+        "epochs": args.epochs,
+    }
     results: dict[str, Any] = {}
     if args.case and args.json and args.json.exists():  # the other cases stay as they are
         results = json.loads(args.json.read_text())["cases"]

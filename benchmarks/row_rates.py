@@ -5,7 +5,7 @@
 Networks without batch norm and transformers take 0.03 times a method's learning rate. Their rows
 may take as little, or keep the method's own rate, or move faster yet. 500 CIFAR-10 images, batches
 of 64, native stems, rows seen 55 times and 39 times where there is a second view, which takes as
-long; a linear probe and a vote of 20 neighbours, fitted on 5,000 images and scored on 3,000 further
+long; a linear probe and a vote of 20 neighbors, fitted on 5,000 images and scored on 3,000 further
 ones, all of the training file. The file is rewritten after every run, and runs that it already
 holds are not repeated.
 """
@@ -56,7 +56,9 @@ def _run(file: Path, encoder: str, method: str, rows: str, seed: int) -> Run:
         "batch_size": 64,
         "epochs": EPOCHS[method],
     }
-    trained = train(str(file), method=method, encoder=encoder, limit=IMAGES, seed=seed, **settings)
+    trained = train(
+        str(file), method=method, encoder=encoder, max_examples=IMAGES, seed=seed, **settings
+    )
     sets = validation_sets(file, "", FIT, seed)
     score = scores(partial(extract, trained.encoder), *sets)["class"]
     return {

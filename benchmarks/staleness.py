@@ -29,10 +29,10 @@ from torch import Tensor
 
 from study import Results, Run, accuracies, train
 from widefield.data import Dataset, open_dataset
-from widefield.head import RowHead
-from widefield.methods import SDietSettings
+from widefield.head import PerExampleHead
+from widefield.methods import SDietConfig
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.row_method import RowMethod
+from widefield.methods.head_method import HeadMethod
 from widefield.probes import extract
 
 FIT = 5000  # images for the probe
@@ -44,18 +44,18 @@ SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByAge(SDietSettings):
+class ByAge(SDietConfig):
     """S-DIET whose terms weigh 2^(-age / 39): example and negatives count less, the older a row."""
 
     def build(self, context: BuildContext) -> Method:
         """Build S-DIET, and tell its loss how old the rows are."""
         method = super().build(context)
-        assert isinstance(method, RowMethod)
+        assert isinstance(method, HeadMethod)
         _weigh_by_age(method.head, smoothing=self.label_smoothing)
         return method
 
 
-def _weigh_by_age(head: RowHead, *, smoothing: float) -> None:
+def _weigh_by_age(head: PerExampleHead, *, smoothing: float) -> None:
     forward, weights = head.forward, torch.empty(0)
 
     def compare(z: Tensor, rows: Tensor) -> Tensor:
@@ -80,11 +80,11 @@ REMEDIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "rows' rate / 4": ("s-diet", {"head_lr_scale": 0.25}),
     "rows' rate x 4": ("s-diet", {"head_lr_scale": 4.0}),
     "rows' rate x 16": ("s-diet", {"head_lr_scale": 16.0}),
-    "rows by SGD with momentum": ("s-diet", {"row_optimizer": "sgd"}),
-    "rows start at random": ("s-diet", {"row_start": "random"}),
+    "rows by SGD with momentum": ("s-diet", {"head_optimizer": "sgd"}),
+    "rows start at random": ("s-diet", {"head_init": "random"}),
     "terms weighed by age": (ByAge(), {}),
-    "second view, cross-entropy 10": ("view-contrast", {"cross_entropy": 10.0}),
-    "second view, cross-entropy 3": ("view-contrast", {"cross_entropy": 3.0}),
+    "second view, cross-entropy 10": ("view-contrast", {"cross_entropy_weight": 10.0}),
+    "second view, cross-entropy 3": ("view-contrast", {"cross_entropy_weight": 3.0}),
 }
 
 
@@ -106,7 +106,7 @@ def main() -> None:
         *(("simclr", n, "simclr", {"lr": SIMCLR_RATE}) for n in EPOCHS),
     ]
     sets = (
-        open_dataset(str(args.train), limit=FIT, seed=SEED),
+        open_dataset(str(args.train), max_examples=FIT, seed=SEED),
         open_dataset(str(args.test), seed=SEED, held_out=True),
     )
     for name, images, method, settings in cases:
@@ -130,7 +130,7 @@ def _run(
             str(file),
             out=run,
             method=method,
-            limit=images,
+            max_examples=images,
             epochs=EPOCHS[images],
             batch_size=BATCH,
             seed=SEED,
@@ -150,7 +150,7 @@ def _run(
     if rows is None:
         return entry
     assert trained.projected is not None
-    dataset = open_dataset(str(file), limit=images, seed=SEED)
+    dataset = open_dataset(str(file), max_examples=images, seed=SEED)
     z = extract(trained.projected, dataset.images)
     return entry | {"match": _match(z, *rows)}
 

@@ -4,11 +4,11 @@
         --json benchmarks/results/start_labels.json
 
 The start is resnet-tiny with labels of CIFAR-100, as `start_table.py` trains it and keeps it in
-STARTS. Targets are 2,000 images of CIFAR-10 and of MNIST, on which `pretrain --start` adapts it
+STARTS. Targets are 2,000 images of CIFAR-10 and of MNIST, on which `pretrain --init` adapts it
 without labels, with its default settings. Then five images a class get their label, and a probe as
 in `classify` predicts all others: from their pixels, from the start's features, and from the
-adapted ones. Beside it the start is fine-tuned on the labelled images (`--method supervised
---start`) and predicts the others by its own classifier.
+adapted ones. Beside it the start is fine-tuned on the labeled images (`--method supervised
+--init`) and predicts the others by its own classifier.
 
 Fine-tuning has the best of the settings tried, chosen by another draw of the labels than those of
 the table, among the same images. Means over five draws of the labels for each of three seeds, of
@@ -40,7 +40,7 @@ TARGETS = ("cifar10", "mnist")
 IMAGES, CLASSES, LABELS, DRAWS = 2000, 10, 5, 5
 SEEDS, CHOICE_SEED = (0, 1, 2), 100
 TUNING: dict[str, dict[str, Any]] = {
-    f"{epochs} epochs, lr x {scale:g}": {"epochs": epochs, "start_lr_scale": scale}
+    f"{epochs} epochs, lr x {scale:g}": {"epochs": epochs, "init_lr_scale": scale}
     for epochs, scale in itertools.product((20, 100), (0.03, 0.3, 1.0))
 }
 """Settings of fine-tuning that are tried, by name."""
@@ -60,7 +60,7 @@ class Labels:
         key = f"choices | {target} | {name}"
         if key not in self.results:
             images = self._images(target, CHOICE_SEED)
-            known = labelled(images.labels["class"], CHOICE_SEED)
+            known = labeled(images.labels["class"], CHOICE_SEED)
             accuracy = self._fine_tuned(images, known, CHOICE_SEED, TUNING[name])
             run = {"part": "choices", "target": target, "name": name, "accuracy": accuracy}
             self.results.add(key, run)
@@ -75,13 +75,13 @@ class Labels:
             done = pretrain(
                 f"{self.folder}/{target}_train.npz",
                 out=Path(folder) / "run",
-                limit=IMAGES,
+                max_examples=IMAGES,
                 seed=seed,
-                start=str(self.start),
+                init=str(self.start),
                 epochs=SHOWN // IMAGES,
                 **SETTINGS,
             )
-            frozen = load_encoder(Path(folder) / "run" / "start")
+            frozen = load_encoder(Path(folder) / "run" / "init")
         features = {
             "pixels": pixels(images.images),
             "frozen": extract(frozen, images.images),
@@ -90,7 +90,7 @@ class Labels:
         y = images.labels["class"]
         scores: dict[str, list[float]] = {name: [] for name in (*features, "fine-tuned")}
         for draw in range(DRAWS):
-            known = labelled(y, DRAWS * seed + draw)
+            known = labeled(y, DRAWS * seed + draw)
             for name, h in features.items():
                 scores[name].append(_probed(h.numpy(), y, known))
             scores["fine-tuned"].append(self._fine_tuned(images, known, seed, TUNING[tuning]))
@@ -99,7 +99,7 @@ class Labels:
         self.results.add(key, run)
 
     def _images(self, target: str, seed: int) -> Dataset:
-        return open_dataset(f"{self.folder}/{target}_train.npz", limit=IMAGES, seed=seed)
+        return open_dataset(f"{self.folder}/{target}_train.npz", max_examples=IMAGES, seed=seed)
 
     def _fine_tuned(
         self, images: Dataset, known: NDArray[np.int64], seed: int, tuning: dict[str, Any]
@@ -111,7 +111,7 @@ class Labels:
                 {"x": images.images[known], "class": y[known]},
                 out=Path(folder) / "run",
                 method="supervised",
-                start=str(self.start),
+                init=str(self.start),
                 seed=seed,
                 batch_size=TUNED_BATCH,
                 **SETTINGS,
@@ -124,7 +124,7 @@ class Labels:
         return _accuracy(logits.argmax(1).numpy(), y, known)
 
 
-def labelled(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+def labeled(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """Return five rows of each class."""
     rng = np.random.default_rng(seed)
     return np.concatenate(

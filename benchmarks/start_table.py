@@ -3,9 +3,9 @@
     python benchmarks/start_table.py DATA_FOLDER --json benchmarks/results/start_table.json
 
 Three starts of resnet-tiny: labels on CIFAR-100, S-DIET on CIFAR-100 (both trained by this command
-and kept in --starts), and random weights. Three targets without labels: CIFAR-10, MNIST (grey, 28
+and kept in --starts), and random weights. Three targets without labels: CIFAR-10, MNIST (gray, 28
 pixels) and the built-in photographs. Frozen is the start as it is, adapted what the default of
-`--start` makes of it, scratch the same objective from random weights for as many images, which
+`--init` makes of it, scratch the same objective from random weights for as many images, which
 takes the same time; the adapted random start is the scratch. A linear probe is fitted on the n
 images and scored on test images. The verdicts are those of the run: with labels, and what it would
 be without them.
@@ -52,13 +52,13 @@ SEEDS = (0, 1, 2)
 SHOWN = 24_000
 """Images that every run is shown, counted with repetition: its time."""
 CHOICES: dict[str, dict[str, Any]] = {
-    "lr x 1": {"start_lr_scale": 1.0},
-    "lr x 0.3": {"start_lr_scale": 0.3},
-    "lr x 0.1": {"start_lr_scale": 0.1},
-    "lr x 0.3, layer decay 0.5": {"start_lr_scale": 0.3, "layer_decay": 0.5},
-    "lr x 0.3, first 2 blocks frozen": {"start_lr_scale": 0.3, "freeze_blocks": 2},
-    "lr x 0.3, norms frozen": {"start_lr_scale": 0.3, "freeze_norms": True},
-    "lr x 100": {"start_lr_scale": 100.0},
+    "lr x 1": {"init_lr_scale": 1.0},
+    "lr x 0.3": {"init_lr_scale": 0.3},
+    "lr x 0.1": {"init_lr_scale": 0.1},
+    "lr x 0.3, layer decay 0.5": {"init_lr_scale": 0.3, "layer_decay": 0.5},
+    "lr x 0.3, first 2 blocks frozen": {"init_lr_scale": 0.3, "freeze_blocks": 2},
+    "lr x 0.3, norms frozen": {"init_lr_scale": 0.3, "freeze_norm_layers": True},
+    "lr x 100": {"init_lr_scale": 100.0},
 }
 """Settings tried, by name."""
 CHOICE_EPOCHS, CHOICE_IMAGES = 12, 2000
@@ -89,9 +89,7 @@ class Study:
             return
         sets = self._sets(target, n, seed)
         given = (
-            {}
-            if start == RANDOM
-            else {"start": str(trained_start(self.folder, self.starts, start))}
+            {} if start == RANDOM else {"init": str(trained_start(self.folder, self.starts, start))}
         )
         epochs = max(1, SHOWN // len(sets[0]))
         with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +98,7 @@ class Study:
                 self._spec(target, "train"),
                 out=Path(folder) / "run",
                 method="view-contrast",  # without a start, many epochs would choose another
-                limit=n,
+                max_examples=n,
                 seed=seed,
                 epochs=epochs,
                 **SETTINGS,
@@ -135,14 +133,14 @@ class Study:
             done = pretrain(
                 file,
                 out=Path(folder) / "run",
-                limit=CHOICE_IMAGES,
-                start=str(trained_start(self.folder, self.starts, "labels")),
+                max_examples=CHOICE_IMAGES,
+                init=str(trained_start(self.folder, self.starts, "labels")),
                 epochs=CHOICE_EPOCHS,
                 **SETTINGS,
                 **CHOICES[name],
             )
             seconds = time.process_time() - began
-            frozen = load_encoder(Path(folder) / "run" / "start")
+            frozen = load_encoder(Path(folder) / "run" / "init")
         assert done.adaptation is not None
         run = {
             "part": "choices",
@@ -167,8 +165,8 @@ class Study:
             pretrain(
                 self._spec(target, "train"),
                 out=out,
-                limit=n,
-                start=str(trained_start(self.folder, self.starts, "labels")),
+                max_examples=n,
+                init=str(trained_start(self.folder, self.starts, "labels")),
                 epochs=SHOWN // n,
                 **SETTINGS,
             )
@@ -176,10 +174,10 @@ class Study:
             found = audit(
                 out,
                 self._spec(target, "test"),
-                fit_on=self._spec(target, "train"),
-                compare=out / "start",
+                train_data=self._spec(target, "train"),
+                compare=out / "init",
                 plant=("shapes", "digits"),
-                limit=AUDITED,
+                max_examples=AUDITED,
                 quiet=True,
             )
             seconds = time.process_time() - began
@@ -205,8 +203,8 @@ class Study:
         """Images to fit a probe on, and images to score it on."""
         test = min(TEST, PHOTOS["test"]) if target == "photos" else TEST
         return (
-            open_dataset(self._spec(target, "train"), limit=n, seed=seed),
-            open_dataset(self._spec(target, "test"), limit=test, seed=seed, held_out=True),
+            open_dataset(self._spec(target, "train"), max_examples=n, seed=seed),
+            open_dataset(self._spec(target, "test"), max_examples=test, seed=seed, held_out=True),
         )
 
     def _spec(self, target: str, split: str) -> str:
@@ -227,7 +225,7 @@ def _before(
 ) -> tuple[Encoder, Adaptation]:
     """Return what the run started from, and the comparison; random weights are drawn again."""
     if adaptation is not None:
-        return load_encoder(run / "start"), adaptation
+        return load_encoder(run / "init"), adaptation
     untrained = untrained_like(encoder, seed=seed)
     assert isinstance(untrained, Encoder)
     device = torch.device("cpu")

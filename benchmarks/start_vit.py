@@ -7,7 +7,7 @@ kept in --starts. It goes on with 2,000 CIFAR-10 images without labels, by the d
 linear probe is fitted on them and scored on 3,000 further images of the training file. LoRA freezes
 the start and adds a product of two thin matrices to the weights of attention and of the MLP (Hu et
 al. 2021, "LoRA: low-rank adaptation of large language models", section 4.1), one of which starts at
-zero. Each rate is that of projector and rows too, unlike that of `--start`. Several rates each, one
+zero. Each rate is that of projector and rows too, unlike that of `--init`. Several rates each, one
 seed: a choice, not a result.
 
 DATA_FOLDER holds cifar100_train.npz and cifar10_train.npz. The file is rewritten after every run,
@@ -79,7 +79,7 @@ def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
     """Go on from the start with all its weights, or with LoRA."""
     device = torch.device("cpu")
     recipe = make_recipe(**VIT, epochs=EPOCHS, batch_size=BATCH, seed=SEED)
-    recipe = resolve_parts(recipe, data, left_open=["lr"], given=VIT)
+    recipe = resolve_parts(recipe, data, unset=["lr"], given=VIT)
     recipe = recipe.changed({"lr": scale * recipe.method.lr})
     encoder = load_encoder(start)
     state = build(

@@ -160,12 +160,12 @@ def accuracies(
 
 
 def validation_sets(
-    train_file: Path, plant: str, limit: int, seed: int, *, image_size: int | None = None
+    train_file: Path, plant: str, max_examples: int, seed: int, *, image_size: int | None = None
 ) -> tuple[Dataset, Dataset]:
     """Training images, and further ones of the same file that no run trains on, for choices."""
     opened = partial(open_dataset, f"{train_file}{plant}", seed=seed, image_size=image_size)
-    train_set = opened(limit=limit)
-    more = opened(limit=limit + VALIDATION, held_out=True)
+    train_set = opened(max_examples=max_examples)
+    more = opened(max_examples=max_examples + VALIDATION, held_out=True)
     trained_on = set(train_set.paths)
     others = np.flatnonzero([path not in trained_on for path in more.paths])
     assert len(others) == VALIDATION

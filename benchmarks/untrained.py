@@ -91,7 +91,7 @@ class Study:
                 self._spec(data, "train"),
                 out=Path(folder) / "run",
                 encoder=encoder,
-                limit=IMAGES,
+                max_examples=IMAGES,
                 seed=self.seed,
                 checkpoint_every=10_000,
                 health_every=10_000,
@@ -103,7 +103,7 @@ class Study:
 
     def _compared(self, encoder: Encoder, data: str) -> Run:
         """Return the verdict without labels, and what labels say of run and untrained."""
-        train = open_dataset(self._spec(data, "train"), limit=IMAGES, seed=self.seed)
+        train = open_dataset(self._spec(data, "train"), max_examples=IMAGES, seed=self.seed)
         gain = compare_with_untrained(
             encoder, train, seed=self.seed, device=CPU, labels_unseen=False
         )
@@ -117,7 +117,10 @@ class Study:
     def _read(self, encoder: nn.Module, data: str) -> NDArray[np.bool_]:
         """Return which test images a linear probe reads, each one fitted on others."""
         test = open_dataset(
-            self._spec(data, "test"), limit=TEST.get(data, 2000), seed=self.seed, held_out=True
+            self._spec(data, "test"),
+            max_examples=TEST.get(data, 2000),
+            seed=self.seed,
+            held_out=True,
         )
         rows = np.arange(len(test))
         return read_task(extract(encoder, test.images), test.labels["class"], rows, seed=self.seed)

@@ -27,11 +27,11 @@ EPOCHS = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7, 30)}
 """Images -> epochs of runs."""
 TRIED = {
     **{
-        f"weight {weight}": {"cross_entropy": float(weight), "logit_scale": 10.0}
+        f"weight {weight}": {"cross_entropy_weight": float(weight), "logit_scale": 10.0}
         for weight in (1, 3, 10, 30)
     },
-    "weight 30, scale 20": {"cross_entropy": 30.0, "logit_scale": 20.0},
-    "weight 3, scale 5": {"cross_entropy": 3.0, "logit_scale": 5.0},
+    "weight 30, scale 20": {"cross_entropy_weight": 30.0, "logit_scale": 20.0},
+    "weight 3, scale 5": {"cross_entropy_weight": 3.0, "logit_scale": 5.0},
 }
 """Name -> settings: the weight of the cross-entropy, and the factor of the contrast's logits."""
 SEEDS = (0, 1, 2)
@@ -70,7 +70,7 @@ def _run(
     trained = train(
         f"{file}{PLANT}",
         method=METHOD,
-        limit=images,
+        max_examples=images,
         epochs=epochs,
         seed=seed,
         **TRIED[name],

@@ -38,7 +38,7 @@ BUDGET = 0.1
 STEPS = 20
 CPU = torch.device("cpu")
 LOUDER = 4
-"""Differences are drawn as grey + LOUDER x difference."""
+"""Differences are drawn as gray + LOUDER x difference."""
 INK, FAINT = "#22262b", "#8a9099"
 
 
@@ -84,7 +84,7 @@ def row(name: str, x: Tensor, mask: Tensor) -> Row:
         context = augment_context(state.model, batch, nullcontext)
     with torch.no_grad():
         drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), context), dim=1)
-    in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "colour")
+    in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "color")
     difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if in_place else None
     return Row(name, _pixels(drawn.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), difference)
 
@@ -101,7 +101,7 @@ def stacked_row(name: str, x: Tensor) -> Row:
 
 def trained(recipe: Recipe) -> TrainState:
     """Train SimCLR for a few steps on crops of photographs; views that learn train beside it."""
-    dataset, device = open_dataset("photos+shapes", limit=STEPS * recipe.batch_size), CPU
+    dataset, device = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size), CPU
     state = build(recipe, DataFacts.of(dataset), device=device)
     step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=device, masks=True).epoch(0):

@@ -19,7 +19,7 @@ from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
 from widefield.views import VIEWS
 
-TARGET = Path(__file__).parents[1] / "src" / "widefield" / "arguments.py"
+TARGET = Path(__file__).parents[1] / "src" / "widefield" / "config" / "arguments.py"
 
 HEADER = '''"""Every setting of a run, its method, its views and its encoder, by its flat name.
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from widefield.encoders import EncoderSettings
-    from widefield.methods import MethodSettings
+    from widefield.methods import MethodConfig
     from widefield.views import ViewSettings
 
 
 class RecipeArguments(TypedDict, total=False):
     """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
 
-    method: "str | MethodSettings"
+    method: "str | MethodConfig"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
-    start: "str | PathLike[str] | Module | None"
+    init: "str | PathLike[str] | Module | None"
 '''
 
 
@@ -52,7 +52,7 @@ def flat_hints() -> dict[str, list[Any]]:
     described = describe(make_recipe())
     encoder = describe(EncoderSettings()).values()
     hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
-    hints |= {name: [described[name].hint] for name in RUN_SETTINGS if name != "start"}
+    hints |= {name: [described[name].hint] for name in RUN_SETTINGS if name != "init"}
     parts = [settings() for settings in METHODS.values()]
     parts += [policy.settings() for policy in VIEWS.values()]
     for part in parts:

@@ -29,11 +29,11 @@ STEPS = (
     ),
     (
         "What can be read off the features?",
-        "probe run ./my-images:test --fit-on ./my-images:train",
+        "probe run ./my-images:test --train-data ./my-images:train",
     ),
     (
         "What was learned, and what was suppressed?",
-        "audit run ./my-images --limit 400 --out audit.html",
+        "audit run ./my-images --max-examples 400 --out audit.html",
     ),
     ("Take the features and the encoder away.", "embed run ./my-images --out features.parquet"),
     ("", "export run --out encoder.safetensors"),
@@ -47,7 +47,7 @@ HEADER = (
 
 def make_folder(root: Path) -> None:
     """Write the photographs, and labels of a few."""
-    photos = open_dataset("photos", limit=IMAGES)
+    photos = open_dataset("photos", max_examples=IMAGES)
     names = [photos.classes["class"][y] for y in photos.labels["class"]]
     files = []
     for i, (image, name) in enumerate(zip(photos.images, names, strict=True)):

@@ -45,10 +45,14 @@ from widefield.workflows.pretrain import pretrain
 SECONDS, PATIENCE = 60, 900
 """A case hangs that takes so long of the processor, or so long on a busy machine; most take one."""
 
-TINY = "--limit 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
+TINY = (
+    "--max-examples 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
+)
 TINY += " --projector-width 8 --projector-dim 8 --device cpu --precision 32"
 
-ADAPT = "--limit 32 --batch-size 16 --checkpoint-every 1 --projector-width 8 --projector-dim 8"
+ADAPT = (
+    "--max-examples 32 --batch-size 16 --checkpoint-every 1 --projector-width 8 --projector-dim 8"
+)
 ADAPT += " --device cpu --precision 32"
 
 LABELS = "path,label\n" + "".join(f"row {i},{'red' if i % 2 == 0 else 'blue'}\n" for i in range(8))
@@ -57,14 +61,14 @@ COMMANDS: dict[str, str] = {
     "pretrain": f"pretrain data.npz --out new --epochs 1 {TINY}",
     "resume": "pretrain data.npz --out run --resume --epochs 2",
     "finished": "pretrain data.npz --out run --resume",
-    "probe": "probe run data.npz --fit-on data.npz --no-floors --limit 16 --task y",
-    "embed": "embed run data.npz --out e.npz --limit 8",
-    "weights": "embed w.pth@resnet-tiny data.npz --out e.parquet --limit 8",
+    "probe": "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --task y",
+    "embed": "embed run data.npz --out e.npz --max-examples 8",
+    "weights": "embed w.pth@resnet-tiny data.npz --out e.parquet --max-examples 8",
     "export": "export run --out e.safetensors",
     "audit": "audit --from audit.json --out page.html",
     "classify": "classify run data.npz --labels labels.csv --out p.csv",
-    "explore": "explore run data.npz --out x.html --tables tab --limit 24",
-    "start": f"pretrain data.npz --out new --epochs 1 --start run {ADAPT}",
+    "explore": "explore run data.npz --out x.html --tables tab --max-examples 24",
+    "start": f"pretrain data.npz --out new --epochs 1 --init run {ADAPT}",
     "plan": f"plan data.npz --epochs 1 {TINY}",
     "recipe": "recipe default --method simclr",
     "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
@@ -73,9 +77,25 @@ COMMANDS: dict[str, str] = {
 }
 """What is damaged: calls that succeed, but for the last two, which would take long."""
 
-OPTIONS = ("--method", "--views", "--seed", "--lr", "--recipe", "--gather", "--row-store", "--json")
-OPTIONS += ("--overwrite", "--features", "--queue-size", "--limit", "--batch-size", "--epochs")
-OPTIONS += ("--start", "--start-lr-scale", "--train-last", "--seconds", "--suggest", "--tables")
+OPTIONS = (
+    "--method",
+    "--views",
+    "--seed",
+    "--lr",
+    "--recipe",
+    "--gather-distributed",
+    "--head-storage",
+    "--json",
+)
+OPTIONS += (
+    "--overwrite",
+    "--features",
+    "--queue-size",
+    "--max-examples",
+    "--batch-size",
+    "--epochs",
+)
+OPTIONS += ("--init", "--init-lr-scale", "--train-last", "--seconds", "--suggest", "--tables")
 
 
 class Hang(BaseException):

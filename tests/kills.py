@@ -43,7 +43,7 @@ TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
 MODEL = ("m/config.json", "m/model.safetensors", "m/README.md")
-TABLES = ("clusters", "duplicates", "neighbours", "outliers", "suspects")
+TABLES = ("clusters", "duplicates", "neighbors", "outliers", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
 
@@ -55,18 +55,20 @@ class Killed(NamedTuple):
 
 
 COMMANDS: dict[str, Killed] = {
-    "embed": Killed("embed run data.npz --out out/e.npz --limit 8", ("out/e.npz",)),
-    "embed a table": Killed("embed run data.npz --out e.parquet --limit 8", ("e.parquet",)),
+    "embed": Killed("embed run data.npz --out out/e.npz --max-examples 8", ("out/e.npz",)),
+    "embed a table": Killed("embed run data.npz --out e.parquet --max-examples 8", ("e.parquet",)),
     "export": Killed("export run --out x.safetensors", ("x.safetensors", "x.json")),
     "export a folder": Killed("export plain --out m", MODEL),
     "explore": Killed(calls.COMMANDS["explore"], PAGE),
     "classify": Killed(calls.COMMANDS["classify"], ("p.csv",)),
     "audit": Killed("audit --from audit.json --out page.html", ("page.html",)),
     "lab": Killed("lab multistep --scale tiny --seed 0 --out f.svg", ("f.svg",)),
-    "probe": Killed("probe run data.npz --fit-on data.npz --no-floors --limit 16 --json", ()),
+    "probe": Killed(
+        "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --json", ()
+    ),
     "recipe": Killed("recipe default --json", ()),
     "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
-    "pretrain --start": Killed(ADAPT, ("new/encoder.safetensors", "new/start/encoder.json")),
+    "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json")),
     "pretrain --resume": Killed(GROW, ("young/encoder.safetensors", "young/manifest.parquet")),
 }
 
@@ -225,10 +227,10 @@ def _make(folder: Path) -> None:
     World(folder)
     save_encoder(build_encoder("mobilenetv3_small_050", seed=0), folder / "plain")
     np.savez(folder / "more.npz", **images(48))
-    words = f"pretrain data.npz --out young --epochs 1 --row-store disk {TINY}"
+    words = f"pretrain data.npz --out young --epochs 1 --head-storage disk {TINY}"
     home = Path.cwd()
     os.chdir(folder)
-    outcome = call(words.replace("--limit 32 ", "").split())
+    outcome = call(words.replace("--max-examples 32 ", "").split())
     os.chdir(home)
     assert outcome.code == 0, outcome.err
 

@@ -57,7 +57,7 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         machine={},
         firing={},
         spectrum=(1.0,),
-        neighbours=(),
+        neighbors=(),
         preferred=(),
         map=None,
         report=None,
@@ -80,8 +80,8 @@ def whole(text: str = "plain") -> Audit:
             text: PlantAudit(
                 name=text,
                 grades=grades,
-                neighbours_kept=(0.9, 0.8, 0.7, 0.6, 1 / 3),
-                neighbours_by_chance=0.1,
+                neighbors_kept=(0.9, 0.8, 0.7, 0.6, 1 / 3),
+                neighbors_by_chance=0.1,
             )
         },
         trained=(
@@ -91,7 +91,7 @@ def whole(text: str = "plain") -> Audit:
                 epochs=2,
                 without=tasks,
                 planted=tasks,
-                neighbours_shared=0.25,
+                neighbors_shared=0.25,
             ),
         ),
         compared={"other": {text: task(text, 0.8)}},
@@ -104,7 +104,7 @@ def whole(text: str = "plain") -> Audit:
         machine={"cpu": text},
         firing={"act1": 0.25, "act2": 2 / 3},
         spectrum=(1.0, 0.5, 0.125),
-        neighbours=(row,),
+        neighbors=(row,),
         preferred=(row, row),
         map=ImageMap(
             task=text,

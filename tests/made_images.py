@@ -3,10 +3,10 @@
 import struct
 import zlib
 
-GREY, GREY_ALPHA, RGB, RGBA = 0, 4, 2, 6
+GRAY, GRAY_ALPHA, RGB, RGBA = 0, 4, 2, 6
 
 
-def png16(values, kind=GREY, extra=b""):
+def png16(values, kind=GRAY, extra=b""):
     """Return a PNG of 16 bits, written by hand."""
 
     def chunk(name, data):

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from made_images import GREY, GREY_ALPHA, RGB, RGBA, png16, tiff
+from made_images import GRAY, GRAY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.probes import Pixels
 
 Rng = np.random.Generator
@@ -33,13 +33,13 @@ def pattern(rng: Rng, channels: int) -> NDArray[np.float64]:
     return picture
 
 
-def levels(picture: NDArray[np.float64], white: float) -> NDArray[np.float64]:
-    return np.round(picture * white)
+def levels(picture: NDArray[np.float64], max_value: float) -> NDArray[np.float64]:
+    return np.round(picture * max_value)
 
 
 def three(picture: NDArray[np.float64]) -> NDArray[np.float64]:
-    grey = picture if picture.ndim == 3 else picture[..., None]
-    return np.broadcast_to(grey, (*grey.shape[:2], 3))
+    gray = picture if picture.ndim == 3 else picture[..., None]
+    return np.broadcast_to(gray, (*gray.shape[:2], 3))
 
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -77,9 +77,9 @@ def turned(rng: Rng) -> tuple[bytes, Picture]:
 
 
 def photograph(rng: Rng) -> tuple[bytes, Picture]:
-    """A JPEG or AVIF of one colour, which no compression changes much."""
-    colour = rng.integers(0, 256, 3)
-    values = np.broadcast_to(colour, (16, 24, 3)).astype(np.uint8)
+    """A JPEG or AVIF of one color, which no compression changes much."""
+    color = rng.integers(0, 256, 3)
+    values = np.broadcast_to(color, (16, 24, 3)).astype(np.uint8)
     kind = str(rng.choice(["JPEG", "AVIF"] if "AVIF" in Image.SAVE else ["JPEG"]))
     options = {"progressive": bool(rng.integers(2)), "subsampling": 0} if kind == "JPEG" else {}
     return saved(Image.fromarray(values), kind, quality=95, **options), values.astype(float)
@@ -88,41 +88,41 @@ def photograph(rng: Rng) -> tuple[bytes, Picture]:
 def clear(rng: Rng) -> tuple[bytes, Picture]:
     """Opacity of every kind, shown on white."""
     values = levels(pattern(rng, 4), 255)
-    colours, alpha = values[..., :3], values[..., 3:]
+    colors, alpha = values[..., :3], values[..., 3:]
     if rng.integers(2):
-        colours = np.broadcast_to(colours[..., :1], colours.shape)
+        colors = np.broadcast_to(colors[..., :1], colors.shape)
         image = Image.merge(
-            "LA", [Image.fromarray(x.astype(np.uint8)) for x in (colours[..., 0], alpha[..., 0])]
+            "LA", [Image.fromarray(x.astype(np.uint8)) for x in (colors[..., 0], alpha[..., 0])]
         )
     else:
         image = Image.fromarray(values.astype(np.uint8))
     kind = str(rng.choice(["PNG", "TIFF"] + ["WEBP"] * (image.mode == "RGBA")))
     options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
-    shown = colours * (alpha / 255) + 255 - alpha
+    shown = colors * (alpha / 255) + 255 - alpha
     return saved(image, kind, **options), shown
 
 
 def paletted(rng: Rng) -> tuple[bytes, Picture]:
-    """Indices into up to 256 colours, in 1 to 8 bits."""
+    """Indices into up to 256 colors, in 1 to 8 bits."""
     count = int(rng.choice([2, 4, 16, 256]))
-    colours = rng.integers(0, 256, (count, 3))
+    colors = rng.integers(0, 256, (count, 3))
     index = rng.integers(0, count, (12, 17))
     image = Image.fromarray(index.astype(np.uint8), mode=None)
     image = image.convert("P") if image.mode != "P" else image
     image = Image.frombytes("P", (17, 12), index.astype(np.uint8).tobytes())
-    image.putpalette(colours.ravel().tolist())
+    image.putpalette(colors.ravel().tolist())
     kind = str(rng.choice(["PNG", "BMP", "GIF", "TIFF"]))
-    return saved(image, kind), colours[index].astype(float)
+    return saved(image, kind), colors[index].astype(float)
 
 
 def deep_png(rng: Rng) -> tuple[bytes, Picture]:
     """A PNG of 16 bits, of which some number is in use."""
-    bits, kind = int(rng.integers(8, 17)), int(rng.choice([GREY, RGB, GREY_ALPHA, RGBA]))
-    colours = {GREY: 1, GREY_ALPHA: 1, RGB: 3, RGBA: 3}[kind]
-    picture = pattern(rng, colours)
+    bits, kind = int(rng.integers(8, 17)), int(rng.choice([GRAY, RGB, GRAY_ALPHA, RGBA]))
+    colors = {GRAY: 1, GRAY_ALPHA: 1, RGB: 3, RGBA: 3}[kind]
+    picture = pattern(rng, colors)
     values = levels(picture, 2**bits - 1)
     shown = values * 255 / (2**bits - 1)
-    if kind in (GREY_ALPHA, RGBA):
+    if kind in (GRAY_ALPHA, RGBA):
         alpha = rng.random((*values.shape[:2], 1))
         shown = shown * alpha + 255 * (1 - alpha)
         values = np.dstack([values, np.round(alpha * 65_535)])
@@ -134,23 +134,23 @@ def deep_tiff(rng: Rng) -> tuple[bytes, Picture]:
     dtype, bits, kind = [("<u2", 16, 1), ("<u4", 32, 1), ("<i4", 32, 2), ("<f4", 32, 3)][
         rng.integers(4)
     ]
-    white = 1.0 if dtype == "<f4" and rng.integers(2) else float(2 ** rng.integers(8, 17) - 1)
-    values = pattern(rng, 1)[..., 0] * white
-    values = (values if white == 1 else np.round(values)).astype(dtype)
+    max_value = 1.0 if dtype == "<f4" and rng.integers(2) else float(2 ** rng.integers(8, 17) - 1)
+    values = pattern(rng, 1)[..., 0] * max_value
+    values = (values if max_value == 1 else np.round(values)).astype(dtype)
     inverted = bool(rng.integers(2)) and dtype in ("<u2", "<f4")
-    shown = values.astype(float) * 255 / white
+    shown = values.astype(float) * 255 / max_value
     content = tiff(values, bits=bits, kind=kind, photometric=0 if inverted else 1)
     return content, three(255 - shown if inverted else shown)
 
 
 def text_format(rng: Rng) -> tuple[bytes, Picture]:
     """A PGM or PPM whose header says its largest value."""
-    channels, white = int(rng.choice([1, 3])), int(rng.integers(1, 65_536))
-    values = levels(pattern(rng, channels), white)
+    channels, max_value = int(rng.choice([1, 3])), int(rng.integers(1, 65_536))
+    values = levels(pattern(rng, channels), max_value)
     height, width = values.shape[:2]
-    wide = ">u2" if white > 255 else "u1"
-    head = f"P{5 if channels == 1 else 6}\n{width} {height}\n{white}\n".encode()
-    return head + values.astype(wide).tobytes(), three(values * 255 / white)
+    wide = ">u2" if max_value > 255 else "u1"
+    head = f"P{5 if channels == 1 else 6}\n{width} {height}\n{max_value}\n".encode()
+    return head + values.astype(wide).tobytes(), three(values * 255 / max_value)
 
 
 SOUND = (plain, turned, photograph, clear, paletted, deep_png, deep_tiff, text_format)

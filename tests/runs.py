@@ -17,7 +17,7 @@ from widefield.train.step import StepMetrics
 EXAMPLES, STEPS = 64, 16
 
 SHORT: dict[str, Any] = {
-    "limit": EXAMPLES,
+    "max_examples": EXAMPLES,
     "batch_size": 16,
     "image_size": 16,
     "epochs": 4,
@@ -39,7 +39,7 @@ def small(method: str) -> dict[str, Any]:
 
 
 def images(count: int = EXAMPLES) -> dict[str, np.ndarray]:
-    """Noise, the halves of which have colours of their own: class 0 is red, class 1 is blue."""
+    """Noise, the halves of which have colors of their own: class 0 is red, class 1 is blue."""
     rng = np.random.default_rng(0)
     y = np.arange(count) % 2
     x = rng.integers(0, 128, (count, 16, 16, 3))

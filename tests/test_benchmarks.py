@@ -27,13 +27,13 @@ def test_help_is_printed(
     assert f"usage: {name}.py" in capsys.readouterr().out
 
 
-def _summarised() -> list[str]:
+def _summarized() -> list[str]:
     """Name the scripts that compute the rest of their results from the runs."""
     found = (path.stem for path in SCRIPTS if (RESULTS / f"{path.stem}.json").exists())
     return [name for name in found if hasattr(import_module(name), "_summary")]
 
 
-@pytest.mark.parametrize("name", _summarised())
+@pytest.mark.parametrize("name", _summarized())
 def test_what_results_say_of_their_runs_is_what_the_script_computes(name: str) -> None:
     kept = json.loads((RESULTS / f"{name}.json").read_text())
     computed = import_module(name)._summary(kept["runs"])

@@ -22,7 +22,7 @@ SAME_TIME = 1.2
 """The default is compared with a run by its best one that took so many times as long, or less."""
 TYPE = "Helvetica, Arial, sans-serif"
 INK, FAINT = "#22262b", "#8b949e"
-COLOURS = {
+COLORS = {
     "view-contrast": "#0b5fa5",
     "row-contrast": "#2ea8e0",
     "s-diet": "#c2410c",
@@ -56,7 +56,7 @@ def _series(encoder: str, images: int) -> dict[str, list[list[Run]]]:
     for run in _trained():
         if (run["encoder"], run["images"]) == (encoder, images):
             series.setdefault(run["method"], {}).setdefault(run["epochs"], []).append(run)
-    in_order = [method for method in COLOURS if method in series]
+    in_order = [method for method in COLORS if method in series]
     return {m: [series[m][epochs] for epochs in sorted(series[m])] for m in in_order}
 
 
@@ -78,9 +78,9 @@ def budgets() -> str:
         series = _series(encoder, images)
         floors = [percent(_floor(encoder, kind, "linear")) for kind in FLOORS]
         for number in range(max(map(len, series.values()))):
-            cells = [_cell(series.get(m, []), number) for m in COLOURS]
+            cells = [_cell(series.get(m, []), number) for m in COLORS]
             rows.append([encoder, whole(images), *cells, *floors])
-    return table(["encoder", "images", *COLOURS, *FLOORS], rows)
+    return table(["encoder", "images", *COLORS, *FLOORS], rows)
 
 
 def _cell(runs: list[list[Run]], number: int) -> str:
@@ -174,7 +174,7 @@ def _epochs(runs: list[Run]) -> str:
 
 
 def svg() -> str:
-    """Draw linear probe and neighbours' vote against processor seconds."""
+    """Draw linear probe and neighbors' vote against processor seconds."""
     places = _places(_trained())
     encoders = list(dict.fromkeys(encoder for encoder, _ in places))
     numbers = sorted({images for _, images in places})
@@ -189,7 +189,7 @@ def svg() -> str:
     }
     with rc_context(style):
         figure = Figure(figsize=(9.6, 0.8 + 2.5 * len(encoders)))
-        figure.set_layout_engine("constrained", w_pad=0.1)  # tick labels of neighbours stay apart
+        figure.set_layout_engine("constrained", w_pad=0.1)  # tick labels of neighbors stay apart
         all_axes = figure.subplots(len(encoders), len(numbers), sharey="row", squeeze=False)
         for (row, encoder), (column, images) in (
             ((i, e), (j, n)) for i, e in enumerate(encoders) for j, n in enumerate(numbers)
@@ -204,8 +204,8 @@ def svg() -> str:
             all_axes[row, 0].set_ylabel(f"{encoder.removesuffix('_patch16_224')}\nclass, %")
         handles = [
             *(
-                all_axes[0, 0].plot([], [], color=colour, marker="o", markersize=4, label=method)[0]
-                for method, colour in COLOURS.items()
+                all_axes[0, 0].plot([], [], color=color, marker="o", markersize=4, label=method)[0]
+                for method, color in COLORS.items()
             ),
             all_axes[0, 0].plot([], [], color=INK, ls=":", marker="o", mfc="w", label="20 nearest")[
                 0
@@ -233,13 +233,13 @@ def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None
     for method, runs in series.items():
         seconds = [_mean(own, "processor_seconds") for own in runs]
         strong = 2.2 if method in OURS else 1.2
-        for name, line, face in (("linear", "-", COLOURS[method]), ("knn", ":", "white")):
+        for name, line, face in (("linear", "-", COLORS[method]), ("knn", ":", "white")):
             scores = [100 * _mean(own, name) for own in runs]
             axes.plot(
                 seconds,
                 scores,
                 line,
-                color=COLOURS[method],
+                color=COLORS[method],
                 linewidth=strong,
                 marker="o",
                 markersize=4,

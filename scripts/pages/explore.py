@@ -14,8 +14,8 @@ def planted() -> str:
     ]
     for data, result in results.items():
         found = result["labels"]
-        agree = percent(found["neighbours_agree"])
-        what = f"{data}, wrong labels; neighbours name {agree} % of all labels"
+        agree = percent(found["neighbors_agree"])
+        what = f"{data}, wrong labels; neighbors name {agree} % of all labels"
         rows.append([what, percent(found["recall"]), percent(found["precision"])])
     return table(["planted", "found, %", "of those found, planted, %"], rows)
 
@@ -36,7 +36,7 @@ def maps() -> str:
         [
             name,
             whole(row["cpu_seconds"]),
-            percent(row["neighbours_kept"]),
+            percent(row["neighbors_kept"]),
             percent(row["nearest_has_class"]),
             percent(row["order_kept"]),
         ]
@@ -47,7 +47,7 @@ def maps() -> str:
         [
             "map",
             "processor seconds",
-            "of ten neighbours kept, %",
+            "of ten neighbors kept, %",
             "nearest has the class, %",
             "order of far distances kept, %",
         ],

@@ -13,10 +13,10 @@ import torch
 from pages.format import ratio, table
 from pages.steps import step_ratios
 from widefield.config.recipes import make_recipe
-from widefield.methods import METHODS, Method, MethodSettings, ProjectorSettings
+from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataFacts, build
 
-COMMON = ("lr", "gather", *(f"projector_{name}" for name in ProjectorSettings().flat()))
+COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
 """Settings that have columns of their own, or that most methods share."""
 
 
@@ -73,17 +73,17 @@ def _equation(function: Callable[..., Any]) -> str:
     )
 
 
-def _path(settings: type[MethodSettings]) -> str:
+def _path(settings: type[MethodConfig]) -> str:
     return f"src/{settings.__module__.replace('.', '/')}.py"
 
 
-def _summary(settings: type[MethodSettings]) -> str:
+def _summary(settings: type[MethodConfig]) -> str:
     """Return the first line of the method's file, which begins with its title."""
     text = sys.modules[settings.__module__].__doc__ or ""
     return text.splitlines()[0].removesuffix(".")
 
 
-def _source(settings: type[MethodSettings]) -> str:
+def _source(settings: type[MethodConfig]) -> str:
     """Return the source of the settings' docstring, else the first that the file names."""
     texts = (inspect.getdoc(settings) or "", inspect.getsource(sys.modules[settings.__module__]))
     for text in texts:

@@ -41,7 +41,7 @@ BOXES = {
         "train",
     ),
     "train": Box(
-        788, FORWARD, "train/", ("backward, optimiser,", "checkpoint,", "metrics.csv"), "train"
+        788, FORWARD, "train/", ("backward, optimizer,", "checkpoint,", "metrics.csv"), "train"
     ),
     "recipe": Box(
         404,
@@ -105,9 +105,9 @@ def _box(box: Box) -> str:
     )
 
 
-def _text(x: int, y: int, text: str, colour: str = INK, anchor: str = "start") -> str:
+def _text(x: int, y: int, text: str, color: str = INK, anchor: str = "start") -> str:
     return (
-        f'<text x="{x}" y="{y}" font-size="12" fill="{colour}" text-anchor="{anchor}">'
+        f'<text x="{x}" y="{y}" font-size="12" fill="{color}" text-anchor="{anchor}">'
         f"{escape(text)}</text>"
     )
 
@@ -130,7 +130,7 @@ def _arrows() -> list[str]:
     return [
         *forward,
         *labels,
-        # The optimiser moves the encoder, the projector and the rows.
+        # The optimizer moves the encoder, the projector and the rows.
         _path(f"M863 {FORWARD + 86} V276 H510 V{FORWARD + 89}"),
         _path(f"M671 276 V{FORWARD + 89}"),
         _text(687, 270, "gradient step", LINE, "start"),

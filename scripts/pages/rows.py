@@ -125,7 +125,7 @@ def cosines() -> str:
     report = read("gradient_cosine")
     about = (
         f"`{report['command']} --json FILE`: cosine of the gradients of batch and full "
-        "cross-entropy at random initialisation, on CIFAR-100, mean over seeds, beside S-DIET "
+        "cross-entropy at random initialization, on CIFAR-100, mean over seeds, beside S-DIET "
         "(2025), table 2. The projector is thrown away after training."
     )
     columns = ("encoder", "encoder and projector", "paper_cifar100")

@@ -41,7 +41,7 @@ def beside_rates() -> str:
 
 
 def row_rates() -> str:
-    """Return what a linear probe and 20 neighbours read where rows learn at different rates."""
+    """Return what a linear probe and 20 neighbors read where rows learn at different rates."""
     runs: list[Run] = list(read("row_rates")["runs"].values())
     rates = list(dict.fromkeys(run["rows"] for run in runs))
     cases = dict.fromkeys((run["encoder"], run["method"]) for run in runs)

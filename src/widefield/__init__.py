@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from widefield.audits.result import Audit as Audit
     from widefield.config.recipe import Recipe as Recipe
     from widefield.config.recipes import make_recipe as make_recipe
-    from widefield.head import RowHead as RowHead
+    from widefield.head import PerExampleHead as PerExampleHead
     from widefield.inference.open_encoder import load as load
     from widefield.workflows.classify import classify as classify
     from widefield.workflows.embed import embed as embed
@@ -31,7 +31,7 @@ _HOMES = {
     "Audit": "widefield.audits.result",
     "Embedder": "widefield.workflows.embedder",
     "Recipe": "widefield.config.recipe",
-    "RowHead": "widefield.head",
+    "PerExampleHead": "widefield.head",
     "audit": "widefield.audits.audit",
     "classify": "widefield.workflows.classify",
     "embed": "widefield.workflows.embed",

@@ -52,7 +52,7 @@ def claims() -> dict[str, str]:
 
     Example:
         >>> claims()["multistep"]
-        'One closed form replaces every optimiser step that a row of the head missed.'
+        'One closed form replaces every optimizer step that a row of the head missed.'
     """
     files = {module: Path(__file__).with_name(f"{module}.py").read_text() for module in MODULES}
     return {

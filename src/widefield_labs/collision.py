@@ -152,7 +152,7 @@ def repeat_contrast(
 ) -> Arrays:
     """Follow `trials` trials; measure over 50 times as many how far deviations shrink."""
     mean, deviation = log_factor_moments(strength)
-    depth = math.log(1e-3)  # far below one of 255 greys
+    depth = math.log(1e-3)  # far below one of 255 grays
     # All but 0.1 % of the trials get there within t repeats: t mean + 3 sqrt(t) deviation = depth.
     root = (3 * deviation + math.sqrt(9 * deviation**2 + 4 * mean * depth)) / (-2 * mean)
     repeats = repeats_up_to(root**2)
@@ -224,7 +224,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             tolerance=1e-3,  # a deviation of 1e-9 keeps this many of float64's digits
         ),
         at_most(
-            "contrast: distinct 8-bit images at the end are at most the 256 greys (median)",
+            "contrast: distinct 8-bit images at the end are at most the 256 grays (median)",
             np.median(arrays["contrast"][-1, :, 0]),
             256,
         ),
@@ -241,7 +241,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     return (
         "A collision needs repeats: pairs of unequal class that one application makes equal: "
         f"{once}.",
-        "Brightness and masking end in one image for all. Contrast alone ends in flat greys, "
+        "Brightness and masking end in one image for all. Contrast alone ends in flat grays, "
         f"{distinct:.0f} distinct ones here, which keep each image apart by its mean: the best "
         f"accuracy of an invariant classifier stays {accuracy:.2f}.",
         "N(N + 1)/2 is for steps up and down that are equally likely; a biased walk is faster.",
@@ -265,9 +265,9 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         label="masking, predicted",
     )
     panels[0].axvline(arrays["brightness_expected"], color="0.4", lw=0.8)
-    panels[0].set(title="grey line: N(N + 1)/2", yscale="log")
+    panels[0].set(title="gray line: N(N + 1)/2", yscale="log")
     panels[2].axhline(arrays["largest_class"], color="0.4", lw=0.8)
-    panels[2].set(title="grey line: largest class", ylim=(0, 1.05))
+    panels[2].set(title="gray line: largest class", ylim=(0, 1.05))
     panels[1].legend(fontsize=7)
 
 

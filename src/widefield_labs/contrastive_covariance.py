@@ -58,8 +58,8 @@ def conditional(x0: Tensor, noise: float) -> tuple[Tensor, Tensor]:
     weight = torch.from_numpy(weights / weights.sum()).unsqueeze(-1)
     g = features(x0.unsqueeze(-1) + noise * torch.from_numpy(nodes))
     mean = (weight * g).sum(-2)
-    centred = g - mean.unsqueeze(-2)
-    return mean, (weight * centred).mT @ centred
+    centered = g - mean.unsqueeze(-2)
+    return mean, (weight * centered).mT @ centered
 
 
 def nodes_on_support() -> tuple[Tensor, Tensor]:
@@ -269,7 +269,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     """Say where the claims end."""
     sizes, share = arrays["sizes"], arrays["negative_share"]
     return (
-        "The identity of the gradients holds for every eps >= 0 of eq. 1, with alpha normalised by "
+        "The identity of the gradients holds for every eps >= 0 of eq. 1, with alpha normalized by "
         "the same denominator; the paper states it for eps = 0.",
         "C_alpha is positive semi-definite only in the limit: "
         f"{share[0]:.0%} of batches of {sizes[0]} pairs have a negative eigenvalue, "

@@ -1,4 +1,4 @@
-"""DIET and the spectral contrastive loss share their global minimisers.
+"""DIET and the spectral contrastive loss share their global minimizers.
 
 "Memory-efficient self-supervised contrastive learning with a supervised loss" (S-DIET, 2025),
 section 4 and Appendix B.2. Linear encoder f(x) = W x, head W_H in R^{n x m}, m <= n; the label y is
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONVERGED = 1e-4
-"""Relative distance that counts as equal. Both minimisers run to rounding in the value of the loss,
+"""Relative distance that counts as equal. Both minimizers run to rounding in the value of the loss,
 1e-15; W is then right to its root, 3e-8, over the root of an eigengap, 1e-3 of a value or more."""
 
 
@@ -111,7 +111,7 @@ def matching_head(data: DataSets, w: Tensor) -> Tensor:
     return head
 
 
-def minimise_diet(
+def minimize_diet(
     data: DataSets, w: Tensor, head: Tensor, rounds: int, *, free: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
     """Alternate the best W for the head and the best head for W, ten times a round.
@@ -136,7 +136,7 @@ def minimise_diet(
     return head, path
 
 
-def minimise_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
+def minimize_spectral(data: DataSets, w: Tensor, rounds: int) -> list[Tensor]:
     """Run L-BFGS on the sum over data sets, ten iterations a round; return the W of each round."""
     moving = w.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -179,9 +179,9 @@ def distance(data: DataSets, path: list[Tensor], target: Tensor) -> Tensor:
 def solve_diet(
     data: DataSets, rank: int, rounds: int, start: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise DIET with an isometric head; return the last W, and what the theorem says of it."""
+    """Minimize DIET with an isometric head; return the last W, and what the theorem says of it."""
     target, lam = leading_part(data, rank)
-    head, path = minimise_diet(data, start[0], torch.linalg.qr(start[1]).Q, rounds)
+    head, path = minimize_diet(data, start[0], torch.linalg.qr(start[1]).Q, rounds)
     return path[-1], {
         "diet": distance(data, path, target),
         "diet_value": diet_loss(data, path[-1], head),
@@ -190,12 +190,12 @@ def solve_diet(
 
 
 def solve(data: DataSets, rank: int, rounds: int, generator: Generator) -> dict[str, Tensor]:
-    """Minimise each loss from random starts; return distances to the theorem's W^T W M."""
+    """Minimize each loss from random starts; return distances to the theorem's W^T W M."""
     target, lam = leading_part(data, rank)
     start = random_start(data, rank, generator)
     w, diet = solve_diet(data, rank, rounds, start)
-    free_head, free = minimise_diet(data, *start, rounds, free=True)
-    spectral = minimise_spectral(data, start[0], rounds)
+    free_head, free = minimize_diet(data, *start, rounds, free=True)
+    spectral = minimize_spectral(data, start[0], rounds)
     # Lemma 4.2: an isometry and another W with the same product, by W_H = Q R.
     absorbed = torch.linalg.qr(free_head).R @ free[-1]
     return {
@@ -220,19 +220,19 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
     }
     return (
         at_most(
-            "W^T W M of DIET's minimiser is [M^+ M_pos]_m (largest relative distance)",
+            "W^T W M of DIET's minimizer is [M^+ M_pos]_m (largest relative distance)",
             arrays["diet"][-1].max(),
             CONVERGED,
         ),
         at_most(
-            "W^T W M of the spectral loss's minimiser is the same (largest relative distance)",
+            "W^T W M of the spectral loss's minimizer is the same (largest relative distance)",
             arrays["spectral"][-1].max(),
             CONVERGED,
         ),
         at_most("DIET's least value is (1 - sum lam)/2 (relative)", gap["diet"], 1e-6),
         at_most("the spectral loss's is -sum lam^2 / 2 (relative)", gap["spectral"], 1e-6),
         at_most(
-            "a spectral minimiser with a suitable isometry has DIET's least value (relative)",
+            "a spectral minimizer with a suitable isometry has DIET's least value (relative)",
             gap["borrowed"],
             1e-6,
         ),
@@ -247,7 +247,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             100 * CONVERGED,
         ),
         at_least(
-            "boundary: where lam_m = lam_{m+1} the minimiser is one of many (smallest distance)",
+            "boundary: where lam_m = lam_{m+1} the minimizer is one of many (smallest distance)",
             arrays["tie_diet"][-1].min(),
             100 * CONVERGED,
         ),
@@ -265,17 +265,17 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     return (
         "The head must be an isometry: a free head reaches the same value with W^T W M a relative "
         f"{np.median(arrays['free'][-1]):.2f} away (median).",
-        "The formula names one minimiser only if lam_m > lam_{m+1}: in a tie the value is right "
+        "The formula names one minimizer only if lam_m > lam_{m+1}: in a tie the value is right "
         f"(to {tie:.0e}), W^T W M is a relative {np.median(arrays['tie_diet'][-1]):.2f} away.",
         "Where M is singular (data in a subspace) the losses do not see W outside the "
-        "data's span: both sets of minimisers still coincide, but W^T W M = [M^+ M_pos]_m holds "
+        "data's span: both sets of minimizers still coincide, but W^T W M = [M^+ M_pos]_m holds "
         "only for the W inside it, from W = 0 say; from a random start it is a relative "
         f"{np.median(arrays['singular_diet'][-1]):.2f} away.",
     )
 
 
 def draw(arrays: Arrays, figure: "Figure") -> None:
-    """Draw the distance to the predicted W^T W M while minimising, and its entries at the end."""
+    """Draw the distance to the predicted W^T W M while minimizing, and its entries at the end."""
     left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     shown = (
         ("diet", "DIET, isometric head", "o"),
@@ -290,7 +290,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     left.set(
         yscale="log",
         xlabel="alternations (DIET) or L-BFGS iterations (spectral)",
-        title="Distance while minimising",
+        title="Distance while minimizing",
     )
     left.set(ylabel="|WᵀWM − [M⁺M_pos]_m| / |[M⁺M_pos]_m|")
     left.legend(fontsize=7)
@@ -310,7 +310,7 @@ def random_data(
     """Draw Gaussian examples with views x + noise N(0, I); shape = (n, V, d).
 
     The first `strong` coordinates deviate by 1 and the others by 0.2, which keeps their eigenvalues
-    apart: near a tie both minimisers would need ever more iterations.
+    apart: near a tie both minimizers would need ever more iterations.
     """
     examples, views, dimension = shape
     deviation = torch.full((dimension,), 0.2, dtype=torch.float64)
@@ -330,7 +330,7 @@ def measure(
     views: Annotated[int, Ge(1)] = 6,
     noise: Annotated[float, Gt(0)] = 0.5,
 ) -> Arrays:
-    """Minimise both losses on random data sets and compare W^T W M with the theorem's.
+    """Minimize both losses on random data sets and compare W^T W M with the theorem's.
 
     A data set has `views` of each of its `examples` in `dimension` dimensions. `embedding` is m.
     `noise` is the standard deviation of a view around its example, in units of the examples'.

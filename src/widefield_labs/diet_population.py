@@ -31,7 +31,7 @@ def plain_ratio(s1: float, s2: float, phi: float, classes: int, dimension: int) 
 
 
 def ratio_bounds(nu1: float, nu2: float) -> tuple[float, float]:
-    """Return the bounds of rho for normalised DIET that Lemma B.8 implies."""
+    """Return the bounds of rho for normalized DIET that Lemma B.8 implies."""
     return (1 - nu2) / (1 + nu1), (1 + nu2) / (1 - nu1)
 
 
@@ -117,7 +117,7 @@ def train_plain(x: Tensor, heads: Tensor, steps: int) -> Tensor:
 
 
 def descend(x: Tensor, sums: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Return normalised DIET's rho [S, R, C], half way down and at the end of a gradient descent.
+    """Return normalized DIET's rho [S, R, C], half way down and at the end of a gradient descent.
 
     `x` [S, C, A, 2C] of S cases, `sums` [R, C, m] of R heads. With W_H^T W_H = I the loss is a
     constant minus the mean of norm(W x).r_c. Its first step from W = 0 is along E[r_c x^T]. The

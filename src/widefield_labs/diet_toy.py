@@ -1,4 +1,4 @@
-"""Plain DIET learns the less noisy feature only; normalised DIET learns both.
+"""Plain DIET learns the less noisy feature only; normalized DIET learns both.
 
 "Memory-efficient self-supervised contrastive learning with a supervised loss" (S-DIET, 2025),
 sections 5.1 and 6.1, Figure 1 and Theorem 5.1. Example i has class c(i) and views
@@ -14,7 +14,7 @@ Plain DIET is least squares, so that for every head
 
     rho = (s1^2 + (C - 1) phi^2/d) / (s2^2 + (C - 1) phi^2/d)                        (Lemma B.4)
 
-Normalised DIET with a fixed isometric head sees only its class sums r_c = sum_{c(i)=c} W_H^T e_i.
+Normalized DIET with a fixed isometric head sees only its class sums r_c = sum_{c(i)=c} W_H^T e_i.
 If they are orthogonal, W u_c = a r_c and W v_c = b r_c, and a stationary point has
 
     b/a = E[(1 + e2) w] / E[(1 + e1) w],   w = S / (kappa^2 + S)^{3/2} > 0        (from Lemma B.8)
@@ -23,7 +23,7 @@ If they are orthogonal, W u_c = a r_c and W v_c = b r_c, and a stationary point 
 so that rho lies in [(1 - nu2)/(1 + nu1), (1 + nu2)/(1 - nu1)]. Theorem 5.1 prints the bounds of
 1/rho, [(1 - nu1)/(1 + nu2), (1 + nu1)/(1 - nu2)], which Lemma B.8 derives for a/b.
 
-Shapes: R trials, 2 variants (0 plain, 1 normalised), n examples, m embedding, d input, C classes.
+Shapes: R trials, 2 variants (0 plain, 1 normalized), n examples, m embedding, d input, C classes.
 """
 
 import math
@@ -84,14 +84,14 @@ def train_toy(
         e1, e2 = torch.randn(2, trials, 1, examples, generator=generator)
         x[:, :, row, label] = 1 + s1 * e1
         x[:, :, row, classes + label] = 1 + s2 * e2
-        plain, normalised = (x @ w.mT).unbind(1)
-        z = torch.stack([plain, functional.normalize(normalised, dim=-1)], dim=1)
+        plain, normalized = (x @ w.mT).unbind(1)
+        z = torch.stack([plain, functional.normalize(normalized, dim=-1)], dim=1)
         loss = 2 / examples * batched_error(z, head, row).sum()  # a mean over the n^2 entries
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-        if step == 0:  # the normalisation's slope at z = 0 is 1/eps, which Adam would remember
+        if step == 0:  # the normalization's slope at z = 0 is 1/eps, which Adam would remember
             optimizer.state.clear()
         if step % (steps // 50) == 0 or step == steps - 1:
             curve.append(w.detach()[..., : 2 * classes].square().sum(-2).sqrt())
@@ -130,7 +130,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             tolerance=float(error),
         ),
         close(
-            "Figure 1b, trainable head: |Wv|/|Wu| of normalised DIET is that of equals (mean)",
+            "Figure 1b, trainable head: |Wv|/|Wu| of normalized DIET is that of equals (mean)",
             ratio[:, 1].mean(),
             1.0,
             tolerance=0.05,
@@ -147,12 +147,12 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             1e-4,
         ),
         at_most(
-            "Theorem 5.1, normalised: |Wv|/|Wu| within Lemma B.8's bounds (largest excess)",
+            "Theorem 5.1, normalized: |Wv|/|Wu| within Lemma B.8's bounds (largest excess)",
             outside(arrays["ratio"], arrays["bounds"]).max(),
             0.0,
         ),
         at_most(
-            "normalised: |Wv|/|Wu| is the stationary b/a (largest relative gap)",
+            "normalized: |Wv|/|Wu| is the stationary b/a (largest relative gap)",
             stationary_gap.max(),
             1e-5,
         ),
@@ -193,10 +193,10 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
 def draw(arrays: Arrays, figure: "Figure") -> None:
     """Draw Figure 1a and 1b, and the ratio over nu2 and over the overlap of class sums."""
     figure.set_size_inches(9, 6)
-    (plain, normalised), (bounds, overlap) = figure.subplots(2, 2)
+    (plain, normalized), (bounds, overlap) = figure.subplots(2, 2)
     mean = arrays["toy_alignment"].mean((1, -1))  # [time, 2, (u, v)]
     for variant, (axes, title) in enumerate(
-        ((plain, "DIET (Fig. 1a)"), (normalised, "Normalised DIET (Fig. 1b)"))
+        ((plain, "DIET (Fig. 1a)"), (normalized, "Normalized DIET (Fig. 1b)"))
     ):
         for feature, label in enumerate(("clean feature |W u|", "noisy feature |W v|")):
             axes.plot(arrays["toy_step"], mean[:, variant, feature], label=label)
@@ -217,7 +217,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         overlap.axhline(bound, color="black", ls="--", lw=1)
     overlap.set(xlabel="|cos| between the two class sums of a random isometry")
     overlap.set(ylabel="|Wv| / |Wu|", title="Isometric head, m < n (dashed: bounds)")
-    for axes in (plain, normalised, bounds):
+    for axes in (plain, normalized, bounds):
         axes.legend(fontsize=7)
 
 

@@ -33,7 +33,7 @@ def legendre(nodes: int, low: float, high: float) -> tuple[Tensor, Tensor]:
 def half_disc(coefficients: Tensor, angle: float, radius: float) -> tuple[Tensor, Tensor]:
     """Return points [Q, 2] of the half of the disc around the direction `angle`, with mass [J, Q].
 
-    The mass is not yet normalised. The angles are cut where e_1.x = 0, at which alpha has a kink.
+    The mass is not yet normalized. The angles are cut where e_1.x = 0, at which alpha has a kink.
     """
     low, high = angle - math.pi / 2, angle + math.pi / 2
     cut = math.copysign(math.pi / 2, angle)
@@ -58,7 +58,7 @@ def kernel(x1: Tensor, radius: float, temperature: float | None) -> Tensor:
 
 
 def plane_moments(coefficients: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Return the largest density on e_1.x = 0 and int x_2^2 p over it, [J], not normalised."""
+    """Return the largest density on e_1.x = 0 and int x_2^2 p over it, [J], not normalized."""
     r, weight = legendre(60, 0, radius)
     p = torch.exp(log_density(coefficients, r, torch.full_like(r, math.pi / 2), radius))
     return p.amax(-1), 2 * (p * r.square() * weight).sum(-1)

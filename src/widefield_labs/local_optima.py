@@ -12,7 +12,7 @@ w is a locally maximal eigenvector (LME) if it is A(w)'s top eigenvector and tha
 simple. Both of the paper's examples are discrete, so that A(w) is a finite sum over atoms:
 
     categorical: x = u_m with probability p_m          A(u_m) = p_m (1 - p_m) u_m u_m^T      (34)
-    summation:   x = sum_m y_m u_m, y_m standardised   A(u_m) = (1 - q_m)^2 u_m u_m^T
+    summation:   x = sum_m y_m u_m, y_m standardized   A(u_m) = (1 - q_m)^2 u_m u_m^T
                  Bernoulli(q_m), independent                     + q_m (I - u_m u_m^T)       (35)
 
 Hence u_m is an LME of the summation model if and only if q_m < (3 - sqrt 5)/2. The u_m are the
@@ -305,7 +305,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     for axes in (left, middle):
         axes.axhline(0, color="0.6", lw=0.8)
         axes.axvline(CRITICAL_RATE, color="0.6", lw=0.8)
-        axes.set_xlabel("rate q (grey line: 0.382)")
+        axes.set_xlabel("rate q (gray line: 0.382)")
     shares, grid = arrays["summation_share"], arrays["start_rates"]
     at_feature = shares[:, :features].sum(-1)
     for curve, label, marker in (
@@ -317,7 +317,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
     for line in (1 / features, CRITICAL_RATE):
         right.axvline(line, color="0.6", lw=0.8)
     right.set(
-        xlabel=f"rate q (grey lines: 1/{features}, 0.382)",
+        xlabel=f"rate q (gray lines: 1/{features}, 0.382)",
         ylabel="share of random rows",
         title="... until 0.382",
         ylim=(-0.02, 1.02),

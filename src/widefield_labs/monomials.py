@@ -1,7 +1,7 @@
 """Monomial rows h(t) = t^k, which Assumption 1 of Tian (2022) covers, at a feature u_m.
 
 A(w) = Var[x (w.x)^(k-1)]. In the latent summation model, with the moments mu_j = E y^j of its
-standardised Bernoulli variables,
+standardized Bernoulli variables,
 
     A(u_m) = (mu_2k - mu_k^2) u_m u_m^T + mu_(2k-2) (I - u_m u_m^T)
 
@@ -39,7 +39,7 @@ NUDGE, STEPS, STEP_SIZE = 1e-6, 10, 0.1
 
 
 def moment(rate: Tensor, order: int) -> Tensor:
-    """Return E y^order of a standardised Bernoulli variable.
+    """Return E y^order of a standardized Bernoulli variable.
 
     Example:
         >>> [round(moment(torch.tensor(0.2).double(), order).item(), 6) for order in (1, 2, 4)]

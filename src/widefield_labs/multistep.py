@@ -1,8 +1,8 @@
-"""One closed form replaces every optimiser step that a row of the head missed.
+"""One closed form replaces every optimizer step that a row of the head missed.
 
 "Memory-efficient self-supervised contrastive learning with a supervised loss" (S-DIET, 2025),
 section 5.2.2. A row of the head gets a gradient once per visit and zero in between, yet its
-optimiser moves it at every step. After k steps without gradient, with a = 1 - lr * decay,
+optimizer moves it at every step. After k steps without gradient, with a = 1 - lr * decay,
 
     SGD:    m_k = mu^k m_0,                    theta_k = a^k theta_0 - lr mu F m_0
     AdamW:  m_k = b1^k m_0,  v_k = b2^k v_0,   theta_k = a^k theta_0 - lr mu F m_0/(sqrt(v_0) + eps)
@@ -39,7 +39,7 @@ GAP_LAWS = ("constant", "shuffled", "with replacement")
 
 @dataclass(frozen=True)
 class Settings:
-    """Optimiser constants: learning rate, decoupled decay, and the two decay rates of moments."""
+    """Optimizer constants: learning rate, decoupled decay, and the two decay rates of moments."""
 
     lr: Tensor
     decay: Tensor
@@ -236,7 +236,7 @@ def predicted_deviation(epoch: int) -> float:
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:
-    """Test the closed forms, their sign, the library's row optimiser, and what t = n/b costs."""
+    """Test the closed forms, their sign, the library's row optimizer, and what t = n/b costs."""
     return *check_forms(arrays), *check_gaps(arrays)
 
 
@@ -290,7 +290,7 @@ def check_gaps(arrays: Arrays) -> tuple[Check, ...]:
             ROUNDING,
         ),
         at_most(
-            "the library's row optimiser equals every step taken by AdamW (largest relative gap)",
+            "the library's row optimizer equals every step taken by AdamW (largest relative gap)",
             float(arrays["head_error"]),
             ROUNDING,
         ),
@@ -384,7 +384,7 @@ def measure(
     return {
         **arrays,
         "epochs": np.array(epochs),
-        # |gap - T|/T has a deviation below 0.25; neighbouring gaps of a row are correlated.
+        # |gap - T|/T has a deviation below 0.25; neighboring gaps of a row are correlated.
         "deviation_tolerance": np.array(4 * 0.25 * math.sqrt(2 / (20 * rows))),
         **compare_head(learning_rate, weight_decay, generator),
     }

@@ -270,7 +270,7 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         top_right.plot(arrays["correct"][:, main, arm].mean(1), label=label)
     for axes in (top_left, top_right):
         axes.axvline(arrays["noise_from"], color="0.4", lw=0.8)
-        axes.set(xlabel="iteration (grey line: noise starts)", ylim=(0, 1.05))
+        axes.set(xlabel="iteration (gray line: noise starts)", ylim=(0, 1.05))
     top_left.set(ylabel="alignment |θ·μ| / |θ|", title="The weak feature is learned faster ...")
     top_right.set(ylabel="P(correct pair)", title="... because the task becomes hard")
     bar = {"fmt": "o", "ms": 4, "capsize": 3, "ls": "none", "label": "measured, 95 %"}

@@ -3,7 +3,7 @@
 Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
 Appendix B.5, Theorem 3 and Lemmas 4 to 8, and Figure 1 (right).
 
-The data are x = U y + sigma xi with xi ~ N(0, I), y standardised Bernoulli(q), and the columns u_m
+The data are x = U y + sigma xi with xi ~ N(0, I), y standardized Bernoulli(q), and the columns u_m
 of U only nearly orthogonal. Then no u_m is an exact eigenvector of A(u_m), yet from it
 
     w(t+1) = A(w(t)) w(t) / |A(w(t)) w(t)|                                                     (94)

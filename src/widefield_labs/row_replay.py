@@ -1,4 +1,4 @@
-"""The library's row optimiser beside an optimiser that takes every step.
+"""The library's row optimizer beside an optimizer that takes every step.
 
 Shapes: R rows of m weights, T steps.
 """
@@ -15,7 +15,7 @@ from widefield_labs.result import Arrays
 def replay(
     start: Tensor, grads: Tensor, visits: Tensor, rates: Tensor, weight_decay: float
 ) -> Tensor:
-    """Return rows [R, m] after T steps of the library's row optimiser, which skips missed ones.
+    """Return rows [R, m] after T steps of the library's row optimizer, which skips missed ones.
 
     Step t has the learning rate `rates` [T]; row r is visited if `visits` [T, R], with gradient
     `grads` [T, R, m].
@@ -48,7 +48,7 @@ def every_step(
 
 
 def compare_head(learning_rate: float, weight_decay: float, generator: Generator) -> Arrays:
-    """Compare the library's row optimiser with every step taken, over shuffled epochs.
+    """Compare the library's row optimizer with every step taken, over shuffled epochs.
 
     With bias correction and eps as in training. `head_error` is the largest difference of a weight,
     relative to the largest weight.

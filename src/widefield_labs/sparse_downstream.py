@@ -55,7 +55,7 @@ def regression(f: Tensor, y: Tensor) -> Tensor:
 def classification(f: Tensor, y: Tensor) -> Tensor:
     """Return the test accuracy [A] of logistic regression of sign y on f, where y is not 0.
 
-    Each step minimises a quadratic that lies above the loss: the logistic function's slope is at
+    Each step minimizes a quadratic that lies above the loss: the logistic function's slope is at
     most 1/4, so that F^T F/4 is at least the Hessian.
     """
     fit, test, fit_y, test_y = split(f, y)

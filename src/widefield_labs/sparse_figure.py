@@ -52,7 +52,7 @@ def draw_base(arrays: Arrays, figure: "Figure") -> None:
     for axes in (stages, singles):
         for start, dash in zip(arrays["stage_two"][:2], ("-", "--"), strict=True):
             axes.axvline(start, color="0.5", lw=0.8, ls=dash)
-        axes.set(xlabel="step (grey: stage II begins)")
+        axes.set(xlabel="step (gray: stage II begins)")
     stages.set(yscale="log", ylabel="mean norm over neurons", title="Where the weight lies")
     singles.set(ylabel="mean largest |<w, M_j>| / |w|", ylim=(0, 1), title="Singletons")
     biases.set(xlabel="step", ylabel="mean bias", title="Biases that the loss trains")

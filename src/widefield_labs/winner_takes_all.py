@@ -3,12 +3,12 @@
 Tian, "Understanding the role of nonlinearity in training dynamics of contrastive learning" (2022),
 section 3 (eq. 5) and, for the latent summation model, Appendix B.1.
 
-The rows w_k of a one-layer net f_k = h(w_k.x), |w_k| = 1, maximise C_alpha[h(w_k.x)] one by one.
-Linear rows maximise the same w^T C_alpha[x] w, a quadratic form with one maximum (up to sign): the
+The rows w_k of a one-layer net f_k = h(w_k.x), |w_k| = 1, maximize C_alpha[h(w_k.x)] one by one.
+Linear rows maximize the same w^T C_alpha[x] w, a quadratic form with one maximum (up to sign): the
 top eigenvector of C_alpha[x], whatever the width, the start and the pair weights alpha.
 
 Which features other rows can learn follows from A(w) = C_alpha[x h'(w.x)]. Let x be the sum of the
-s_m y_m u_m with y_m standardised Bernoulli(q), independent, and let h be LeakyReLU of slope a.
+s_m y_m u_m with y_m standardized Bernoulli(q), independent, and let h be LeakyReLU of slope a.
 Then, as in the paper's own case a = 0, s = 1 (eq. 35),
 
     A(u_m) = (1 - q + a q)^2 s_m^2 u_m u_m^T + (q + a^2 (1 - q)) sum_{l != m} s_l^2 u_l u_l^T
@@ -113,7 +113,7 @@ def linear_rows(
 def starts(
     spread: float, rows: int, features: int, *, generator: Generator, dtype: torch.dtype
 ) -> Tensor:
-    """Draw unit rows [R, M] around one direction: anchor + spread * N(0, I/M), normalised.
+    """Draw unit rows [R, M] around one direction: anchor + spread * N(0, I/M), normalized.
 
     An infinite spread is the whole sphere.
     """
@@ -254,7 +254,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         "Top means most positive: with noisy views C_alpha of a finite batch has negative "
         f"eigenvalues, here up to {negative:.0%} of the top one in size.",
         "Just below (*) rows can still stop beside u_m, at a kink of A(w); not counted as learned.",
-        f"ReLU is not a licence to learn everything: {lost} of {len(ratio[0])} features lie below "
+        f"ReLU is not a license to learn everything: {lost} of {len(ratio[0])} features lie below "
         "the boundary (*), and no width and no start learns them.",
     )
 

@@ -23,7 +23,7 @@ def small_encoder() -> nn.Sequential:
 @pytest.mark.parametrize(("stop_gradient", "verdict"), [(True, "healthy"), (False, "collapsed")])
 def test_simsiam_collapses_without_its_stop_gradient(stop_gradient: bool, verdict: str) -> None:
     """Without a projector, in which a collapse could hide from the features."""
-    data = open_dataset("photos", limit=256, image_size=16)
+    data = open_dataset("photos", max_examples=256, image_size=16)
     x = torch.from_numpy(data.images).permute(0, 3, 1, 2) / 255
     generator, views = torch.Generator().manual_seed(0), build_views("expert")
     with torch.random.fork_rng():

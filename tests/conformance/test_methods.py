@@ -114,7 +114,7 @@ def test_nothing_is_drawn_in_evaluation_mode(name: str) -> None:
 
 
 @every_method
-def test_an_optimiser_moves_what_needs_a_gradient_and_nothing_else(name: str) -> None:
+def test_an_optimizer_moves_what_needs_a_gradient_and_nothing_else(name: str) -> None:
     state = small_state(name)
     moved = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
     trained = [p for p in state.model.parameters() if p.requires_grad]

@@ -15,7 +15,7 @@ from widefield.train.adversary import refuse_misfit
 from widefield.train.build import DataFacts, build
 from widefield.views import VIEWS
 
-PLANTED = open_dataset("photos+digits", limit=EXAMPLES)
+PLANTED = open_dataset("photos+digits", max_examples=EXAMPLES)
 KINDS = ("expert", "viewmaker", "adversarial", "noise:object")
 ONE_VIEW, TWO_VIEWS = "row-contrast", "simclr"
 PAIRS = sorted(
@@ -78,7 +78,7 @@ def test_half_a_pair_alone_is_refused(method: str) -> None:
 
 
 def misfit(data: str, method: str = ONE_VIEW, views: str = "expert") -> None:
-    dataset = open_dataset(data, limit=EXAMPLES)
+    dataset = open_dataset(data, max_examples=EXAMPLES)
     state = train_step(method, views).state
     refuse_misfit(state.views, state.method, dataset, views)
 

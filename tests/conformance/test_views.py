@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
 
-every_policy = pytest.mark.parametrize("name", [*VIEWS, "crop+colour", "viewmaker+flip"])
+every_policy = pytest.mark.parametrize("name", [*VIEWS, "crop+color", "viewmaker+flip"])
 SHAPES_AND_COUNTS = [
     ((5, 3, 16, 16), 2),
     ((4, 1, 16, 16), 3),
@@ -28,7 +28,7 @@ def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def scene(x: Tensor) -> AugmentContext:
-    """A planted object in the top left; a loss that wants grey pixels."""
+    """A planted object in the top left; a loss that wants gray pixels."""
     mask = torch.zeros(len(x), 1, *x.shape[-2:], dtype=torch.bool)
     mask[..., :5, :4] = True
     return AugmentContext(mask=mask, gradients=lambda views: [0.5 - view for view in views])

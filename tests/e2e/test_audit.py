@@ -54,7 +54,7 @@ def answered(typed: Typed, *words: object) -> Any:
 
 
 def images(n: int = 240, seed: int = 0) -> dict[str, Any]:
-    """Grey noise whose tint says `kind`; `row` says which half is dark."""
+    """Gray noise whose tint says `kind`; `row` says which half is dark."""
     rng = np.random.default_rng(seed)
     kind, row = rng.integers(3, size=n), rng.integers(2, size=n)
     x = rng.integers(40, 160, size=(n, 16, 16, 3))
@@ -110,7 +110,16 @@ def test_a_run_on_all_of_a_path_is_judged_on_two_parts_of_it(typed: Typed, place
 
 def test_scored_images_that_were_fitted_on_are_said(typed: Typed, place: Path) -> None:
     data = place / "mine.npz"
-    words = ("pixels", data, "--fit-on", data, "--limit", 120, "--cache", place / "cache")
+    words = (
+        "pixels",
+        data,
+        "--train-data",
+        data,
+        "--max-examples",
+        120,
+        "--cache",
+        place / "cache",
+    )
     assert "are among those that the probe is fitted on" in answered(typed, *words)["notes"][0]
 
 
@@ -122,7 +131,7 @@ def test_training_with_plants_needs_plants(typed: Typed, place: Path) -> None:
 
 def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
     cache = place / "another-cache"
-    words = ("timm:resnet-tiny", place / "mine.npz", "--limit", 120, "--cache", cache)
+    words = ("timm:resnet-tiny", place / "mine.npz", "--max-examples", 120, "--cache", cache)
     _, first, said = typed(*words)
     assert said.count("training a supervised ceiling") == 2
     _, second, said = typed(*words)
@@ -134,7 +143,7 @@ def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
 
 def test_a_file_of_another_library_says_what_was_matched(typed: Typed, place: Path) -> None:
     weights = f"{place}/theirs.safetensors@resnet-tiny"
-    found = answered(typed, weights, place / "mine.npz", "--limit", 120)
+    found = answered(typed, weights, place / "mine.npz", "--max-examples", 120)
     (note,) = [note for note in found["notes"] if "theirs.safetensors" in note]
     assert "resnet-tiny" in note
     assert "student" in note
@@ -152,7 +161,7 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
     assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row", "shapes"}
     assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
     assert len(found["plants"]["shapes"]["grades"]) == 5
-    assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbours_kept"])
+    assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbors_kept"])
     page = out.read_text()
     assert len(page) < 5_000_000
     for task, one in found["tasks"].items():
@@ -172,12 +181,12 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
 
 
 def test_images_without_labels_are_planted(typed: Typed, place: Path) -> None:
-    words = ("pixels", place / "bare.npz", "--limit", 120, "--cache", place / "cache")
+    words = ("pixels", place / "bare.npz", "--max-examples", 120, "--cache", place / "cache")
     code, said, _ = typed(*words)
     assert code == 0
     for task in ("shapes", "digits"):
         assert re.search(rf"^{task}: ", said, re.MULTILINE)
-    assert "nearest neighbours" in said
+    assert "nearest neighbors" in said
 
 
 def test_what_is_planted_is_judged_at_every_checkpoint(place: Path, tmp_path: Path) -> None:
@@ -194,7 +203,7 @@ def test_training_with_and_without_a_plant(
     typed: Typed, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("widefield.audits.planting.TRAIN_IMAGES", 200)
-    words = ("random", place / "mine.npz", "--limit", 120, "--cache", place / "cache")
+    words = ("random", place / "mine.npz", "--max-examples", 120, "--cache", place / "cache")
     found = answered(typed, *words, "--plant", "shapes", "--pretrain-with", "s-diet")
     (trained,) = found["trained"]
     assert (trained["plant"], trained["method"]) == ("shapes", "s-diet")
@@ -254,7 +263,7 @@ def test_modules_that_cannot_be_audited(place: Path, wrong: str, message: str) -
 
 
 class Blind(nn.Module):
-    """A module that sees nothing, or but the mean colour."""
+    """A module that sees nothing, or but the mean color."""
 
     def __init__(self, *, quite: bool) -> None:
         super().__init__()
@@ -348,9 +357,12 @@ def test_labels_that_cannot_be_judged(
         (["random", "photos", "--all-checkpoints"], "no checkpoints"),
         (["random", "photos", "--out", "r.pdf"], ".html"),
         (["random", "photos", "--out", "empty.safetensors/r.html"], "choose another place"),
-        (["random", "photos+digits", "--plant", "digits", "--limit", "64"], "has a task 'digits'"),
+        (
+            ["random", "photos+digits", "--plant", "digits", "--max-examples", "64"],
+            "has a task 'digits'",
+        ),
         (["empty.safetensors", "photos"], "empty.safetensors"),
-        (["timm:resnet81", "photos", "--limit", "64"], "did you mean"),
+        (["timm:resnet81", "photos", "--max-examples", "64"], "did you mean"),
     ],
     ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
 )
@@ -367,7 +379,11 @@ def test_bad_input_gets_one_line(
 @pytest.mark.parametrize(
     ("data", "words", "message"),
     [
-        ("mine", ["--limit", "6"], "1 of the images is scored, and an audit needs two: give more"),
+        (
+            "mine",
+            ["--max-examples", "6"],
+            "1 of the images is scored, and an audit needs two: give more",
+        ),
         (
             "few",
             ["--plant", "letters"],

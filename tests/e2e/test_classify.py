@@ -10,23 +10,23 @@ from PIL import Image
 
 from commands import Command
 
-COLOURS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
+COLORS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
 
 
 @pytest.fixture
 def pictures(in_tmp: Path) -> Path:
-    """Sixty pictures in one folder without classes; their names do not give their colour away."""
+    """Sixty pictures in one folder without classes; their names do not give their color away."""
     rng = np.random.default_rng(0)
     folder = in_tmp / "pictures"
     folder.mkdir()
     for i in range(60):
-        pixels = np.array(list(COLOURS.values())[i % 3]) + rng.integers(-50, 50, (16, 16, 3))
+        pixels = np.array(list(COLORS.values())[i % 3]) + rng.integers(-50, 50, (16, 16, 3))
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{i:02}.png")
     return in_tmp
 
 
-def colour(path: str) -> str:
-    return list(COLOURS)[int(Path(path).stem) % 3]
+def color(path: str) -> str:
+    return list(COLORS)[int(Path(path).stem) % 3]
 
 
 def write_labels(rows: list[tuple[str, str]], head: str = "path,label") -> None:
@@ -35,7 +35,7 @@ def write_labels(rows: list[tuple[str, str]], head: str = "path,label") -> None:
 
 
 def five_each() -> list[tuple[str, str]]:
-    return [(f"{i:02}.png", colour(f"{i:02}.png")) for i in range(15)]
+    return [(f"{i:02}.png", color(f"{i:02}.png")) for i in range(15)]
 
 
 def classify(*more: str) -> list[str]:
@@ -49,7 +49,7 @@ def test_every_picture_gets_its_class(command: Command) -> None:
     assert "accuracy 100.0 %" in said
     assert said.count("label next: ") == 4
     rows = pq.read_table("found.parquet").to_pylist()
-    assert [row["predicted"] for row in rows] == [colour(row["path"]) for row in rows]
+    assert [row["predicted"] for row in rows] == [color(row["path"]) for row in rows]
     assert [row["label"] for row in rows] == [dict(five_each()).get(row["path"]) for row in rows]
     assert all(abs(row["p red"] + row["p green"] + row["p blue"] - 1) < 1e-6 for row in rows)
     ranks = [row["suggested"] for row in rows if row["suggested"]]
@@ -93,11 +93,11 @@ def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
 @pytest.mark.parametrize(
     ("rows", "head", "message"),
     [
-        ([("00.png", "red"), ("99.png", "green")], "path,label", "1 labelled files are not in"),
+        ([("00.png", "red"), ("99.png", "green")], "path,label", "1 labeled files are not in"),
         ([("00.png", "red"), ("01.png", "red")], "path,label", "at least two classes"),
         ([("00.png", "red"), ("01.png", " ")], "path,label", "at least two classes"),
         ([("00.png", "red")], "path,path", "two columns 'path'"),
-        ([("00.png", "red")], "path,colour", "no column 'label'"),
+        ([("00.png", "red")], "path,color", "no column 'label'"),
         ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' stands twice"),
         ([("00.png", "red")], "file,label", "no column 'path'"),
         ([], "path,label", "at least two classes"),
@@ -129,7 +129,7 @@ def test_a_class_of_unreadable_files_alone_is_none(command: Command) -> None:
     Path("pictures/broken.png").write_text("no image")
     write_labels([*five_each(), ("broken.png", "violet")])
     found = command.json(*classify("--out", "found.csv"))
-    assert sorted(found["classes"]) == sorted(COLOURS)
+    assert sorted(found["classes"]) == sorted(COLORS)
     assert found["labels"] == 15
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from commands import Command
 from runs import images
 
-TRAIN = "--limit 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
+TRAIN = "--max-examples 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
 
 
@@ -59,7 +59,7 @@ def test_run_folder_holds_what_is_promised(run: Path) -> None:
 
 
 def test_probe(run: Path, command: Command) -> None:
-    found = command.json("probe", run, "--limit", 160, "--task", "class")
+    found = command.json("probe", run, "--max-examples", 160, "--task", "class")
     assert found["scored_on"] == "photos:test+digits"
     assert found["train_test_overlap"] == 0
     assert found["tasks"].keys() == {"class"}
@@ -70,7 +70,7 @@ def test_probe(run: Path, command: Command) -> None:
 
 
 def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command) -> None:
-    words = ("probe", run, "photos+digits", "--limit", 160, "--no-floors")
+    words = ("probe", run, "photos+digits", "--max-examples", 160, "--no-floors")
     found = command.json(*words)
     assert found["train_test_overlap"] > 0
     assert found["tasks"].keys() == {"class", "digits"}
@@ -86,13 +86,15 @@ def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command)
 def test_probe_of_an_encoder_that_is_no_run(encoder: str, command: Command, in_tmp: Path) -> None:
     """Red and blue images are told apart by it."""
     np.savez("train.npz", **images(40))
-    found = command.json("probe", encoder, "train.npz", "--fit-on", "train.npz", "--limit", 20)
+    found = command.json(
+        "probe", encoder, "train.npz", "--train-data", "train.npz", "--max-examples", 20
+    )
     assert found["tasks"]["y"]["accuracy"] > 0.8
 
 
 def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command) -> None:
     first, second = tmp_path / "e.npz", tmp_path / "e.parquet"
-    found = command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", first)
+    found = command.json("embed", run, "photos:test+digits", "--max-examples", 48, "--out", first)
     assert found == {
         "out": str(first),
         "examples": 48,
@@ -100,7 +102,7 @@ def test_embed_npz_and_parquet_agree(run: Path, tmp_path: Path, command: Command
         "tasks": ["class", "digits"],
         "notes": [],
     }
-    command.json("embed", run, "photos:test+digits", "--limit", 48, "--out", second)
+    command.json("embed", run, "photos:test+digits", "--max-examples", 48, "--out", second)
     with np.load(first) as saved:
         arrays = dict(saved)
     table = pq.read_table(second)
@@ -174,7 +176,7 @@ def test_help_shows_the_options_of_the_chosen_method_and_views(
     words: str, command: Command
 ) -> None:
     text = command.text(*words.split(), "--help")
-    assert ("--row-store" in text) == ("simclr" not in words)
+    assert ("--head-storage" in text) == ("simclr" not in words)
     assert ("--temperature" in text) == ("simclr" in words)
     assert ("--noise-std" in text) == ("noise" in words)
     assert "--batch-size" in text
@@ -182,7 +184,7 @@ def test_help_shows_the_options_of_the_chosen_method_and_views(
 
 def test_plan(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("widefield.workflows.plan.TRIAL_SECONDS", 0.1)
-    found = command.json("plan", "photos+digits", *TRAIN.split(), "--row-store", "disk")
+    found = command.json("plan", "photos+digits", *TRAIN.split(), "--head-storage", "disk")
     assert found["head_bytes"] == 64 * 16 * 4
     assert found["parts"]["moments"] == {"bytes": 2 * found["head_bytes"], "place": "disk"}
     assert found["host_bytes"] > found["device_bytes"] > 0
@@ -245,8 +247,8 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
             "the recipe s-diet-paper has no settings for simclr: it is for s-diet and diet",
         ),
         (
-            ["pretrain", "photos", "--out", "r", "--method", "simclr", "--row-store", "disk"],
-            "row_store is no setting of simclr with views expert: it is one of view-contrast, ",
+            ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
+            "head_storage is no setting of simclr with views expert: it is one of view-contrast, ",
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],
@@ -258,7 +260,10 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
         (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be at least 1"),
         (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is no whole number"),
-        (["pretrain", "photos", "--out", "r", "--limit", "9", "--batch-size", "10"], "batch_size"),
+        (
+            ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
+            "batch_size",
+        ),
         (["pretrain", "photos", "--out", "r", "--device", "cuda"], "use --device cpu"),
         (["pretrain", "photos", "--out", "r", "--resume"], "is not a run"),
         (["pretrain", "photos", "--out", "taken"], "not an empty folder"),
@@ -274,9 +279,12 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (["pretrain", "photos"], "--out"),
         (["probe", "nowhere", "photos"], "no encoder 'nowhere'"),
-        (["probe", "random", "photos:test"], "--fit-on"),
-        (["probe", "random", "mine", "--fit-on", "mine"], "share no labelled task"),
-        (["probe", "random", "photos:test", "--fit-on", "photos", "--task", "x"], "no task 'x'"),
+        (["probe", "random", "photos:test"], "--train-data"),
+        (["probe", "random", "mine", "--train-data", "mine"], "share no labeled task"),
+        (
+            ["probe", "random", "photos:test", "--train-data", "photos", "--task", "x"],
+            "no task 'x'",
+        ),
         (["embed", "random", "photos:test", "--out", "e.csv"], ".npz or .parquet"),
         (["embed", "random", "photos:test", "--out", "taken.npz"], "--overwrite"),
         (["export", "nowhere", "--out", "e.safetensors"], "nowhere"),

@@ -11,7 +11,7 @@ from widefield.methods import DEFAULT_METHOD
 from widefield.workflows import demo as module
 from widefield.workflows.demo import COLUMNS, demo, verdict
 
-SMALL = {"epochs": 1, "limit": 160, "batch_size": 32, "encoder": "resnet-tiny"}
+SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
 
 
 def score(low: float, high: float) -> Score:
@@ -100,7 +100,7 @@ def test_the_verdict_says_when_nothing_was_learned() -> None:
 
 
 def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"epochs": 1, "limit": 160, "batch_size": 32}
+    small = {"epochs": 1, "max_examples": 160, "batch_size": 32}
     monkeypatch.setattr(module, "WINDOWS", {**module.WINDOWS, **small})
     monkeypatch.setattr(module, "WINDOWS_CEILING", {**module.WINDOWS_CEILING, **small})
     done = demo(out=tmp_path / "tour", windows=True, quiet=True)

@@ -21,7 +21,7 @@ from widefield.workflows.model_card import model_card
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose encoder timm can build."""
     out = tmp_path_factory.mktemp("ecosystem") / "run"
-    settings = {"epochs": 1, "limit": 64, "batch_size": 32, "stem": "native", "quiet": True}
+    settings = {"epochs": 1, "max_examples": 64, "batch_size": 32, "stem": "native", "quiet": True}
     return widefield.pretrain("photos+digits", out=out, **settings).run
 
 
@@ -62,8 +62,8 @@ def test_the_card_keeps_every_space_and_no_control_character(run: Path) -> None:
 
 @pytest.mark.usefixtures("in_tmp")
 def test_a_folder_of_embeddings_is_searched_by_faiss(run: Path, command: Command) -> None:
-    command.text("embed", run, "photos:test", "--limit", "40", "--out", "found")
-    embedding = widefield.embed(run, "photos:test", limit=40, quiet=True)
+    command.text("embed", run, "photos:test", "--max-examples", "40", "--out", "found")
+    embedding = widefield.embed(run, "photos:test", max_examples=40, quiet=True)
     index = faiss.read_index("found/index.faiss")
     unit = embedding.features / np.linalg.norm(embedding.features, axis=1, keepdims=True)
     cosine, row = index.search(unit, 2)
@@ -85,11 +85,11 @@ def test_without_faiss_one_line_names_the_extra(
     message = command.refused("embed", run, "photos:test", "--out", "found")
     assert "pip install 'widefield[faiss]'" in message
     assert not Path("found").exists()
-    command.text("embed", run, "photos:test", "--limit", "4", "--out", "found.npz")
+    command.text("embed", run, "photos:test", "--max-examples", "4", "--out", "found.npz")
 
 
 def test_an_embedding_is_a_tensor_without_a_copy() -> None:
-    embedding = widefield.embed("random", "photos:test", limit=4, quiet=True)
+    embedding = widefield.embed("random", "photos:test", max_examples=4, quiet=True)
     h = torch.from_dlpack(embedding)
     assert h.data_ptr() == embedding.features.ctypes.data
     assert np.array_equal(np.from_dlpack(embedding), embedding.features)

@@ -12,7 +12,7 @@ from PIL import Image
 import widefield
 from commands import Command
 
-COLOURS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
+COLORS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def pictures(in_tmp: Path) -> Path:
     """Ninety pictures in three classes; one is there twice, and one is in the wrong folder."""
     rng = np.random.default_rng(0)
     for i in range(90):
-        name = list(COLOURS)[i % 3]
-        pixels = np.array(COLOURS[name]) + rng.integers(-50, 50, (16, 16, 3))
+        name = list(COLORS)[i % 3]
+        pixels = np.array(COLORS[name]) + rng.integers(-50, 50, (16, 16, 3))
         folder = in_tmp / "pictures" / ("blue" if i == 30 else name)
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{i:02}.png")
@@ -41,14 +41,14 @@ def test_page_and_tables_have_what_is_there(command: Command) -> None:
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")
     }
-    assert tables.keys() == {"neighbours", "duplicates", "outliers", "clusters", "suspects"}
+    assert tables.keys() == {"neighbors", "duplicates", "outliers", "clusters", "suspects"}
     assert [row["path"] for row in tables["duplicates"]] == ["red/03.png", "red/copy of 03.png"]
     (suspect,) = tables["suspects"]
     assert (suspect["path"], suspect["label"]) == ("blue/30.png", "blue")
-    assert suspect["neighbours_say"] == "red"
-    near = [row for row in tables["neighbours"] if row["path"] == "red/03.png"]
+    assert suspect["neighbors_say"] == "red"
+    near = [row for row in tables["neighbors"] if row["path"] == "red/03.png"]
     assert [row["rank"] for row in near] == list(range(1, 11))
-    assert near[0]["neighbour"] == "red/copy of 03.png"
+    assert near[0]["neighbor"] == "red/copy of 03.png"
     assert near[0]["cosine"] == pytest.approx(1)
     assert len(tables["clusters"]) == 91
     for name, rows in tables.items():
@@ -58,12 +58,12 @@ def test_page_and_tables_have_what_is_there(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_clusters_are_the_colours(command: Command) -> None:
+def test_clusters_are_the_colors(command: Command) -> None:
     told = command.json(*explore("--tables", "found"))
     assert told["clusters"] == 3
     rows = pq.read_table("found/clusters.parquet").to_pylist()
-    colour = [list(COLOURS)[int(Path(row["path"]).stem[-2:]) % 3] for row in rows]
-    pairs = {(row["cluster"], c) for row, c in zip(rows, colour, strict=True) if row["cluster"]}
+    color = [list(COLORS)[int(Path(row["path"]).stem[-2:]) % 3] for row in rows]
+    pairs = {(row["cluster"], c) for row, c in zip(rows, color, strict=True) if row["cluster"]}
     assert len(pairs) == 3
     assert sum(row["typical"] is not None for row in rows) >= 36
 
@@ -132,7 +132,7 @@ def test_few_images_or_equal_ones_can_be_explored(n: int, in_tmp: Path) -> None:
         found = widefield.explore("pixels", images, out="a.html", tables="t", overwrite=True)
         assert np.isfinite(found.places).all()
     assert found.duplicates == []
-    assert (in_tmp / "t" / "neighbours.csv").exists()
+    assert (in_tmp / "t" / "neighbors.csv").exists()
 
 
 def test_a_missing_folder_is_made_for_the_page(in_tmp: Path) -> None:

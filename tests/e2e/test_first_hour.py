@@ -26,7 +26,7 @@ from widefield.inference.splits import open_train_test
 from widefield.train.run_dir import recipe_of
 from widefield.workflows.run import next_command
 
-TRAIN = "--limit 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
+TRAIN = "--max-examples 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
 TRAIN += " --projector-dim 16"
 TINY = f"{TRAIN} --encoder resnet-tiny"
 
@@ -64,7 +64,7 @@ def test_the_next_command_works_on_the_run_it_stands_under(
     ]
     command.text(*shlex.split(steps[0]))
     if words[0] == "embed":
-        reason = "no labelled task" if data == "flat:train" else "nothing to score on"
+        reason = "no labeled task" if data == "flat:train" else "nothing to score on"
         assert reason in command.refused("probe", "my run")  # the control
 
 
@@ -148,7 +148,7 @@ def test_a_setting_is_in_a_run_yaml_if_it_is_in_a_recipe(arrays: Path, command: 
     assert held.keys() == make_recipe().to_dict().keys()
 
 
-@pytest.mark.parametrize("words", ["probe E D --fit-on D --no-floors", "embed E D --out e.npz",
+@pytest.mark.parametrize("words", ["probe E D --train-data D --no-floors", "embed E D --out e.npz",
                                    "classify E D --labels l.csv --out p.csv",
                                    "export E --out x.safetensors"])  # fmt: skip
 def test_timms_names_are_taken_wherever_an_encoder_is(
@@ -244,17 +244,19 @@ def test_an_audit_fits_on_one_set_and_scores_on_another(
     x, y = images()["x"], images()["y"]
     np.savez("others.npz", x=x[::-1], y=y[::-1])
     pixels = extractor.open_encoder("pixels")
-    split = open_train_test(pixels, arrays, fit_on="others.npz", limit=48, seed=0, quiet=True)
+    split = open_train_test(
+        pixels, arrays, train_data="others.npz", max_examples=48, seed=0, quiet=True
+    )
     assert (split.train.spec, split.test.spec) == ("others.npz", str(arrays))
     assert (len(split.train), len(split.test)) == (48, 12)
     np.testing.assert_array_equal(split.train.images[0], x[-1])
     np.testing.assert_array_equal(split.test.images[0], x[0])
-    line = command.refused("audit", "--fit-on", "others.npz", "--from", "a.json")
-    assert "--fit-on is part of an audit that --from reads" in line
+    line = command.refused("audit", "--train-data", "others.npz", "--from", "a.json")
+    assert "--train-data is part of an audit that --from reads" in line
     fail = monkeypatch.setattr
     fail(audit_file, "open_train_test", lambda *args, **given: pytest.fail(str(given)))
-    with pytest.raises(pytest.fail.Exception, match=r"'fit_on': 'others\.npz'"):
-        command("audit", "pixels", arrays, "--fit-on", "others.npz")
+    with pytest.raises(pytest.fail.Exception, match=r"'train_data': 'others\.npz'"):
+        command("audit", "pixels", arrays, "--train-data", "others.npz")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -320,7 +322,9 @@ def test_bash_completes_files_and_choices(
 
 def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp: Path) -> None:
     """The control learns nothing: its rate is next to zero."""
-    words = "pretrain photos --limit 256 --image-size 16 --batch-size 32 --encoder resnet-tiny"
+    words = (
+        "pretrain photos --max-examples 256 --image-size 16 --batch-size 32 --encoder resnet-tiny"
+    )
     words += " --projector-width 64 --projector-dim 32 --out"
     said = command.text(*words.split(), "good", "--epochs", 12)
     assert "\nbetter than untrained: images keep " in said

@@ -29,7 +29,7 @@ FEW, ALL = 64, 96
 
 def settings(method: str = "row-contrast", **more: Any) -> dict[str, Any]:
     """Settings of a small run on all that is in the data."""
-    return {**small(method), "limit": None, **more}
+    return {**small(method), "max_examples": None, **more}
 
 
 def some(count: int) -> dict[str, np.ndarray]:
@@ -115,7 +115,7 @@ def test_a_manifest_of_an_older_version_holds_of_short_sounds_beside_longer_ones
 
 @pytest.mark.parametrize("place", ["host", "disk"])
 def test_a_run_that_grew_is_resumed_bit_for_bit(tmp_path: Path, place: str) -> None:
-    one, two = (begun(tmp_path / name, row_store=place) for name in ("one", "two"))
+    one, two = (begun(tmp_path / name, head_storage=place) for name in ("one", "two"))
     pretrain(some(ALL), out=one, resume=True, epochs=4, quiet=True)
     for step in (9, 16):
         with pytest.raises(Killed):
@@ -140,7 +140,7 @@ def test_where_examples_joined_within_an_epoch_no_encoder_is_made_up_for_its_end
 
 
 def test_rows_on_disk_grow_as_rows_in_memory(tmp_path: Path) -> None:
-    host, disk = (begun(tmp_path / place, row_store=place) for place in ("host", "disk"))
+    host, disk = (begun(tmp_path / place, head_storage=place) for place in ("host", "disk"))
     for run in (host, disk):
         pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True)
     assert_same(host, disk)
@@ -273,17 +273,17 @@ def test_what_is_white_stays_so(tmp_path: Path) -> None:
     folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"][..., 0]
     write(folder, 15 * x[:FEW].astype(np.uint16))
     pretrain(folder, out=run, **settings(epochs=1))
-    white = yaml.safe_load((run / "run.yaml").read_text())["form"]["white"]
-    assert white == 4095
+    max_value = yaml.safe_load((run / "run.yaml").read_text())["form"]["max_value"]
+    assert max_value == 4095
     write(folder, x[FEW:].astype(np.uint16), first=FEW)  # darker
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
-    assert done.encoder.config.white == white
+    assert done.encoder.config.max_value == max_value
 
 
 def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     file, text = run / "run.yaml", (run / "run.yaml").read_text()
-    for edited in ("form: 3", "form: {image_size: [16]}", "form: {colour: 3}"):
+    for edited in ("form: 3", "form: {image_size: [16]}", "form: {color: 3}"):
         file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", f"{edited}\n", text))
         with pytest.raises(ValueError, match=r"run\.yaml: form .*restore the file") as caught:
             pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
@@ -306,7 +306,7 @@ def test_examples_that_could_not_join_may_be_taken_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """The disk is full as the checkpoint with them is saved, after their rows were."""
-    run, alone = (begun(tmp_path / name, row_store=place) for name in ("run", "alone"))
+    run, alone = (begun(tmp_path / name, head_storage=place) for name in ("run", "alone"))
     full, save = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), checkpoint.write_atomically
 
     def fill(path: Path, write: Any) -> None:

@@ -12,7 +12,7 @@ import widefield
 from commands import Command
 from runs import SMALL
 
-COLOURS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
+COLORS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
 COUNT = 90
 
 
@@ -23,10 +23,10 @@ def table(in_tmp: Path) -> list[dict[str, str]]:
     Path("pictures").mkdir()
     rows = []
     for i in range(COUNT):
-        colour, dim = list(COLOURS)[i % 3], rng.integers(2)
-        pixels = np.array(COLOURS[colour]) // (1 + dim) + rng.integers(-30, 30, (16, 16, 3))
+        color, dim = list(COLORS)[i % 3], rng.integers(2)
+        pixels = np.array(COLORS[color]) // (1 + dim) + rng.integers(-30, 30, (16, 16, 3))
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(f"pictures/{i:02}.png")
-        label = colour if i < 60 else ""
+        label = color if i < 60 else ""
         rows.append({"path": f"{i:02}.png", "label": label, "light": ["on", "off"][dim]})
     lines = ["path,label,light", *(",".join(row.values()) for row in rows)]
     Path("labels.csv").write_text("\n".join(lines) + "\n")
@@ -51,7 +51,7 @@ def test_a_flat_folder_is_probed_by_its_table(command: Command) -> None:
     alone = command.json(*PROBE, "--task", "light")
     assert alone["tasks"].keys() == {"light"}
     assert not [note for note in alone["notes"] if "left out" in note]
-    limited = command.json(*PROBE, "--limit", "6")["tasks"]["label"]
+    limited = command.json(*PROBE, "--max-examples", "6")["tasks"]["label"]
     assert limited["test_examples"] == 6 < scored[0] < 30
     for split in (":train", ":test"):
         assert command.json(*PROBE[:2], f"pictures{split}", *PROBE[3:]) == found
@@ -75,7 +75,7 @@ def test_a_table_says_what_folders_of_classes_say(
     rows = "".join(f"{row['label']}/{row['path']},{row['label']}\n" for row in table[:60])
     Path("labels.csv").write_text(f"path,class\n{rows}")
     by_table = widefield.probe("pixels", "sorted", labels="labels.csv", quiet=True)
-    by_folder = widefield.probe("pixels", "sorted:test", fit_on="sorted:train", quiet=True)
+    by_folder = widefield.probe("pixels", "sorted:test", train_data="sorted:train", quiet=True)
     assert by_table.to_json()["tasks"] == by_folder.to_json()["tasks"]
 
 
@@ -102,13 +102,13 @@ def test_all_pictures_are_explored_and_those_with_a_label_checked(
     Path("labels.csv").write_text("\n".join(["path,label", *lines]) + "\n")
     words = ("explore", "pixels", "pictures", "--labels", "labels.csv", "--tables", "found")
     said = command.text(*words, "--out", "page.html")
-    assert "neighbours name the label of 98.3 % of the 60 labelled images" in said
+    assert "neighbors name the label of 98.3 % of the 60 labeled images" in said
     assert pq.read_table("found/suspects.parquet")["path"].to_pylist() == ["00.png"]
-    assert pq.read_table("found/suspects.parquet")["neighbours_say"].to_pylist() == ["red"]
+    assert pq.read_table("found/suspects.parquet")["neighbors_say"].to_pylist() == ["red"]
     assert len(pq.read_table("found/clusters.parquet")) == COUNT
 
 
-def test_few_labels_colour_the_map_alone(table: list[dict[str, str]]) -> None:
+def test_few_labels_color_the_map_alone(table: list[dict[str, str]]) -> None:
     labels = {row["path"]: row["label"] for row in table[:3]}
     found = widefield.explore("pixels", "pictures", labels=labels, quiet=True)
     assert found.dataset.labels["label"].max() == 2
@@ -120,7 +120,10 @@ def test_few_labels_colour_the_map_alone(table: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["probe", "pixels", "pictures", "--fit-on", "pictures"], "leave fit_on out (--fit-on)"),
+        (
+            ["probe", "pixels", "pictures", "--train-data", "pictures"],
+            "leave train_data out (--train-data)",
+        ),
         (["audit", "pixels", "photos"], "photos has labels of its own"),
         (["probe", "pixels"], "pixels is no run of ours: say which data to judge it on"),
         (["probe", "pixels", "pictures", "--task", "shape"], "no column 'shape'"),
@@ -137,20 +140,20 @@ def test_labels_of_what_cannot_be_divided_are_refused(
 def test_a_run_without_labels_is_probed_on_data_with_them(command: Command) -> None:
     widefield.pretrain("pictures", out="run", **SMALL)
     for i in range(30):
-        colour = list(COLOURS)[i % 3]
-        Path("labelled", colour).mkdir(parents=True, exist_ok=True)
-        shutil.copy(f"pictures/{i:02}.png", f"labelled/{colour}")
-    found = command.json("probe", "run", "labelled", "--no-floors")
-    assert found["scored_on"] == "labelled:test"
+        color = list(COLORS)[i % 3]
+        Path("labeled", color).mkdir(parents=True, exist_ok=True)
+        shutil.copy(f"pictures/{i:02}.png", f"labeled/{color}")
+    found = command.json("probe", "run", "labeled", "--no-floors")
+    assert found["scored_on"] == "labeled:test"
     assert found["notes"][0].startswith("the data are divided 80 / 20")
     assert any(note.startswith("fitted on: train split: ") for note in found["notes"])
-    built_in = command.json("probe", "run", "photos:test", "--limit", "32", "--no-floors")
+    built_in = command.json("probe", "run", "photos:test", "--max-examples", "32", "--no-floors")
     assert built_in["notes"][0] == "fitted on the train split of the data, scored on the test split"
     widefield.pretrain("pictures+shapes", out="planted", **SMALL)
-    found = command.json("probe", "planted", "labelled", "--no-floors")
+    found = command.json("probe", "planted", "labeled", "--no-floors")
     assert found["tasks"].keys() == {"class"}
     Path("pictures").rename("moved")
-    assert command.json("probe", "run", "labelled", "--no-floors")["tasks"].keys() == {"class"}
+    assert command.json("probe", "run", "labeled", "--no-floors")["tasks"].keys() == {"class"}
     Path("moved").rename("pictures")
     again = command.json("probe", "run", "--labels", "labels.csv", "--no-floors")
     assert again["scored_on"].endswith("pictures:test")
@@ -164,13 +167,16 @@ def test_what_a_run_on_arrays_needs_is_said(command: Command) -> None:
     widefield.pretrain(data, out="run", **SMALL)
     gone = "run was trained on arrays in memory, which were not kept: "
     for call, remedy in (
-        (lambda: widefield.probe("run", data, quiet=True), r"say what to fit on with fit_on=DATA"),
-        (lambda: widefield.probe("run", fit_on=data, quiet=True), "say what to score on"),
+        (
+            lambda: widefield.probe("run", data, quiet=True),
+            r"say what to fit on with train_data=DATA",
+        ),
+        (lambda: widefield.probe("run", train_data=data, quiet=True), "say what to score on"),
         (lambda: widefield.audit("run", quiet=True), "give the data to judge it on"),
     ):
         with pytest.raises(ValueError, match=gone + remedy):
             call()
     assert gone in command.refused("probe", "run")
     np.savez("same.npz", **data)
-    found = command.json("probe", "run", "same.npz", "--fit-on", "same.npz", "--no-floors")
+    found = command.json("probe", "run", "same.npz", "--train-data", "same.npz", "--no-floors")
     assert found["tasks"].keys() == {"kind"}

@@ -39,8 +39,8 @@ def check_widefield(words: list[str]) -> None:
     name, values = words[0], {k: v for k, v in bound.kwargs.items() if v is not None}
     if name in DATA and len(bound.args) > DATA[name]:
         parse(bound.args[DATA[name]])
-    if "fit_on" in values:
-        parse(values["fit_on"])
+    if "train_data" in values:
+        parse(values["train_data"])
     if name in ("pretrain", "plan"):
         settings = {k: v for k, v in values.items() if k not in ("out", "recipe", "resume", "json")}
         recipe = make_recipe(values.get("recipe", "default"), **settings)

@@ -44,7 +44,7 @@ def train_in_two(rank: int, folder: Path) -> None:
     asked_to_stop(folder / "broken", 6, **PRECISE)
     pretrain(folder / "images.npz", out=folder / "broken", resume=True, quiet=True)
     for place in ("host", "disk"):
-        asked_to_stop(folder / place, 6, **{**PRECISE, "row_store": place, "epochs": 400})
+        asked_to_stop(folder / place, 6, **{**PRECISE, "head_storage": place, "epochs": 400})
 
 
 @pytest.fixture(scope="module")

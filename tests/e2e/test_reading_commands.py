@@ -38,7 +38,7 @@ def test_embed_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
 
 def test_probe_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
     folder = odd_folder(tmp_path / "im\x1b[31mages")
-    words = ("probe", "pixels", f"{folder}:test", "--fit-on", f"{folder}:train", "--no-floors")
+    words = ("probe", "pixels", f"{folder}:test", "--train-data", f"{folder}:train", "--no-floors")
     told = command.text(*words)
     assert all(line.isprintable() for line in told.splitlines())
     # Both are parts of one folder, of which it is said once.
@@ -54,7 +54,7 @@ def test_splits_are_refused_by_every_command(tmp_path: Path, command: Command) -
     for words in (
         ("pretrain", data, "--out", out),
         ("embed", "pixels", data, "--out", f"{out}.npz"),
-        ("probe", "pixels", data, "--fit-on", data),
+        ("probe", "pixels", data, "--train-data", data),
         ("audit", "pixels", data),
     ):
         assert "splits and no classes; name one of them" in command.refused(*words)

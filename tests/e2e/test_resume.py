@@ -76,7 +76,7 @@ def test_killed_after_an_epoch(
     """The process dies after epoch `after`'s checkpoint, in the middle of the next epoch."""
     broken, settings = tmp_path / "broken", small(method)
     if place is not None:
-        settings["row_store"] = place
+        settings["head_storage"] = place
     with pytest.raises(Killed):
         pretrain(IMAGES, out=broken, on_step=die_at(4 * after + 2), **settings)
     pretrain(IMAGES, out=broken, resume=True, quiet=True)
@@ -106,7 +106,7 @@ def test_killed_inside_a_checkpoint(
 
     monkeypatch.setattr(os, "replace", die)
     with pytest.raises(Killed):
-        pretrain(IMAGES, out=broken, row_store="disk", **SMALL)
+        pretrain(IMAGES, out=broken, head_storage="disk", **SMALL)
     monkeypatch.undo()
     pretrain(IMAGES, out=broken, resume=True, quiet=True)
     assert_same(whole(), broken)
@@ -151,7 +151,7 @@ def test_killed_before_the_first_checkpoint_it_begins_again(
 ) -> None:
     broken = tmp_path / "broken"
     with pytest.raises(Killed):
-        pretrain(IMAGES, out=broken, on_step=die_at(2), row_store=place, **SMALL)
+        pretrain(IMAGES, out=broken, on_step=die_at(2), head_storage=place, **SMALL)
     pretrain(IMAGES, out=broken, resume=True, quiet=True)
     assert_same(whole(), broken)
 
@@ -170,7 +170,7 @@ def test_a_folder_that_a_killed_run_had_only_locked_is_free(tmp_path: Path) -> N
 def test_both_players_go_on(tmp_path: Path, method: str, views: str) -> None:
     """Augmentation that learn, stopped within an epoch, end as those that were not."""
     data, settings = "photos+digits", {**small(method), "epochs": 3, "views": views}
-    settings |= {"limit": 32}
+    settings |= {"max_examples": 32}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     pretrain(data, out=whole, **settings)
     with pytest.raises(KeyboardInterrupt):
@@ -259,7 +259,7 @@ def test_a_signal_to_the_command_then_resume(
     """As a user would see it: kill -9, SIGTERM or Ctrl-C, then --resume."""
     broken, data = tmp_path / "broken", tmp_path / "images.npz"
     np.savez(data, **IMAGES)
-    options = {**SMALL, "row_store": place, "epochs": 12}
+    options = {**SMALL, "head_storage": place, "epochs": 12}
     del options["quiet"]
     words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
     process = subprocess.Popen(
@@ -310,7 +310,7 @@ def test_full_disk_stops_with_one_line_and_the_run_goes_on(
         with pytest.raises(
             ValueError, match=r"last checkpoint(, if.*,)? is whole; make room and run"
         ) as e:
-            pretrain(IMAGES, out=broken, on_step=fill, row_store=place, **SMALL)
+            pretrain(IMAGES, out=broken, on_step=fill, head_storage=place, **SMALL)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, free)
     assert "\n" not in str(e.value)
@@ -327,7 +327,7 @@ def paint(folder: Path, count: int) -> None:
 def test_resume_on_changed_data_is_refused_by_name(tmp_path: Path) -> None:
     photos, run = tmp_path / "mine", tmp_path / "run"
     paint(photos, 20)
-    settings = {k: v for k, v in SMALL.items() if k not in ("limit", "epochs", "image_size")}
+    settings = {k: v for k, v in SMALL.items() if k not in ("max_examples", "epochs", "image_size")}
     pretrain(photos, out=run, epochs=1, **settings)
     (photos / "03.png").write_bytes((photos / "05.png").read_bytes())
     with pytest.raises(ValueError, match=r"03\.png has other pixels"):
@@ -347,7 +347,7 @@ def short_run(whole: Callable[..., Path]) -> Path:
     ("settings", "message"),
     [
         ({"batch_size": 32}, "has batch_size 16, not 32: resume without batch_size"),
-        ({"row_update": "estimated"}, "has row_update 'exact', not 'estimated'"),
+        ({"head_update": "estimated"}, "has head_update 'exact', not 'estimated'"),
         ({"method": "simclr"}, "has method 'view-contrast', not 'simclr'"),
         ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
         ({"temperature": 0.5}, "temperature is no setting of view-contrast with views expert"),
@@ -369,7 +369,7 @@ def test_resume_with_other_settings_is_refused_by_name(
         ({"method": METHODS["simclr"]()}, "has method 'view-contrast', not 'simclr'"),
         ({"views": ViewSettings.named("cutout")}, "has views 'expert', not 'cutout'"),
         ({"encoder": EncoderSettings(name="resnet18")}, "not 'resnet18'"),
-        ({"encoder": EncoderSettings(zero_init=False)}, "has zero_init True, not False"),
+        ({"encoder": EncoderSettings(zero_init_last=False)}, "has zero_init_last True, not False"),
     ],
 )
 def test_resume_with_another_part_is_refused_by_what_differs(

@@ -267,7 +267,7 @@ def test_floors_of_sounds_and_windows_can_be_had() -> None:
         for half in (fit, held):
             half["kind"] = np.arange(24) % 2
         for encoder in ("pixels", "random"):
-            report = widefield.probe(encoder, held, fit_on=fit, quiet=True)
+            report = widefield.probe(encoder, held, train_data=fit, quiet=True)
             assert report.tasks["kind"].floor.keys() == {"pixels", "random", "majority"}
 
 

@@ -1,4 +1,4 @@
-"""`--start`: what a run can begin from, what it carries over, and what it says of the result."""
+"""`--init`: what a run can begin from, what it carries over, and what it says of the result."""
 
 import json
 from pathlib import Path
@@ -21,20 +21,20 @@ from widefield.train.run_dir import RunFolder
 from widefield.workflows.run import Pretrained
 
 COMPARED: dict[str, Any] = {k: v for k, v in SHORT.items() if k != "encoder"} | {"epochs": 1}
-RUN: dict[str, Any] = COMPARED | {"limit": 28, "batch_size": 14}
+RUN: dict[str, Any] = COMPARED | {"max_examples": 28, "batch_size": 14}
 """Too few images to compare before and after, which takes longer than the run."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def adapted(out: Path, start: object, **settings: Any) -> Pretrained:
-    return widefield.pretrain(images(), out=out, **{**RUN, "start": start, **settings})
+    return widefield.pretrain(images(), out=out, **{**RUN, "init": start, **settings})
 
 
 def x(channels: int = 3, side: int = 16) -> Tensor:
     return torch.rand(4, channels, side, side, generator=torch.Generator().manual_seed(0))
 
 
-def normalised(x: Tensor, mean: tuple[float, ...] = MEAN, std: tuple[float, ...] = STD) -> Tensor:
+def normalized(x: Tensor, mean: tuple[float, ...] = MEAN, std: tuple[float, ...] = STD) -> Tensor:
     return (x - torch.tensor(mean).view(1, -1, 1, 1)) / torch.tensor(std).view(1, -1, 1, 1)
 
 
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_starts_at(out: Path, expected: Tensor, given: Tensor | None = None) -> None:
     """The run kept a start with these features, and moved away from it."""
     given = x() if given is None else given
-    start, encoder = (load_encoder(folder).eval() for folder in (out / "start", out))
+    start, encoder = (load_encoder(folder).eval() for folder in (out / "init", out))
     with torch.no_grad():
         torch.testing.assert_close(start(given), expected, rtol=1e-4, atol=1e-5)
         assert not torch.allclose(encoder(given), expected, rtol=1e-3, atol=1e-4)
@@ -82,7 +82,7 @@ def torchvision_file(folder: Path) -> tuple[str, Tensor]:
     model = settled(models.resnet18(weights=None))
     torch.save({"state_dict": model.state_dict()}, folder / "weights.pth")
     model.fc = nn.Identity()
-    return f"{folder / 'weights.pth'}@resnet18", model(normalised(x()))
+    return f"{folder / 'weights.pth'}@resnet18", model(normalized(x()))
 
 
 def torchvision_own_file(folder: Path) -> tuple[str, Tensor]:
@@ -90,7 +90,7 @@ def torchvision_own_file(folder: Path) -> tuple[str, Tensor]:
     model = settled(models.shufflenet_v2_x0_5(weights=None))
     torch.save(model.state_dict(), folder / "weights.pth")
     model.fc = nn.Identity()
-    return f"{folder / 'weights.pth'}@torchvision:shufflenet_v2_x0_5", model(normalised(x()))
+    return f"{folder / 'weights.pth'}@torchvision:shufflenet_v2_x0_5", model(normalized(x()))
 
 
 def timm_file(folder: Path) -> tuple[str, Tensor]:
@@ -98,7 +98,7 @@ def timm_file(folder: Path) -> tuple[str, Tensor]:
     model = settled(timm.create_model("resnet10t"))
     safetensors.torch.save_file(model.state_dict(), folder / "model.safetensors")
     model.reset_classifier(0)
-    return f"{folder / 'model.safetensors'}@resnet10t", model(normalised(x()))
+    return f"{folder / 'model.safetensors'}@resnet10t", model(normalized(x()))
 
 
 def model_folder(folder: Path) -> tuple[str, Tensor]:
@@ -112,13 +112,13 @@ def model_folder(folder: Path) -> tuple[str, Tensor]:
     (folder / "model" / "config.json").write_text(json.dumps(config))
     safetensors.torch.save_file(model.state_dict(), folder / "model" / "model.safetensors")
     model.reset_classifier(0)
-    return str(folder / "model"), model(normalised(x(), mean, std))
+    return str(folder / "model"), model(normalized(x(), mean, std))
 
 
 def module(folder: Path) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
     model = settled(timm.create_model("resnet10t", num_classes=0))
-    return model, model(normalised(x()))
+    return model, model(normalized(x()))
 
 
 def own_module(folder: Path) -> tuple[nn.Module, Tensor]:
@@ -140,7 +140,7 @@ def test_before_the_first_step_the_features_are_those_of_the_start(
     assert_starts_at(tmp_path / "run", expected)
     if isinstance(start, nn.Module):  # what the user holds is left as it was
         with torch.no_grad():
-            again = start(x() if kind is own_module else normalised(x()))
+            again = start(x() if kind is own_module else normalized(x()))
         torch.testing.assert_close(again, expected)
 
 
@@ -159,7 +159,7 @@ def test_published_weights_come_from_this_machine(
     adapted(tmp_path / "run", "torchvision:resnet18", image_size=64)
     model.fc = nn.Identity()
     with torch.no_grad():
-        assert_starts_at(tmp_path / "run", model(normalised(x())))
+        assert_starts_at(tmp_path / "run", model(normalized(x())))
 
 
 def test_the_network_is_asked_only_with_download(
@@ -182,7 +182,12 @@ def test_the_network_is_asked_only_with_download(
         adapted(tmp_path / "run", "timm:resnet10t")
     assert asked == []
     ahead = widefield.plan(
-        images(), start="timm:resnet10t", download=True, image_size=64, limit=32, batch_size=16
+        images(),
+        init="timm:resnet10t",
+        download=True,
+        image_size=64,
+        max_examples=32,
+        batch_size=16,
     )
     assert ahead.recipe.encoder.name == "resnet10t"
     assert asked[0].startswith("timm/resnet10t")
@@ -240,23 +245,23 @@ def test_a_run_killed_as_it_begins_takes_no_folder(
         widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
     assert_same(tmp_path / "whole", tmp_path / "killed")
     assert not list((tmp_path / "killed").glob(".*.draft"))
-    start = tmp_path / "killed" / "start" / "encoder.safetensors"
-    assert start.read_bytes() == (tmp_path / "whole" / "start" / "encoder.safetensors").read_bytes()
+    start = tmp_path / "killed" / "init" / "encoder.safetensors"
+    assert start.read_bytes() == (tmp_path / "whole" / "init" / "encoder.safetensors").read_bytes()
 
 
 def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         adapted(tmp_path / "killed", str(run), on_step=die_at(1))
-    (tmp_path / "killed" / "start" / "encoder.safetensors").unlink()
+    (tmp_path / "killed" / "init" / "encoder.safetensors").unlink()
     with pytest.raises(ValueError, match=r"no encoder at .*start: give a folder"):
         widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
 
 
-def test_grey_images_of_another_size(run: Path, tmp_path: Path) -> None:
-    grey = np.random.default_rng(0).integers(0, 256, (64, 20, 20, 1)).astype(np.uint8)
+def test_gray_images_of_another_size(run: Path, tmp_path: Path) -> None:
+    gray = np.random.default_rng(0).integers(0, 256, (64, 20, 20, 1)).astype(np.uint8)
     settings = {name: value for name, value in RUN.items() if name != "image_size"}
-    done = widefield.pretrain({"x": grey}, out=tmp_path / "run", start=str(run), **settings)
-    config, before = load_encoder(tmp_path / "run" / "start").config, load_encoder(run).config
+    done = widefield.pretrain({"x": gray}, out=tmp_path / "run", init=str(run), **settings)
+    config, before = load_encoder(tmp_path / "run" / "init").config, load_encoder(run).config
     assert (config.channels, config.image_size) == (1, (20, 20))
     assert config.mean == pytest.approx([sum(before.mean) / 3])
     assert done.encoder(x(1, 20)).shape == (4, 128)
@@ -273,24 +278,24 @@ def test_sounds_of_another_length_and_rate(encoder: str, tmp_path: Path) -> None
     first, second = tmp_path / "first", tmp_path / "second"
     widefield.pretrain(sounds(0.5, 4000), out=first, seconds=0.5, encoder=encoder, **settings)
     faster = sounds(1.0, 8000)
-    done = widefield.pretrain(faster, out=second, start=str(first), seconds=1.0, **settings)
+    done = widefield.pretrain(faster, out=second, init=str(first), seconds=1.0, **settings)
     config = done.encoder.config
     assert (config.kind, config.rate, config.image_size) == ("sounds", 4000, (1, 4000))
     assert widefield.embed(str(second), faster, quiet=True).features.shape == (32, done.encoder.dim)
     with pytest.raises(ValueError, match="trained on sounds at 4000 Hz, not 8000: leave"):
         widefield.pretrain(
-            faster, out=tmp_path / "third", start=str(first), sample_rate=8000, **settings
+            faster, out=tmp_path / "third", init=str(first), sample_rate=8000, **settings
         )
 
 
 def test_a_start_of_another_kind_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds sounds, and the start was trained on images"):
-        widefield.pretrain(sounds(0.5, 4000), out=tmp_path / "run", start=str(run), quiet=True)
+        widefield.pretrain(sounds(0.5, 4000), out=tmp_path / "run", init=str(run), quiet=True)
 
 
 def test_a_vision_transformer_has_images_resized_to_its_size(tmp_path: Path) -> None:
     save_encoder(build_encoder("vit_tiny_patch16_224", image_size=32, seed=0), tmp_path / "vit")
-    settings = {**RUN, "image_size": None, "limit": 32, "start": str(tmp_path / "vit")}
+    settings = {**RUN, "image_size": None, "max_examples": 32, "init": str(tmp_path / "vit")}
     widefield.pretrain(images(), out=tmp_path / "run", **settings)
     assert load_encoder(tmp_path / "run").config.image_size == (32, 32)
 
@@ -305,12 +310,12 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     command: Command, run: Path, in_tmp: Path
 ) -> None:
     np.savez("data.npz", **images())
-    words = ["--epochs", 1, "--batch-size", 16, "--image-size", 16, "--start", run]
+    words = ["--epochs", 1, "--batch-size", 16, "--image-size", 16, "--init", run]
     code, out, err = command("pretrain", "data.npz", "--out", "run", *words)
     assert code == 0, err
     said = " ".join(err.split())
     assert "start: resnet-tiny, its mean" in said
-    assert "neighbours kept through views" in out
+    assert "neighbors kept through views" in out
     verdict = json.loads(Path("run/adaptation.json").read_text())["verdict"]
     assert f"verdict: {verdict}" in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
@@ -321,9 +326,9 @@ def test_the_start_in_the_folder_is_an_encoder_to_compare(
     command: Command, run: Path, in_tmp: Path
 ) -> None:
     adapted(in_tmp / "run", str(run))
-    assert set(weights(in_tmp / "run")) == set(weights(in_tmp / "run" / "start"))
+    assert set(weights(in_tmp / "run")) == set(weights(in_tmp / "run" / "init"))
     np.savez("data.npz", **images())
-    scored = command.json("probe", "run/start", "data.npz", "--fit-on", "data.npz")
+    scored = command.json("probe", "run/init", "data.npz", "--train-data", "data.npz")
     assert scored["tasks"]["y"]["accuracy"] > 0.5
 
 
@@ -332,18 +337,18 @@ def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
 
     Labels of 1,000 images may not tell whether a point was lost there; then the reason says so.
     """
-    labelled = {"limit": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
-    widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labelled)
+    labeled = {"max_examples": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
+    widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labeled)
     verdicts = {}
     for rate in (0.01, 1000.0):
         done = widefield.pretrain(
             "photos",
             out=tmp_path / f"rate-{rate}",
-            start=str(tmp_path / "first"),
+            init=str(tmp_path / "first"),
             method="s-diet",
-            start_lr_scale=rate,
+            init_lr_scale=rate,
             epochs=2,
-            **labelled,
+            **labeled,
         )
         assert done.adaptation is not None
         verdicts[rate] = done.adaptation
@@ -358,7 +363,7 @@ def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:
     save_encoder(build_encoder("resnet18", image_size=16, seed=0), in_tmp / "start")
     np.savez("data.npz", **images())
     words = ["plan", "data.npz", "--batch-size", 16]
-    small, large = command.json(*words), command.json(*words, "--start", "start")
+    small, large = command.json(*words), command.json(*words, "--init", "start")
     assert large["encoder"] == "resnet18"
     assert large["parts"]["weights"]["bytes"] > 10 * small["parts"]["weights"]["bytes"]
 
@@ -378,36 +383,36 @@ def test_a_start_by_its_path_is_found_from_any_folder(
     monkeypatch.chdir(tmp_path)
     recipe = RunFolder(path=tmp_path / "one").recipe()
     widefield.pretrain(images(), out=tmp_path / "two", recipe=recipe, quiet=True)
-    names = [RunFolder(path=tmp_path / name).recipe().start for name in ("one", "two")]
+    names = [RunFolder(path=tmp_path / name).recipe().init for name in ("one", "two")]
     assert names == [str(run)] * 2
 
 
 def test_bad_starts_are_one_line(command: Command, run: Path, in_tmp: Path) -> None:
-    assert "no encoder 'nowhere'" in refused(command, "--start", "nowhere")
-    assert "leave start out" in refused(command, "--start", "random")
-    assert "leave start out" in refused(command, "--start", "pixels")
-    line = refused(command, "--start", run, "--encoder", "resnet18")
+    assert "no encoder 'nowhere'" in refused(command, "--init", "nowhere")
+    assert "leave start out" in refused(command, "--init", "random")
+    assert "leave start out" in refused(command, "--init", "pixels")
+    line = refused(command, "--init", run, "--encoder", "resnet18")
     assert "has encoder 'resnet-tiny', not 'resnet18': leave encoder out" in line
-    assert "has stem 'small', not 'native'" in refused(command, "--start", run, "--stem", "native")
-    assert "did you mean" in refused(command, "--start", "timm:resnet81")
+    assert "has stem 'small', not 'native'" in refused(command, "--init", run, "--stem", "native")
+    assert "did you mean" in refused(command, "--init", "timm:resnet81")
 
 
 def test_weights_that_do_not_fit_are_named(command: Command, in_tmp: Path) -> None:
     model = timm.create_model("resnet10t")
     safetensors.torch.save_file(model.state_dict(), "model.safetensors")
-    line = refused(command, "--start", "model.safetensors@resnet50")
+    line = refused(command, "--init", "model.safetensors@resnet50")
     assert "fits no encoder" in line
     assert "resnet50" in line
     state = model.state_dict()
     state["layer1.0.conv1.weight"] = state["layer1.0.conv1.weight"][:, :3].contiguous()
     safetensors.torch.save_file(state, "bent.safetensors")
-    line = refused(command, "--start", "bent.safetensors@resnet10t")
+    line = refused(command, "--init", "bent.safetensors@resnet10t")
     assert "others in another shape: layer1.0.conv1.weight" in line
     state["layer1.0.conv1.weight"] = torch.full_like(
         model.state_dict()["layer1.0.conv1.weight"], torch.nan
     )
     safetensors.torch.save_file(state, "nan.safetensors")
-    line = refused(command, "--start", "nan.safetensors@resnet10t")
+    line = refused(command, "--init", "nan.safetensors@resnet10t")
     assert "'layer1.0.conv1.weight' holds NaN" in line
 
 
@@ -424,7 +429,7 @@ def test_folders_of_other_libraries_are_said(command: Command, in_tmp: Path) -> 
         '"std": [1]}}': "did you mean",
     }.items():
         (folder / "config.json").write_text(text)
-        assert message in refused(command, "--start", folder)
+        assert message in refused(command, "--init", folder)
 
 
 def test_a_module_of_no_known_architecture_is_refused(tmp_path: Path) -> None:

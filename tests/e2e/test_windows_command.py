@@ -78,12 +78,12 @@ def test_windows_may_be_of_any_unit(
     assert np.isfinite(features).all()
     # Each channel is seen as a standard one, so that the network tells windows apart.
     assert np.ptp(features, axis=0).max() > 0.01
-    normalised = (
+    normalized = (
         widefield.load(run)
         .cpu()
-        .normalise(torch.from_numpy((mean + scale * x).astype(np.float32))[:, :, None])
+        .normalize(torch.from_numpy((mean + scale * x).astype(np.float32))[:, :, None])
     )
-    assert normalised.std((0, 2, 3)).tolist() == pytest.approx([1, 1], rel=0.01)
+    assert normalized.std((0, 2, 3)).tolist() == pytest.approx([1, 1], rel=0.01)
 
 
 def test_images_are_refused_for_an_encoder_of_windows(

@@ -194,7 +194,7 @@ def test_arrays_are_read_right_or_refused(tmp_path: Path, seed: int) -> None:
             if expected is None or not is_sound:
                 assert isinstance(found, str), where
             elif isinstance(found, str):
-                assert "may be one colour image" in found, f"{where}: {found}"
+                assert "may be one color image" in found, f"{where}: {found}"
             else:
                 assert found.images.shape == expected.shape, where
                 assert (found.images == expected).all(), where
@@ -253,15 +253,19 @@ def test_folders_with_odd_entries_keep_their_pictures(tmp_path: Path, seed: int)
             Image.new("RGB", (8, 8), (i, 2, 3)).save(place / f"{i:03d}.png")
         for number in range(rng.integers(1, 6)):
             odd_entry(rng, (folder, folder / "cat")[rng.integers(2)], number)
-        limit = [None, 120, 7][rng.integers(3)]
-        found = outcome(lambda folder=folder, limit=limit: open_dataset(folder, limit=limit))
+        max_examples = [None, 120, 7][rng.integers(3)]
+        found = outcome(
+            lambda folder=folder, max_examples=max_examples: open_dataset(
+                folder, max_examples=max_examples
+            )
+        )
         assert isinstance(found, Dataset), f"seed {seed}, case {case}: {found}"
         check_whole(found)
-        assert len(found) >= min(limit or 120, 115)
+        assert len(found) >= min(max_examples or 120, 115)
         by_name = dict(zip(found.paths, found.images[:, 0, 0, 0].tolist(), strict=True))
         plain_names = [name for name in by_name if name[-7:-4].isdecimal() and name[-8] == "/"]
         assert all(by_name[name] == int(name[-7:-4]) for name in plain_names)
-        assert limit is not None or len(plain_names) == 120
+        assert max_examples is not None or len(plain_names) == 120
 
 
 # A name -------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ def test_names_that_are_no_data(seed: int) -> None:
     rng = np.random.default_rng([6, seed])
     for _ in range(CASES):
         text = "".join(rng.choice(PIECES, rng.integers(1, 6)))
-        found = outcome(lambda text=text: open_dataset(text, limit=2))
+        found = outcome(lambda text=text: open_dataset(text, max_examples=2))
         if isinstance(found, Dataset):
             check_whole(found)
             assert text.startswith("photos")

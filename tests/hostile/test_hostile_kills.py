@@ -21,7 +21,7 @@ def test_every_command_that_writes_is_killed_twice_or_finds_no_room(end: tuple[s
     assert int(last.split()[2]) >= 12
 
 
-def test_the_referee_sees_a_torn_file_and_a_changed_neighbour(tmp_path: Path) -> None:
+def test_the_referee_sees_a_torn_file_and_a_changed_neighbor(tmp_path: Path) -> None:
     """The control: what a command would leave that wrote in place."""
     command = kills.Killed("embed run data.npz --out e.npz", ("e.npz",))
     (tmp_path / "mine.txt").write_text("mine")

@@ -61,7 +61,7 @@ def test_absurd_sizes_are_refused_and_take_no_memory(settings: dict[str, Any], w
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 200_000  # KiB
 
 
-COMPARING = [name for name, kind in METHODS.items() if "gather" in kind().flat()]
+COMPARING = [name for name, kind in METHODS.items() if "gather_distributed" in kind().flat()]
 
 
 @pytest.mark.parametrize("method", COMPARING)
@@ -77,13 +77,13 @@ def test_batches_of_one_have_nothing_to_tell_apart(
 
 @pytest.mark.parametrize("method", ["byol", "simsiam"])
 @pytest.mark.parametrize(("batch_size", "world"), [(1, 1), (2, 2)])
-def test_batches_of_one_have_nothing_to_normalise_over(
+def test_batches_of_one_have_nothing_to_normalize_over(
     method: str, batch_size: int, world: int
 ) -> None:
-    """Without batch normalisation in the projector, one example is enough."""
+    """Without batch normalization in the projector, one example is enough."""
     recipe = make_recipe(method=method, batch_size=batch_size, encoder="resnet-tiny")
     shard = Shard(0, world)
-    words = rf"{method} normalises over the examples .* a batch_size of {2 * world} or more"
+    words = rf"{method} normalizes over the examples .* a batch_size of {2 * world} or more"
     with pytest.raises(ValueError, match=words):
         build(recipe, small_facts(), device=CPU, shard=shard)
     plain = recipe.changed({"projector_batch_norm": False})

@@ -42,7 +42,7 @@ def test_files_are_open_to_whom_the_umask_says(tmp_path: Path, umask: int) -> No
     assert "encoder.safetensors" in modes
 
 
-def test_a_neighbouring_file_is_not_overwritten(encoder: Path, tmp_path: Path) -> None:
+def test_a_neighboring_file_is_not_overwritten(encoder: Path, tmp_path: Path) -> None:
     out, beside = tmp_path / "mine.safetensors", tmp_path / "mine.json"
     beside.write_text('{"mine": 1}')
     for overwrite, words in ((False, "mine.json is already there"), (True, "is no encoder's")):
@@ -154,7 +154,7 @@ def test_a_cache_that_is_full_costs_no_result(
 
 
 def test_a_damaged_entry_of_a_cache_is_measured_again(tmp_path: Path) -> None:
-    """Read by numpy alone, the old behaviour, some of these end in other errors: the control."""
+    """Read by numpy alone, the old behavior, some of these end in other errors: the control."""
     file, result = tmp_path / "x.npz", ProbeResult(hits=np.arange(40) % 3 == 0, knn=0.5)
     bounds._save(file, result, pytest.fail)
     whole, strange = file.read_bytes(), set()

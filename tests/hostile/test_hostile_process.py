@@ -45,7 +45,7 @@ def test_characters_that_the_output_has_no_room_for(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-TINY = "--limit 16 --batch-size 8 --image-size 16 --epochs 1 --encoder resnet-tiny"
+TINY = "--max-examples 16 --batch-size 8 --image-size 16 --epochs 1 --encoder resnet-tiny"
 TINY += " --projector-width 8 --projector-dim 8"
 
 
@@ -53,7 +53,7 @@ TINY += " --projector-width 8 --projector-dim 8"
 def test_a_finished_run_whose_terminal_takes_ascii_alone(
     in_tmp: Path, monkeypatch: pytest.MonkeyPatch, mended: bool
 ) -> None:
-    """Unmended, the old behaviour, it ends in an error after the work: the control."""
+    """Unmended, the old behavior, it ends in an error after the work: the control."""
     np.savez("images.npz", **images())
     streams = {name: io.TextIOWrapper(io.BytesIO(), "ascii") for name in ("stdout", "stderr")}
     for name, stream in streams.items():
@@ -87,9 +87,9 @@ def test_variables_that_torchrun_did_not_write(
 ) -> None:
     import torch
 
-    from widefield.train.distributed import Ranks
+    from widefield.train.distributed import DistributedContext
 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=r"unset (it|them), or start by torchrun"):
-        Ranks(torch.device("cpu"), "32-true")
+        DistributedContext(torch.device("cpu"), "32-true")

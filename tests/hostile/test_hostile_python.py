@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import widefield
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 
 LONG = "a" * 5000
 X = {"x": np.zeros((4, 8, 8, 3), np.uint8), "y": np.arange(4) % 2}
@@ -17,8 +17,8 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "pretrain": lambda folder: widefield.pretrain(X, out=folder / "file" / "run", quiet=True),
     "pretrain, a name": lambda folder: widefield.pretrain(X, out=LONG, quiet=True),
     "pretrain, data": lambda folder: widefield.pretrain(LONG, out=folder / "run", quiet=True),
-    "probe": lambda folder: widefield.probe(LONG, X, fit_on=X, quiet=True),
-    "probe, data": lambda folder: widefield.probe("pixels", LONG, fit_on=X, quiet=True),
+    "probe": lambda folder: widefield.probe(LONG, X, train_data=X, quiet=True),
+    "probe, data": lambda folder: widefield.probe("pixels", LONG, train_data=X, quiet=True),
     "embed": lambda folder: widefield.embed(LONG, X, quiet=True),
     "embed, out": lambda folder: widefield.embed("pixels", X, out=f"{LONG}.npz", quiet=True),
     "classify": lambda folder: widefield.classify("pixels", X, labels=LONG, quiet=True),
@@ -55,12 +55,12 @@ def test_the_system_refuses_these_by_other_errors(tmp_path: Path) -> None:
 
 def test_what_went_wrong_stays_with_the_line() -> None:
     with pytest.raises(ValueError, match="File name too long") as refused:
-        boundary(open)(LONG)
+        input_errors(open)(LONG)
     assert isinstance(refused.value.__cause__, OSError)
 
 
 def test_a_reader_that_went_away_is_no_input() -> None:
-    @boundary
+    @input_errors
     def broken() -> None:
         raise BrokenPipeError
 

@@ -70,7 +70,7 @@ def refused(run: Path, match: str, data: Any = IMAGES, **options: Any) -> None:
         ("drop_last: true", "drop_last: false", "drop_last was True and is False"),
         ("name: expert", "name: flip", "views was"),
         ("image_size: 16", "image_size: 8", "image_size was 16 and is 8"),
-        ("limit: 64", "limit: 32", "limit was 64 and is 32"),
+        ("max_examples: 64", "max_examples: 32", "max_examples was 64 and is 32"),
     ],
 )
 def test_a_setting_that_was_edited_since_the_checkpoint(
@@ -278,7 +278,7 @@ def test_what_ends_before_the_first_step_leaves_nothing(
     monkeypatch.setattr("widefield.train.step.TrainStep.__call__", fail)
     run = tmp_path / "run"
     with pytest.raises(ValueError if error is OSError else error, match="at once"):
-        pretrain(IMAGES, out=run, row_store=place, **SMALL)
+        pretrain(IMAGES, out=run, head_storage=place, **SMALL)
     assert not run.exists()
 
 

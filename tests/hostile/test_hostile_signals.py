@@ -103,9 +103,9 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
     assert stages >= {"before", "trained"}
 
 
-SIGNALLED_LATE = """
+SIGNALED_LATE = """
 import os, signal
-from widefield.cli import boundary, main
+from widefield.cli import input_errors, main
 from widefield.cli.process import Ending
 
 def late(error, line_of=boundary.line_of):
@@ -122,7 +122,7 @@ main()
 @pytest.mark.parametrize("control", ["", "Ending.is_over = lambda self: None"])
 def test_a_signal_does_not_cut_off_the_line_of_an_error(control: str, tmp_path: Path) -> None:
     """Had the command not stopped listening before, it would end without a word: the control."""
-    program = SIGNALLED_LATE.replace("CONTROL", control)
+    program = SIGNALED_LATE.replace("CONTROL", control)
     command = [sys.executable, "-c", program, "probe", str(tmp_path / "nothing"), "photos"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     lines = [line for line in done.stderr.splitlines() if line.startswith("widefield: ")]

@@ -115,7 +115,7 @@ def test_view_contrast_is_a_contrast_of_views_and_a_cross_entropy_with_rows(
         total += math.log(far) - scale * cosine(z[i], v[i])
         logits = [float(z[i] @ rows[j]) for j in range(b)]
         total += weight * smoothed_cross_entropy(logits, i, smoothing)
-    loss = view_contrast(z, rows, v, scale=scale, cross_entropy=weight, smoothing=smoothing)
+    loss = view_contrast(z, rows, v, scale=scale, cross_entropy_weight=weight, smoothing=smoothing)
     assert float(loss) == pytest.approx(total / b, rel=1e-6)
 
 
@@ -146,7 +146,7 @@ def test_diet_is_cross_entropy_against_the_example() -> None:
 
 
 def test_supervised_is_the_sum_of_its_tasks() -> None:
-    labels = {"shape": torch.tensor([0, 2, 1, 1]), "colour": torch.tensor([1, 0, 0, 1])}
+    labels = {"shape": torch.tensor([0, 2, 1, 1]), "color": torch.tensor([1, 0, 0, 1])}
     method = Supervised(labels=labels, feature_dim=3)
     h, index = draw(2, 3).float(), torch.tensor([3, 0])
     out = method(torch.nn.Identity(), [h], index)

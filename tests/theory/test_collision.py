@@ -31,7 +31,7 @@ def test_count_merged_counts_what_a_dictionary_counts(seed, count, levels):
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_mean_time_to_merge_is_n_n_plus_1_over_2(n):
-    """Expected absorption time of the pair (black, white), from its transition matrix."""
+    """Expected absorption time of the pair (black, max_value), from its transition matrix."""
     states = [(low, high) for low in range(n + 1) for high in range(low + 1, n + 1)]
     index = {state: i for i, state in enumerate(states)}
     matrix = np.eye(len(states))

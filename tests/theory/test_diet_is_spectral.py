@@ -67,7 +67,7 @@ def test_alternation_never_raises_the_loss_and_ends_where_the_gradient_is_zero()
     g = torch.Generator().manual_seed(0)
     start = torch.randn(2, 2, 5, generator=g, dtype=torch.float64)
     raw = torch.randn(2, 4, 2, generator=g, dtype=torch.float64)
-    head, seen = lab.minimise_diet(data, start, raw, 30, free=True)
+    head, seen = lab.minimize_diet(data, start, raw, 30, free=True)
     w = seen[-1].clone().requires_grad_()
     head = head.clone().requires_grad_()
     assert len(seen) == 31

@@ -17,11 +17,11 @@ noise = st.floats(0.05, 0.9)
 def test_population_has_the_moments_of_the_model(nu1, nu2, phi):
     x = lab.population(nu1, nu2, phi)[1]  # class 1: u at coordinate 1, v at 3
     torch.testing.assert_close(x.mean(0), torch.tensor([0, 1, 0, 1]).double(), atol=1e-12, rtol=0)
-    centred = x - x.mean(0)
+    centered = x - x.mean(0)
     background = phi**2 / lab.AMBIENT
     variances = [background, nu1**2, background, nu2**2]
     expected = torch.diag(torch.tensor(variances, dtype=torch.float64))
-    torch.testing.assert_close(centred.T @ centred / len(x), expected, atol=1e-12, rtol=1e-9)
+    torch.testing.assert_close(centered.T @ centered / len(x), expected, atol=1e-12, rtol=1e-9)
 
 
 @given(nu1=st.floats(0.05, 0.5), nu2=st.floats(0.05, 0.9), phi=st.floats(0.3, 2))

@@ -142,7 +142,7 @@ BROKEN = {
         ("largest_class", lambda a: a + 0.2, "best accuracy"),
         ("contrast_log_shrinkage", lambda a: a + 3, "repeats times E log c"),
         ("contrast_log_factor", lambda a: a - 1, "factors' product"),
-        ("contrast", lambda a: a + 300, "256 greys"),
+        ("contrast", lambda a: a + 300, "256 grays"),
     ],
     "sparse-coding": [
         ("covered", lambda a: 0.5 * a, "with RandomMask: share of atoms"),
@@ -171,8 +171,8 @@ BROKEN = {
         ("trained_bias", lambda a: a[:, ::-1], "footnote 4, without"),
     ],
     "diet-is-spectral": [
-        ("diet", lambda a: a + 0.01, "DIET's minimiser"),
-        ("spectral", lambda a: a + 0.01, "spectral loss's minimiser"),
+        ("diet", lambda a: a + 0.01, "DIET's minimizer"),
+        ("spectral", lambda a: a + 0.01, "spectral loss's minimizer"),
         ("diet_value", lambda a: 1.01 * a, "DIET's least value is"),
         ("spectral_value", lambda a: 1.01 * a, "the spectral loss's is"),
         ("tie_diet", lambda a: a * 0, "one of many"),
@@ -197,7 +197,7 @@ BROKEN = {
         ("sgd_closed", lambda a: 1.001 * a, "SGD with momentum"),
         ("printed", lambda a: 0.999 * a, "erratum"),
         ("eps_gap", lambda a: a + 1, "eps > 0"),
-        ("head_error", lambda a: a + 1e-6, "row optimiser"),
+        ("head_error", lambda a: a + 1e-6, "row optimizer"),
         ("replayed", lambda a: a + 0.01, "replaying true gaps"),
         ("deviation", lambda a: 1.1 * a, "library's epochs"),
         ("estimated", lambda a: a * 0, "boundary"),

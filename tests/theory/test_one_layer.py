@@ -41,7 +41,7 @@ def test_gated_covariance_is_the_double_sum_over_pairs(rate, slope, seed):
 
 @given(rate=rates)
 @settings(max_examples=15, deadline=None)
-def test_summands_are_standardised_and_independent(rate):
+def test_summands_are_standardized_and_independent(rate):
     x, p = lab.summation(rate)
     assert float(p.sum()) == pytest.approx(1)
     torch.testing.assert_close(p @ x, torch.zeros_like(rate), atol=1e-12, rtol=0)

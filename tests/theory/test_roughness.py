@@ -48,7 +48,7 @@ def test_mixture_covariance_matches_samples():
     assert ((replicates.mean(0) - a).abs() < 5 * replicates.std(0) / 10).all()
 
 
-def test_the_linearised_dynamics_are_those_of_the_hessian():
+def test_the_linearized_dynamics_are_those_of_the_hessian():
     # (A - lambda_1 - H M) u is the Riemannian Hessian of Var[h(w.x)]/2: take it by differences.
     separation, widths = torch.tensor(0.7).double(), torch.tensor([0.9]).double()
     laws = lab.mixture_laws(separation, 0.5)

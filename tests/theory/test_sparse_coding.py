@@ -21,7 +21,7 @@ def draw(*shape, seed=0):
 
 @given(y=st.floats(-5, 5), b=st.floats(0, 3))
 @settings(max_examples=50, deadline=None)
-def test_respond_is_the_symmetrised_relu(y, b):
+def test_respond_is_the_symmetrized_relu(y, b):
     expected = max(y - b, 0.0) - max(-y - b, 0.0)
     found = learner.respond(torch.tensor([[y]], dtype=torch.float64), torch.tensor([b]).double())
     assert float(found) == pytest.approx(expected, abs=1e-6)

@@ -105,7 +105,7 @@ SWAPS = {
     ),
     "multistep": (
         {"estimated": first_two(0), "deviation": first_two(0)},
-        ("closed form", "printed plus", "eps > 0", "replaying true gaps", "row optimiser"),
+        ("closed form", "printed plus", "eps > 0", "replaying true gaps", "row optimizer"),
     ),
 }
 

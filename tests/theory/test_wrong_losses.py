@@ -76,7 +76,7 @@ def smoothed_cross_entropy(h, rows, target, *, smoothing):
     return index_cross_entropy(h, rows, target, smoothing=0.1)
 
 
-def cross_entropy_of_normalised_rows(h, rows, target, *, smoothing):
+def cross_entropy_of_normalized_rows(h, rows, target, *, smoothing):
     return index_cross_entropy(h, F.normalize(rows, dim=1), target, smoothing=smoothing)
 
 
@@ -93,7 +93,7 @@ def convergence(generator):
     return contrastive_covariance.convergence((16, 64), **options, generator=generator)
 
 
-def both_minimisers(generator):
+def both_minimizers(generator):
     data = diet_is_spectral.random_data(2, (12, 6, 10), 3, 0.5, generator)
     return {k: v.numpy() for k, v in diet_is_spectral.solve(data, 3, 25, generator).items()}
 
@@ -156,17 +156,17 @@ CASES = [
         "pair_importance",
         importance_at_twice_the_temperature,
     ),
-    (diet_is_spectral, both_minimisers, "one_hot_error", negated(one_hot_error)),
-    (diet_is_spectral, both_minimisers, "one_hot_error", error_without_target),
+    (diet_is_spectral, both_minimizers, "one_hot_error", negated(one_hot_error)),
+    (diet_is_spectral, both_minimizers, "one_hot_error", error_without_target),
     (
         diet_is_spectral,
-        both_minimisers,
+        both_minimizers,
         "spectral_contrastive",
         spectral_of_one_view,
     ),
     (
         diet_is_spectral,
-        both_minimisers,
+        both_minimizers,
         "spectral_contrastive",
         spectral_with_double_negatives,
     ),
@@ -185,7 +185,7 @@ CASES = [
         noise_helps,
         closed_form_gradient,
         "index_cross_entropy",
-        cross_entropy_of_normalised_rows,
+        cross_entropy_of_normalized_rows,
     ),
     (row_replay, head, "LazyAdamW", without_decay),
     (row_replay, head, "LazyAdamW", partial(LazyAdamW, eps=1e-3)),
@@ -196,7 +196,7 @@ CASES = [
 LAB = {
     gradients: LABS["contrastive-covariance"],
     convergence: LABS["contrastive-covariance"],
-    both_minimisers: LABS["diet-is-spectral"],
+    both_minimizers: LABS["diet-is-spectral"],
     toy: LABS["diet-toy"],
     trained_plain: LABS["diet-toy"],
     closed_form_gradient: LABS["noise-helps"],

@@ -51,14 +51,14 @@ USER = """
 import torch
 import widefield
 from widefield.losses import nt_xent
-from widefield.methods import PairLoss, SimCLRSettings
+from widefield.methods import PairLoss, SimCLRConfig
 from widefield.views import build_views
 
 loss: torch.Tensor = nt_xent(torch.eye(4), torch.eye(4), temperature=0.1)
-head = widefield.RowHead(examples=10, dim=4)
+head = widefield.PerExampleHead(examples=10, dim=4)
 method = PairLoss(projector=torch.nn.Identity(), loss=widefield.losses.spectral_in_ball)
 policy = build_views("expert")
-recipe = widefield.make_recipe(method=SimCLRSettings(temperature=0.2), epochs=3)
+recipe = widefield.make_recipe(method=SimCLRConfig(temperature=0.2), epochs=3)
 done = widefield.pretrain("photos", out="run", epochs=3, temperature=0.1, recipe=recipe)
 health: str = done.health.verdict
 """

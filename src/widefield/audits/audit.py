@@ -22,8 +22,8 @@ from widefield.audits.page import write_audit_page
 from widefield.audits.pictures import (
     image_map,
     mean_firing,
-    neighbour_rows,
-    neighbour_sounds,
+    neighbor_rows,
+    neighbor_sounds,
     preferred_rows,
     spectrum_shares,
 )
@@ -40,7 +40,7 @@ from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output, refuse_unwritable
 from widefield.core.hardware import choose_device, machine
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import Kind
 from widefield.data.labels import Labels, read_labels
@@ -62,19 +62,19 @@ _SAME = 1e-3
 """Largest relative difference of two calls on the same images that rounding explains."""
 
 
-@boundary
+@input_errors
 def audit(
     encoder: EncoderSpec,
     data: Data | None = None,
     *,
-    fit_on: Data | None = None,
+    train_data: Data | None = None,
     labels: Labels | None = None,
     features: Features = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
     all_checkpoints: bool = False,
     pretrain_with: str | None = None,
-    limit: int | None = None,
+    max_examples: int | None = None,
     cache: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -92,7 +92,7 @@ def audit(
             it is never changed.
         data: a source; by default the data that the run was trained on. Probes are fitted on one
             part of it and scored on another, see `workflows.train_test.open_train_test`.
-        fit_on: fit probes, floors and ceilings on these, and score on all of `data`, by default
+        train_data: fit probes, floors and ceilings on these, and score on all of `data`, by default
             on the test split of the run's data.
         labels: labels in place of those that the data have, as `classify` takes them; every column
             but `path` is a task. Examples without one of them are left out.
@@ -102,7 +102,7 @@ def audit(
         compare: another encoder to put beside this one.
         all_checkpoints: judge every checkpoint of the run too.
         pretrain_with: also pretrain by this method, without and with each plant.
-        limit: fit on a class-balanced first N, and score on a quarter as many.
+        max_examples: fit on a class-balanced first N, and score on a quarter as many.
         cache: folder that keeps floors and ceilings; by default `audits` in widefield's cache.
         out: file of the report, `.html`.
         overwrite: replace `out` if it is there.
@@ -121,9 +121,15 @@ def audit(
     folders = _checkpoints(extractor) if all_checkpoints else {}
     rival = None if compare is None else _beside(open_encoder(compare, features), extractor)
     split = open_train_test(
-        extractor, data, fit_on=fit_on, labels=table, limit=limit, seed=seed, quiet=quiet
+        extractor,
+        data,
+        train_data=train_data,
+        labels=table,
+        max_examples=max_examples,
+        seed=seed,
+        quiet=quiet,
     )
-    _refuse_few(split, limit)
+    _refuse_few(split, max_examples)
     _refuse_plants(plant, split, seed=seed)
     if rival is not None:
         _refuse_other_data(rival, split)
@@ -299,11 +305,11 @@ def _pictures(extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
     return {
         "firing": mean_firing(encoder, data.test),
         "spectrum": spectrum_shares(h),
-        "neighbours": neighbour_rows(data.test, h),
+        "neighbors": neighbor_rows(data.test, h),
         "preferred": preferred_rows(encoder, data.test, h, seed=seed),
         "map": image_map(data.test, h, seed=seed),
         "kind": data.test.kind,
-        "sounds": neighbour_sounds(data.test, h),
+        "sounds": neighbor_sounds(data.test, h),
     }
 
 
@@ -382,9 +388,9 @@ def _fitting(data: TrainTest, *, seed: int) -> tuple[str, ...]:
     return tuple(name for name in usual if has_room(data, name, seed=seed))
 
 
-def _refuse_few(data: TrainTest, limit: int | None) -> None:
+def _refuse_few(data: TrainTest, max_examples: int | None) -> None:
     if len(data.test) < 2:
-        remedy = "give more" if limit is None else "give more, or a larger --limit"
+        remedy = "give more" if max_examples is None else "give more, or a larger --max-examples"
         raise ValueError(
             f"{len(data.test)} of the {data.test.kind} is scored, and an audit needs two: {remedy}"
         )
@@ -425,8 +431,8 @@ def _refuse_other_data(rival: FeatureExtractor, data: TrainTest) -> None:
             f"{rival.name} expects images of {size} and the other encoder {height}x{width} and "
             f"{channels}: audit them one by one"
         )
-    if data.train.white is not None and rival.white not in (None, data.train.white):
+    if data.train.max_value is not None and rival.max_value not in (None, data.train.max_value):
         raise ValueError(
-            f"{rival.name} was trained on images whose white is {rival.white:g} and these show "
-            f"{data.train.white:g} as white: audit them one by one"
+            f"{rival.name} was trained on images whose white is {rival.max_value:g} and these show "
+            f"{data.train.max_value:g} as white: audit them one by one"
         )

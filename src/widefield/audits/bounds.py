@@ -201,7 +201,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
     with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            x = x.requires_grad_().clone()  # a leaf could not be normalised in place
+            x = x.requires_grad_().clone()  # a leaf could not be normalized in place
         try:
             return bool(module(x).requires_grad)
         except RuntimeError:  # an array of numpy cannot be made of what needs a gradient

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from widefield.audits.advice import advice
-from widefield.audits.planting import NEIGHBOURS
+from widefield.audits.planting import NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import FLOORS, TaskAudit
 from widefield.core.files import checked_output
@@ -31,7 +31,7 @@ from widefield.report import (
 _LAYERS = 12
 """Most layers whose firing is shown."""
 _EASE = {
-    "images": "small, faint and colourful (1) to large, opaque, white and always at one place",
+    "images": "small, faint and colorful (1) to large, opaque, white and always at one place",
     "sounds": "far below the sound (1) to as loud as it",
 }
 """What the ends of the grades of planted features are like."""
@@ -153,8 +153,8 @@ def _plants(audit: Audit) -> list[Figure]:
         for name, plant in audit.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
-    neighbours = {
-        name: (range(1, len(plant.grades) + 1), plant.neighbours_kept)
+    neighbors = {
+        name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
         for name, plant in audit.plants.items()
     }
     figures: list[Figure] = []
@@ -171,16 +171,16 @@ def _plants(audit: Audit) -> list[Figure]:
                 y_range=(0, 1.03),
             )
         )
-    if neighbours:
+    if neighbors:
         figures.append(
             Lines(
                 title=f"Do plants hide the {audit.kind}?",
-                how=f"Share of the {NEIGHBOURS} nearest neighbours of each {_one(audit)} that "
+                how=f"Share of the {NEIGHBORS} nearest neighbors of each {_one(audit)} that "
                 f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
                 "plants alone.",
-                series=neighbours,
+                series=neighbors,
                 x_label="ease",
-                y_label="neighbours kept",
+                y_label="neighbors kept",
                 y_range=(0, 1.03),
             )
         )
@@ -211,7 +211,7 @@ def _trained(audit: Audit) -> list[Figure]:
 def _spectrum(audit: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
-        how="Singular values of the centred features, as shares of the largest. A line that falls "
+        how="Singular values of the centered features, as shares of the largest. A line that falls "
         "off early says that a few directions carry everything; a flat one, that many do.",
         series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
         x_label="direction",
@@ -254,7 +254,7 @@ def _alike(audit: Audit) -> Figure:
         title=f"Which {audit.kind} look alike to it?",
         how=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
         "it in the encoder's eyes. What they share is what it sees.",
-        rows=[(row.name, row.pictures) for row in audit.neighbours],
+        rows=[(row.name, row.pictures) for row in audit.neighbors],
         first_apart=True,
     )
 
@@ -282,7 +282,7 @@ def _map(audit: Audit) -> list[Figure]:
         f"dot to see its {_one(audit)}. Distances between far groups mean nothing"
     )
     if audit.map.task is not None:
-        how += f"; colours stand for the classes of `{audit.map.task}`, and repeat after four"
+        how += f"; colors stand for the classes of `{audit.map.task}`, and repeat after four"
     return [
         Places(
             title=f"A map of the {audit.kind}",
@@ -323,6 +323,6 @@ def _numbers(task: TaskAudit) -> str:
     floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
     return (
         f"probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], nearest "
-        f"neighbours {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
+        f"neighbors {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
         f"{task.classes} classes"
     )

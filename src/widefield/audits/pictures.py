@@ -12,10 +12,10 @@ from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.inference.pictures import pictures_of, recorded
 from widefield.metrics import (
-    activation_maximisation,
-    colour_axes,
+    activation_maximization,
+    color_axes,
     firing_rates,
-    nearest_neighbours,
+    nearest_neighbors,
     singular_values,
     tsne_map,
 )
@@ -23,11 +23,11 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 
-MAP_IMAGES, ROWS, NEIGHBOURS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
-"""Images in the map; images with neighbours, and neighbours of each; features whose preferred image
+MAP_IMAGES, ROWS, NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
+"""Images in the map; images with neighbors, and neighbors of each; features whose preferred image
 is made, and real images beside it; images that neurons fire at."""
 HEARD_ROWS, HEARD_BESIDE = 5, 2
-"""Sounds with neighbours, and neighbours of each: a second of sound takes 20 to 40 kilobytes."""
+"""Sounds with neighbors, and neighbors of each: a second of sound takes 20 to 40 kilobytes."""
 STEPS = 128
 """Steps of gradient ascent towards a preferred image."""
 _MAP_SIDE = 32
@@ -102,15 +102,15 @@ def spectrum_shares(h: Tensor) -> tuple[float, ...]:
     return tuple(float(f"{share:.6g}") for share in (sigma / sigma[:1]).tolist()) or (1.0,)
 
 
-def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
+def neighbor_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
     """Return images from all over `dataset`, each with the images nearest to it by h [n, D].
 
-    Sounds give none: `neighbour_sounds` lets them be heard.
+    Sounds give none: `neighbor_sounds` lets them be heard.
     """
     if dataset.kind == "sounds":
         return ()
     rows = dataset.spread_rows(ROWS)
-    nearest = nearest_neighbours(h, min(NEIGHBOURS, len(h) - 1)).cpu().numpy()
+    nearest = nearest_neighbors(h, min(NEIGHBORS, len(h) - 1)).cpu().numpy()
     return tuple(
         PictureRow(
             name=dataset.paths[row],
@@ -120,14 +120,14 @@ def neighbour_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
     )
 
 
-def neighbour_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
+def neighbor_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
     """Return sounds from all over `dataset`, each with the sounds nearest to it by h [n, D].
 
     Images and windows, which cannot be listened to, give none.
     """
     if dataset.kind != "sounds":
         return ()
-    nearest = nearest_neighbours(h, min(HEARD_BESIDE, len(h) - 1)).cpu().numpy()
+    nearest = nearest_neighbors(h, min(HEARD_BESIDE, len(h) - 1)).cpu().numpy()
     rows = (recorded(dataset, [row, *nearest[row]]) for row in dataset.spread_rows(HEARD_ROWS))
     return tuple(
         SoundRow(names=tuple(r.name for r in row), wavs=tuple(r.wav for r in row)) for row in rows
@@ -162,11 +162,11 @@ def preferred_rows(
     x = image_batch(dataset.images[:FIRING_IMAGES], device)
     units = h.std(0).topk(min(FEATURES, h.shape[1])).indices.tolist()
     with on_device(encoder, device):
-        made = activation_maximisation(
+        made = activation_maximization(
             encoder,
             units,
             shape=(x.shape[1], x.shape[2], x.shape[3]),
-            colour=colour_axes(x),
+            color=color_axes(x),
             steps=STEPS,
             seed=seed,
         )

@@ -2,7 +2,7 @@
 
 An encoder that sees only the easiest plants, which are large, opaque, white and always at one
 place, has learned little of the feature. An encoder may also see a plant so well that images with
-the same plant become neighbours: it then hides what the images themselves show.
+the same plant become neighbors: it then hides what the images themselves show.
 """
 
 import tempfile
@@ -16,26 +16,26 @@ import numpy as np
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, Drawn, Heard
+from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioOverlay, ImageOverlay
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.inference.open_encoder import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest, subset
-from widefield.metrics import neighbour_agreement
+from widefield.metrics import neighbor_agreement
 from widefield.workflows.pretrain import pretrain
 
-GRADES: dict[str, tuple[Drawn | Heard, ...]] = {
+GRADES: dict[str, tuple[ImageOverlay | AudioOverlay, ...]] = {
     plant.name: plant.grades()
     for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
-    if issubclass(plant, Drawn | Heard)
+    if issubclass(plant, ImageOverlay | AudioOverlay)
 }
-"""Options of each plant from hard to easy to see: size and opacity grow, then the colour is the
+"""Options of each plant from hard to easy to see: size and opacity grow, then the color is the
 same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
 MIDDLE = 2
 """Position of the grade whose verdict is the plant's."""
 EXAMPLES = {"train": 2000, "test": 1000}
 """How many images are planted at most."""
-NEIGHBOURS = 10
-"""How many nearest neighbours of an image are compared."""
+NEIGHBORS = 10
+"""How many nearest neighbors of an image are compared."""
 TRAIN_IMAGES = 80_000
 """How many images a short pretraining is shown, counted with repetition."""
 
@@ -46,11 +46,11 @@ class PlantAudit:
 
     name: str
     grades: tuple[TaskAudit, ...]
-    neighbours_kept: tuple[float, ...]
-    """At each grade, the share of its nearest neighbours that an image keeps when all images are
+    neighbors_kept: tuple[float, ...]
+    """At each grade, the share of its nearest neighbors that an image keeps when all images are
     planted."""
-    neighbours_by_chance: float
-    """`neighbours_kept` of unrelated features."""
+    neighbors_by_chance: float
+    """`neighbors_kept` of unrelated features."""
 
     @property
     def verdict(self) -> TaskAudit:
@@ -62,8 +62,8 @@ class PlantAudit:
         return {
             "name": self.name,
             "grades": [grade.to_json() for grade in self.grades],
-            "neighbours_kept": list(self.neighbours_kept),
-            "neighbours_by_chance": self.neighbours_by_chance,
+            "neighbors_kept": list(self.neighbors_kept),
+            "neighbors_by_chance": self.neighbors_by_chance,
         }
 
     @classmethod
@@ -72,16 +72,16 @@ class PlantAudit:
         return cls(
             name=values["name"],
             grades=tuple(TaskAudit.from_json(grade) for grade in values["grades"]),
-            neighbours_kept=tuple(values["neighbours_kept"]),
-            neighbours_by_chance=values["neighbours_by_chance"],
+            neighbors_kept=tuple(values["neighbors_kept"]),
+            neighbors_by_chance=values["neighbors_by_chance"],
         )
 
     def line(self) -> str:
-        """Say in one plain sentence what planting does to the images' own neighbours."""
-        middle, easiest = (100 * self.neighbours_kept[i] for i in (MIDDLE, -1))
+        """Say in one plain sentence what planting does to the images' own neighbors."""
+        middle, easiest = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
         return (
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
-            f"its {NEIGHBOURS} nearest neighbours, with the easiest {easiest:.0f} %"
+            f"its {NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
         )
 
 
@@ -96,8 +96,8 @@ class TrainAudit:
     """Task -> verdict after training on the plain images."""
     planted: Mapping[str, TaskAudit]
     """Task -> verdict after training on the planted images."""
-    neighbours_shared: float
-    """Share of nearest neighbours, among plain images, that the two encoders agree on."""
+    neighbors_shared: float
+    """Share of nearest neighbors, among plain images, that the two encoders agree on."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -107,7 +107,7 @@ class TrainAudit:
             "epochs": self.epochs,
             "without": {task: verdict.to_json() for task, verdict in self.without.items()},
             "planted": {task: verdict.to_json() for task, verdict in self.planted.items()},
-            "neighbours_shared": self.neighbours_shared,
+            "neighbors_shared": self.neighbors_shared,
         }
 
     @classmethod
@@ -147,7 +147,7 @@ def audit_plant(
     seed: int,
     say: Say,
 ) -> tuple[PlantAudit, Bounds]:
-    """Judge the plant `name` at every grade, and what it does to the images' neighbours.
+    """Judge the plant `name` at every grade, and what it does to the images' neighbors.
 
     Where a grade is unclear, all are held against more draws of the untrained floor.
 
@@ -165,16 +165,16 @@ def audit_plant(
     bounds, grades = judged(draws=1)
     if any(grade.verdict == "unclear" for grade in grades):
         bounds, grades = judged(draws=DRAWS)
-    k = min(NEIGHBOURS, len(data.test) - 1)
+    k = min(NEIGHBORS, len(data.test) - 1)
     plain = extractor.features(data.test.images)
     found = PlantAudit(
         name=name,
         grades=grades,
-        neighbours_kept=tuple(
-            float(neighbour_agreement(plain, extractor.features(grade.test.images), k).mean())
+        neighbors_kept=tuple(
+            float(neighbor_agreement(plain, extractor.features(grade.test.images), k).mean())
             for grade in planted
         ),
-        neighbours_by_chance=k / (len(data.test) - 1),
+        neighbors_by_chance=k / (len(data.test) - 1),
     )
     return found, bounds[MIDDLE]
 
@@ -206,7 +206,7 @@ def audit_training(
     if isinstance(extractor.encoder, Encoder):
         architecture = EncoderSettings.of(extractor.encoder.config)
     epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
-    k = min(NEIGHBOURS, len(data.test) - 1)
+    k = min(NEIGHBORS, len(data.test) - 1)
     verdicts, features = [], []
     for shown in (data, planted):
         say(
@@ -218,13 +218,13 @@ def audit_training(
             name=method, encoder=encoder, image_size=encoder.config.image_size
         )
         tasks: dict[str, TaskAudit] = {}
-        for labelled in (data, planted):
-            if labelled.train.labels:
+        for labeled in (data, planted):
+            if labeled.train.labels:
                 # Either may be unclear, and both are held against the same floors.
                 bounds = measure_bounds(
-                    trained, labelled, cache=cache, seed=seed, say=say, draws=DRAWS
+                    trained, labeled, cache=cache, seed=seed, say=say, draws=DRAWS
                 )
-                tasks |= audit_tasks(trained, labelled, bounds, seed=seed)
+                tasks |= audit_tasks(trained, labeled, bounds, seed=seed)
         verdicts.append(tasks)
         features.append(trained.features(data.test.images))
     return TrainAudit(
@@ -233,7 +233,7 @@ def audit_training(
         epochs=epochs,
         without=verdicts[0],
         planted=verdicts[1],
-        neighbours_shared=float(neighbour_agreement(features[0], features[1], k).mean()),
+        neighbors_shared=float(neighbor_agreement(features[0], features[1], k).mean()),
     )
 
 

@@ -1,4 +1,4 @@
-"""What linear probes and nearest neighbours find in features: the raw material of every verdict."""
+"""What linear probes and nearest neighbors find in features: the raw material of every verdict."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ Features = Callable[[NDArray[np.uint8]], Tensor]
 
 
 def probe_tasks(features: Features, data: TrainTest, *, seed: int = 0) -> dict[str, ProbeResult]:
-    """Fit a linear probe and let nearest neighbours vote, on every task of `data`.
+    """Fit a linear probe and let nearest neighbors vote, on every task of `data`.
 
     Raises:
         ValueError: a task with fewer than two classes, a class with one example, features that

@@ -55,8 +55,8 @@ class Audit:
     firing: Mapping[str, float]
     """Layer -> share of images on which a neuron is active, mean over its neurons."""
     spectrum: tuple[float, ...]
-    """Singular values of the centred features, as shares of the largest."""
-    neighbours: tuple[PictureRow, ...]
+    """Singular values of the centered features, as shares of the largest."""
+    neighbors: tuple[PictureRow, ...]
     """An image, then the images nearest to it."""
     preferred: tuple[PictureRow, ...]
     """A picture made to excite a feature, then the images that excite it most."""
@@ -94,7 +94,7 @@ class Audit:
             "report": None if self.report is None else str(self.report),
             "firing": dict(self.firing),
             "spectrum": list(self.spectrum),
-            "neighbours": [row.to_json() for row in self.neighbours],
+            "neighbors": [row.to_json() for row in self.neighbors],
             "preferred": [row.to_json() for row in self.preferred],
             "map": None if self.map is None else self.map.to_json(),
             "kind": self.kind,
@@ -156,7 +156,7 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
         "notes": tuple(values["notes"]),
         "report": None if report is None else Path(report),
         "spectrum": tuple(values["spectrum"]),
-        "neighbours": tuple(PictureRow.from_json(row) for row in values["neighbours"]),
+        "neighbors": tuple(PictureRow.from_json(row) for row in values["neighbors"]),
         "preferred": tuple(PictureRow.from_json(row) for row in values["preferred"]),
         "map": None if places is None else ImageMap.from_json(places),
         "sounds": tuple(SoundRow.from_json(row) for row in values.get("sounds", ())),

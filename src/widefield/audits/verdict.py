@@ -43,7 +43,7 @@ class ProbeResult:
     hits: NDArray[np.bool_]
     """Which test examples the linear probe classifies correctly, bool [n]."""
     knn: float
-    """Accuracy of the nearest neighbours' vote."""
+    """Accuracy of the nearest neighbors' vote."""
 
     @property
     def accuracy(self) -> float:

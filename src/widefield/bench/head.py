@@ -19,7 +19,7 @@ from widefield.core.memory import device_memory
 from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStore, MemoryStore, RowState, Store
-from widefield.methods import DietSettings, RowContrastSettings
+from widefield.methods import DietConfig, RowContrastConfig
 from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
@@ -62,10 +62,10 @@ def bench(
         "image_size": image_size,
     }
     first, last = sizes[0], sizes[-1]
-    rows: dict[str, Any] = {"method": RowContrastSettings.name, "projector_dim": dim, **settings}
-    on_disk = make_recipe(row_store="disk", **rows)
-    on_host = make_recipe(row_store="host", **rows)
-    dense = make_recipe(method=DietSettings.name, **settings)
+    rows: dict[str, Any] = {"method": RowContrastConfig.name, "projector_dim": dim, **settings}
+    on_disk = make_recipe(head_storage="disk", **rows)
+    on_host = make_recipe(head_storage="host", **rows)
+    dense = make_recipe(method=DietConfig.name, **settings)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="widefield-bench-")))
         disk = {n: _Run(on_disk, n, device, rounds, folder / str(n)) for n in sizes}
@@ -147,7 +147,7 @@ class _Run:
         return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
 
     def device_bytes(self) -> int:
-        """Weights, optimiser state and head on the device; on CUDA the step's own peak besides."""
+        """Weights, optimizer state and head on the device; on CUDA the step's own peak besides."""
         model = self.state.model
         held = [*model.parameters(), *model.buffers()]
         for entry in self.state.optimizer.state.values():

@@ -17,7 +17,7 @@ def bench(
 ) -> dict[str, dict[str, float]]:
     """Time and accuracy of the whole probe, ours and scikit-learn's, on made-up features.
 
-    Both standardise, choose among the same L2 strengths on a stratified fifth of the `examples`
+    Both standardize, choose among the same L2 strengths on a stratified fifth of the `examples`
     and refit on all of them; as many fresh examples test. They take turns three times, and the
     medians of the seconds are returned. The features lie in memory as float32, each task has ten
     classes, accuracies are means over tasks. The ratio is scikit-learn's time over ours.

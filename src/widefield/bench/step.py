@@ -16,7 +16,7 @@ from widefield.core.names import check_name
 from widefield.core.types import Batch
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
-from widefield.head import RowHead, RowState
+from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
 from widefield.train.adversary import refuse_misfit
 from widefield.train.build import DataFacts, build
@@ -141,7 +141,7 @@ def _method_step(
     return step
 
 
-def _visit_every_row(head: RowHead, steps: int, lr: float) -> None:
+def _visit_every_row(head: PerExampleHead, steps: int, lr: float) -> None:
     """Bring rows to where a first epoch leaves them: all have momentum and steps to catch up on."""
     for _ in range(steps):
         head.miss_step(lr=lr)

@@ -20,7 +20,7 @@ Draw = Callable[[], object]
 def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> dict[str, Any]:
     """Images per second of one expert view of a batch, turn by turn in one process.
 
-    All draw S-DIET's views (crop, flip, colour jitter, grayscale) of the same colour images with
+    All draw S-DIET's views (crop, flip, color jitter, grayscale) of the same color images with
     the same number of threads: ours and kornia's as one batch on the device, torchvision's one
     image at a time on the CPU, where data loaders run it, both on tensors and on the PIL images
     that files are opened as. Without kornia its ratio is left out.

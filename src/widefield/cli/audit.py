@@ -19,14 +19,14 @@ def audit(
     data: str | None = None,
     /,
     *,
-    fit_on: str | None = None,
+    train_data: str | None = None,
     labels: Path | None = None,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
     plant: str = "",
     compare: str | None = None,
     all_checkpoints: bool = False,
     pretrain_with: str | None = None,
-    limit: int | None = None,
+    max_examples: int | None = None,
     cache: Path | None = None,
     from_file: Annotated[Path | None, Parameter(name="--from")] = None,
     out: Path | None = None,
@@ -42,7 +42,7 @@ def audit(
         Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
     data
         Audit on these data, with or without labels; by default on those the run was trained on.
-    fit_on
+    train_data
         Fit on these data, and score on all of the others; by default one part of them is fitted on
         and another scored on.
     labels
@@ -60,7 +60,7 @@ def audit(
         Judge every checkpoint of the run: when was a feature learned, when suppressed?
     pretrain_with
         Pretrain by this method too, without and with each plant, which takes minutes.
-    limit
+    max_examples
         Fit on a class-balanced first N, and score on a quarter as many.
     cache
         Keep floors and ceilings in this folder; default: ~/.cache/widefield/audits.
@@ -76,13 +76,13 @@ def audit(
         Print one JSON object: everything that the report shows.
     """
     options = {
-        "fit_on": fit_on,
+        "train_data": train_data,
         "labels": labels,
         "plant": tuple(name for name in plant.split(",") if name),
         "compare": compare,
         "all_checkpoints": all_checkpoints,
         "pretrain_with": pretrain_with,
-        "limit": limit,
+        "max_examples": max_examples,
         "cache": cache,
         "seed": seed,
     }

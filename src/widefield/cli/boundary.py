@@ -40,4 +40,5 @@ def _text_of(error: BaseException) -> str | None:
 
 def _about_memory(words: str) -> str:
     said = f" ({words})" if words else ""
-    return f"not enough memory{said}: choose smaller sizes, such as batch_size, image_size or limit"
+    sizes = "batch_size, image_size or max_examples"
+    return f"not enough memory{said}: choose smaller sizes, such as {sizes}"

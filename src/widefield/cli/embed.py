@@ -13,7 +13,7 @@ def embed(
     *,
     out: Path,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
-    limit: int | None = None,
+    max_examples: int | None = None,
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
@@ -31,7 +31,7 @@ def embed(
     features
         Take pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.
-    limit
+    max_examples
         Take a class-balanced first N examples.
     overwrite
         Replace the file if it is there.
@@ -40,7 +40,9 @@ def embed(
     """
     from widefield.workflows.embed import embed as call
 
-    embedding = call(encoder, data, features=features, limit=limit, out=out, overwrite=overwrite)
+    embedding = call(
+        encoder, data, features=features, max_examples=max_examples, out=out, overwrite=overwrite
+    )
     n, dim = embedding.features.shape
     if json:
         tasks = list(embedding.labels)

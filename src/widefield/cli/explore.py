@@ -15,7 +15,7 @@ def explore(
     labels: Path | None = None,
     tables: Path | None = None,
     features: Literal["pooled", "feature-map", "projected"] = "pooled",
-    limit: int | None = None,
+    max_examples: int | None = None,
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -38,7 +38,7 @@ def explore(
     features
         Take pooled features, the feature-map before pooling, or those projected by the head that
         the run was trained with.
-    limit
+    max_examples
         Take a class-balanced first N examples.
     overwrite
         Replace what is there.
@@ -54,7 +54,7 @@ def explore(
         data,
         labels=labels,
         features=features,
-        limit=limit,
+        max_examples=max_examples,
         out=out,
         tables=tables,
         overwrite=overwrite,
@@ -73,8 +73,8 @@ def explore(
     )
     for task, suspected in told["suspected_labels"].items():
         print_line(
-            f"{task}: {suspected['count']} labels to check; neighbours name the label of "
-            f"{percent(suspected['neighbours_agree'])} % of {found.judged(task)}"
+            f"{task}: {suspected['count']} labels to check; neighbors name the label of "
+            f"{percent(suspected['neighbors_agree'])} % of {found.judged(task)}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")

@@ -11,11 +11,18 @@ ORDER = ("Data", "Start", "Method", "Views", "Training", "Output", "Options")
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
-        *("data", "fit_on", "labels", "limit", "image_size", "plant", "task"),
+        *("data", "train_data", "labels", "max_examples", "image_size", "plant", "task"),
         *("seconds", "sample_rate"),
     ),
     "Start": (
-        *("start", "start_lr_scale", "layer_decay", "freeze_blocks", "freeze_norms", "download"),
+        *(
+            "init",
+            "init_lr_scale",
+            "layer_decay",
+            "freeze_blocks",
+            "freeze_norm_layers",
+            "download",
+        ),
     ),
     "Method": ("recipe", "config", "method", "methods"),
     "Views": ("views",),
@@ -38,15 +45,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widefield pretrain ./my-images --out run",
         "widefield pretrain ./my-images --out run --resume",
         "widefield pretrain ./my-images --out other --config run/run.yaml --seed 1",
-        "widefield pretrain ./my-images --out adapted --start timm:resnet18",
+        "widefield pretrain ./my-images --out adapted --init timm:resnet18",
     ),
     "probe": (
-        "widefield probe run ./labelled:test --fit-on ./labelled:train",
+        "widefield probe run ./labeled:test --train-data ./labeled:train",
         "widefield probe run ./my-images --labels labels.csv",
-        "widefield probe timm:resnet18 photos:test --fit-on photos:train",
+        "widefield probe timm:resnet18 photos:test --train-data photos:train",
     ),
     "audit": (
-        "widefield audit run ./labelled --out report.html",
+        "widefield audit run ./labeled --out report.html",
         "widefield audit weights.pth@resnet50 ./my-images --plant shapes,digits",
     ),
     "explore": (
@@ -78,7 +85,7 @@ def group_of(option: str, otherwise: str) -> str:
     """Return the name of the group of an option.
 
     Example:
-        >>> group_of("limit", "Training"), group_of("epochs", "Training")
+        >>> group_of("max_examples", "Training"), group_of("epochs", "Training")
         ('Data', 'Training')
     """
     return next((name for name, members in MEMBERS.items() if option in members), otherwise)

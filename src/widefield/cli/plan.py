@@ -30,7 +30,7 @@ def plan(
         Start from the settings in this file: the run.yaml of a run, or an edited copy. Other
         options win.
     download
-        Fetch the weights of a published --start that this machine lacks.
+        Fetch the weights of a published --init that this machine lacks.
     json
         Print one JSON object.
     """

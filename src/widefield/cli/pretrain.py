@@ -23,7 +23,7 @@ def pretrain(
     json: bool = False,
     **settings: Any,
 ) -> None:
-    """Train an encoder on unlabelled data, in a folder that can be resumed.
+    """Train an encoder on unlabeled data, in a folder that can be resumed.
 
     Help shows the options of the chosen method and views: add --method simclr --help.
 
@@ -43,7 +43,7 @@ def pretrain(
         Go on with the run in --out, with its own settings, or more --epochs. New examples of DATA
         join it.
     download
-        Fetch the published weights of --start timm:NAME or torchvision:NAME.
+        Fetch the published weights of --init timm:NAME or torchvision:NAME.
     logger
         Log to Weights & Biases or MLflow too, if installed; metrics.csv and TensorBoard's files
         are written anyway.

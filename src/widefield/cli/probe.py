@@ -15,9 +15,9 @@ def probe(
     /,
     *,
     task: str | None = None,
-    fit_on: str | None = None,
+    train_data: str | None = None,
     labels: Path | None = None,
-    limit: int | None = None,
+    max_examples: int | None = None,
     features: Literal["pooled", "feature-map", "projected"] | None = None,
     protocol: Literal["linear", "feature-dropout"] = "linear",
     floors: bool = True,
@@ -34,13 +34,13 @@ def probe(
         Score on these data; by default on the test split of the run's data.
     task
         Score this task alone.
-    fit_on
+    train_data
         Fit on these data; by default on the run's own training data. The data to score on are
         divided 80 / 20 instead where these had no labels, and with --labels.
     labels
         Take labels from this .csv file in place of those that the data have: column path and one
         for each task; examples without one of them are left out.
-    limit
+    max_examples
         Score on a class-balanced first N.
     features
         Take pooled features, the feature-map before pooling, which is the default of the protocol
@@ -61,10 +61,10 @@ def probe(
     report = call(
         encoder,
         data,
-        fit_on=fit_on,
+        train_data=train_data,
         labels=labels,
         task=task,
-        limit=limit,
+        max_examples=max_examples,
         features=features,
         protocol=protocol,
         floors=floors,

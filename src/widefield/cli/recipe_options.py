@@ -29,9 +29,9 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
     given: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
-    epochs, start = _value_of("epochs", words) or "", _value_of("start", words)
+    epochs, start = _value_of("epochs", words) or "", _value_of("init", words)
     if start:
-        given["start"] = start
+        given["init"] = start
     if epochs.isdecimal() and int(epochs):  # others are refused as the words are read
         given["epochs"] = int(epochs)
     recipe = make_recipe(named["recipe"] or "default", **given)
@@ -77,8 +77,8 @@ def with_options(
 
 def _kinds() -> dict[str, Any]:
     """Return the type of every setting; method, views and encoder are names here."""
-    typed = {"MethodSettings": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
-    return typing.get_type_hints(RecipeArguments, localns=typed) | {"start": str | None}
+    typed = {"MethodConfig": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
+    return typing.get_type_hints(RecipeArguments, localns=typed) | {"init": str | None}
 
 
 def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:

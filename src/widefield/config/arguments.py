@@ -10,37 +10,37 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from widefield.encoders import EncoderSettings
-    from widefield.methods import MethodSettings
+    from widefield.methods import MethodConfig
     from widefield.views import ViewSettings
 
 
 class RecipeArguments(TypedDict, total=False):
     """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
 
-    method: "str | MethodSettings"
+    method: "str | MethodConfig"
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings"
-    start: "str | PathLike[str] | Module | None"
+    init: "str | PathLike[str] | Module | None"
     stem: Literal["auto", "cifar", "small", "native"]
-    zero_init: bool
-    start_lr_scale: float
+    zero_init_last: bool
+    init_lr_scale: float
     layer_decay: float
     freeze_blocks: int
-    freeze_norms: bool
+    freeze_norm_layers: bool
     epochs: int
     batch_size: int
     micro_batch: int | None
     optimizer: Literal["adamw", "sgd", "lars"]
     schedule: Literal["cosine", "constant"]
     weight_decay: float
-    decay_all: bool
+    decay_bias_and_norm: bool
     drop_last: bool
     warmup_epochs: float
     warmup_steps: int | None
     precision: Literal["auto", "32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]
     seed: int
-    limit: int | None
+    max_examples: int | None
     image_size: int | None
     seconds: float | None
     sample_rate: int | None
@@ -53,18 +53,18 @@ class RecipeArguments(TypedDict, total=False):
     projector_width: int
     projector_dim: int
     projector_batch_norm: bool
-    gather: bool
+    gather_distributed: bool
     head_lr_scale: float
-    row_start: Literal["embedding", "random"]
-    row_optimizer: Literal["adamw", "sgd"]
-    row_update: Literal["exact", "estimated"]
-    row_store: Literal["auto", "device", "host", "disk"]
-    row_moments: Literal["float32", "bf16"]
-    row_second_moment: Literal["element", "row"]
+    head_init: Literal["embedding", "random"]
+    head_optimizer: Literal["adamw", "sgd"]
+    head_update: Literal["exact", "estimated"]
+    head_storage: Literal["auto", "device", "host", "disk"]
+    head_moments: Literal["float32", "bf16"]
+    head_second_moment: Literal["element", "row"]
     logit_scale: float | None
-    cross_entropy: float | None
+    cross_entropy_weight: float | None
     label_smoothing: float
-    normalise: bool
+    normalize: bool
     temperature: float
     loss: Literal["nt-xent", "one-sided"]
     eps: float

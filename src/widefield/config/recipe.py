@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
 from widefield.encoders import EncoderSettings
-from widefield.methods import METHODS, MethodSettings
+from widefield.methods import METHODS, MethodConfig
 from widefield.views import VIEWS, ViewSettings
 
 Schedule = Literal["cosine", "constant"]
@@ -33,21 +33,21 @@ class Recipe(Settings):
         ('simclr', 0.006)
     """
 
-    method: MethodSettings
+    method: MethodConfig
     """Objective to train, see docs/methods.md; auto goes by epochs, their steps, and start."""
     views: ViewSettings = field(default_factory=ViewSettings)
     """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
-    start: str | None = None
+    init: str | None = None
     """Encoder to go on from: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
-    start_lr_scale: Annotated[float, Gt(0)] = 0.3
+    init_lr_scale: Annotated[float, Gt(0)] = 0.3
     """Learning rate of an encoder that has a start, as a multiple of lr."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Factor of that rate from each layer to the one before it."""
     freeze_blocks: Annotated[int, Ge(0)] = 0
     """First layers of a start that are not trained."""
-    freeze_norms: bool = False
+    freeze_norm_layers: bool = False
     """Leave the norms of a start as they are."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
@@ -56,12 +56,12 @@ class Recipe(Settings):
     micro_batch: Annotated[int | None, Ge(1)] = None
     """Examples that pass through the encoder at a time, by default all: fewer take less memory."""
     optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
-    """Optimiser of encoder and projector; sgd and lars have momentum 0.9."""
+    """Optimizer of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"
     """Learning rate after the warm-up: half a cosine towards zero, or constant."""
     weight_decay: Annotated[float, Ge(0)] = 0.05
     """Weight decay of weight matrices and head rows, decoupled with adamw."""
-    decay_all: bool = False
+    decay_bias_and_norm: bool = False
     """Decay biases and the gains of norms too, as published for S-DIET."""
     drop_last: bool = True
     """Leave out the last, smaller batch of an epoch; one of a single example always is."""
@@ -75,7 +75,7 @@ class Recipe(Settings):
     """Device to train on; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Seed of weights, rows, batch order, views and planted features."""
-    limit: Annotated[int | None, Gt(0)] = None
+    max_examples: Annotated[int | None, Gt(0)] = None
     """Use a class-balanced first N examples."""
     image_size: Annotated[int | None, Gt(0)] = None
     """Side of square images; by default the data's own, or a multiple of 32 if sizes differ."""
@@ -100,7 +100,7 @@ class Recipe(Settings):
 
     def opening(self) -> dict[str, Any]:
         """Return what `open_dataset` gets to know of how the examples are wanted."""
-        names = ("limit", "image_size", "seconds", "sample_rate", "seed")
+        names = ("max_examples", "image_size", "seconds", "sample_rate", "seed")
         return {name: getattr(self, name) for name in names}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
@@ -151,8 +151,8 @@ RUN_SETTINGS = tuple(name for name in Recipe.__dataclass_fields__ if name not in
 """Names of the settings that belong to the run itself."""
 
 
-def _method(given: str | MethodSettings) -> MethodSettings:
-    if isinstance(given, MethodSettings):
+def _method(given: str | MethodConfig) -> MethodConfig:
+    if isinstance(given, MethodConfig):
         return given
     check_name("method", given, METHODS)
     return METHODS[given]()
@@ -168,7 +168,7 @@ def owners() -> dict[str, list[str]]:
 
 
 def _refuse_stranger(
-    name: str, method: MethodSettings, views: ViewSettings, encoder: EncoderSettings
+    name: str, method: MethodConfig, views: ViewSettings, encoder: EncoderSettings
 ) -> None:
     """Refuse a setting that neither `method`, `views` nor `encoder` has."""
     if name in {**method.flat(), **views.flat(), **encoder.flat()}:

@@ -18,7 +18,7 @@ STEPS_AN_EPOCH = 16
 SMALLEST_BATCH = 64
 
 
-def left_open(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
+def unset(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
     """Return which of `method`, the rates and `batch_size` go by epochs, encoder and examples.
 
     They do in the default recipe, unless the user gave them, or a method with its rates. Rows go
@@ -55,21 +55,21 @@ def batch_of(most: int, examples: int) -> int:
 
 
 def remarks(
-    recipe: Recipe, examples: int, *, left_open: Collection[str], given: Collection[str]
+    recipe: Recipe, examples: int, *, unset: Collection[str], given: Collection[str]
 ) -> tuple[str, ...]:
     """Return a line on each thing that the user may want to change; none where all is usual.
 
     Args:
         recipe: resolved settings of the run.
         examples: n.
-        left_open: what the recipe left to epochs, encoder and data.
+        unset: what the recipe left to epochs, encoder and data.
         given: names of the settings that the user gave.
     """
-    free = "method" in left_open
+    free = "method" in unset
     lines = (
         _on_method(recipe, given) if free else "",
-        _on_rate(recipe) if "lr" in left_open else "",
-        _on_batch(recipe) if "batch_size" in left_open else "",
+        _on_rate(recipe) if "lr" in unset else "",
+        _on_batch(recipe) if "batch_size" in unset else "",
         _on_steps(recipe, examples, given if free else None) or _on_visits(recipe),
     )
     return tuple(line for line in lines if line)
@@ -80,7 +80,7 @@ def _on_method(recipe: Recipe, given: Collection[str]) -> str:
     name = recipe.method.name
     if chosen_by(given):
         return f"method {name}, whose own settings were given: --method sets another"
-    if recipe.start is not None:
+    if recipe.init is not None:
         runs = "from a start"
     elif recipe.epochs < LONG:
         runs = f"of fewer than {LONG} epochs"
@@ -134,18 +134,18 @@ def _on_method_then(
     """Say that a run of more epochs would take another method, if it would."""
     if given is None:
         return ""
-    then = method_for(epochs=epochs, start=recipe.start, given=given, steps_an_epoch=per_epoch)
+    then = method_for(epochs=epochs, init=recipe.init, given=given, steps_an_epoch=per_epoch)
     return "" if then == recipe.method.name else f" and takes {then}"
 
 
 def _on_visits(recipe: Recipe) -> str:
     """Say that a method which learns from old rows sees each example a few times alone."""
     method, epochs = recipe.method, recipe.epochs
-    if epochs >= method.needed_visits:
+    if epochs >= method.min_epochs:
         return ""
     seen = "once" if epochs == 1 else f"{epochs} times"
     return (
         f"each example is seen {seen}, and {method.name} learns less before it has seen them "
-        f"{method.needed_visits} times: --epochs {method.needed_visits}, or --method "
+        f"{method.min_epochs} times: --epochs {method.min_epochs}, or --method "
         f"{DEFAULT_METHOD}"
     )

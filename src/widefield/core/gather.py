@@ -7,7 +7,7 @@ from torch import Tensor, distributed
 
 
 def rank_and_world() -> tuple[int, int]:
-    """Return rank and number of processes: (0, 1) unless `torch.distributed` is initialised.
+    """Return rank and number of processes: (0, 1) unless `torch.distributed` is initialized.
 
     Example:
         >>> rank_and_world()

@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def boundary(call: Callable[P, R]) -> Callable[P, R]:
+def input_errors(call: Callable[P, R]) -> Callable[P, R]:
     """Let `call` raise `ValueError`, of one line, where the system refuses what it was given.
 
     Python's own classes for this differ with the system and with what was tried first: a path that

@@ -42,7 +42,7 @@ def mel_filters(*, rate: int, fft: int, bands: int) -> NDArray[np.float64]:
     """Return the mel filterbank, [bands, fft / 2 + 1]: triangles of equal area.
 
     Slaney's mel scale is linear below 1 kHz, 3 mel for 200 Hz, and logarithmic above, 27 mel for a
-    factor 6.4. Neighbouring triangles meet at their centres; each is scaled by 2 / its width in Hz.
+    factor 6.4. Neighboring triangles meet at their centers; each is scaled by 2 / its width in Hz.
 
     Example:
         >>> mel_filters(rate=8000, fft=512, bands=64).shape
@@ -52,14 +52,14 @@ def mel_filters(*, rate: int, fft: int, bands: int) -> NDArray[np.float64]:
     """
     edges = _hertz(np.linspace(0.0, _mel(rate / 2), bands + 2))
     bins = np.linspace(0.0, rate / 2, fft // 2 + 1)
-    low, centre, high = (edges[i : i + bands, None] for i in range(3))
-    rising, falling = (bins - low) / (centre - low), (high - bins) / (high - centre)
+    low, center, high = (edges[i : i + bands, None] for i in range(3))
+    rising, falling = (bins - low) / (center - low), (high - bins) / (high - center)
     triangles: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling))
     return triangles * (2.0 / (high - low))
 
 
 def band_hertz(*, rate: int, bands: int) -> NDArray[np.float64]:
-    """Return the centre of each mel band in Hz, [bands]."""
+    """Return the center of each mel band in Hz, [bands]."""
     return _hertz(np.linspace(0.0, _mel(rate / 2), bands + 2))[1:-1]
 
 

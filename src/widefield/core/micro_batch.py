@@ -9,23 +9,23 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
-class InParts(nn.Module):
+class MicroBatched(nn.Module):
     """Features of a whole batch, of which each part's activations are computed twice.
 
     The first time they are thrown away, the second time they give that part's gradient. So the loss
     is over the whole batch, unlike that of gradients accumulated over small batches: every example
-    is still told apart from all others. Batch normalisation sees a part at a time, as it would in
+    is still told apart from all others. Batch normalization sees a part at a time, as it would in
     as many processes.
 
     Args:
         encoder: x[B, C, H, W] -> h[B, D].
         most: examples of a part, at most, or one more where one would be left alone, which batch
-            normalisation may not take; parts are as equal as can be.
+            normalization may not take; parts are as equal as can be.
 
     Example:
         >>> encoder = nn.Linear(3, 2)
         >>> x = torch.rand(5, 3)
-        >>> torch.equal(InParts(encoder, most=2)(x), encoder(x))
+        >>> torch.equal(MicroBatched(encoder, most=2)(x), encoder(x))
         True
 
     Source: gradient caching (Gao et al. 2021), section 3, by recomputation (Chen et al. 2016).
@@ -58,7 +58,7 @@ class InParts(nn.Module):
 
 @contextmanager
 def _still_statistics(encoder: nn.Module) -> Iterator[None]:
-    """Let batch normalisation see batches without a trace in its running statistics.
+    """Let batch normalization see batches without a trace in its running statistics.
 
     Their count is one of them: where `momentum` is None, it weighs the next batch.
     """

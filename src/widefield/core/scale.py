@@ -1,6 +1,6 @@
 """Features of any scale: divided by a power of two first, which changes no digit of them.
 
-Squares of float32 overflow above 1e19 and vanish below 1e-23, and encoders without a normalisation
+Squares of float32 overflow above 1e19 and vanish below 1e-23, and encoders without a normalization
 at their end give such features.
 """
 

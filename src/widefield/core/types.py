@@ -125,7 +125,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a method returns: the number to minimise and its named parts for the log."""
+    """What a method returns: the number to minimize and its named parts for the log."""
 
     total: Tensor
     """Scalar to call backward on."""
@@ -150,7 +150,7 @@ class Score:
     """Share of each class's test examples that are found, by class id; None of a class that has
     none."""
     knn: float
-    """Accuracy of the k-nearest-neighbour vote on the same features."""
+    """Accuracy of the k-nearest-neighbor vote on the same features."""
     l2: float
     """The L2 strength that the validation split chose."""
     classes: int

@@ -199,7 +199,7 @@ def _fill_entry(
     if room * size > free:
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
-            "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or limit"
+            "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or max_examples"
         )
     pixels = np.lib.format.open_memmap(
         folder / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape

@@ -1,4 +1,4 @@
-"""Recordings that are longer than an example: segments of them, centred or drawn at each read."""
+"""Recordings that are longer than an example: segments of them, centered or drawn at each read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Clips:
         """Whether there is anything to draw: some sound is longer than a segment."""
         return bool((self.lengths > self.steps).any())
 
-    def centred(self) -> NDArray[np.int16]:
+    def centered(self) -> NDArray[np.int16]:
         """Return the middle of each sound, int16 [n, 1, T, 1]."""
         return self._cut(np.arange(len(self.starts)), (self.lengths - self.steps) // 2)
 

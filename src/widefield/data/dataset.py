@@ -42,7 +42,7 @@ class Dataset:
     """One-line facts to tell the user once: what was chosen in reading."""
     place: str = ""
     """Place of the pixels, in words."""
-    white: float | None = None
+    max_value: float | None = None
     """The value that is white in images of more than 8 bits, where the files do not say it."""
     planted: tuple[Overlay | SoundOverlay, ...] = ()
     """What was drawn over the images, in its order."""
@@ -83,7 +83,7 @@ class Dataset:
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> sorted(open_dataset("photos", limit=16).arrays())
+            >>> sorted(open_dataset("photos", max_examples=16).arrays())
             ['class', 'x']
         """
         labels = {task: ids for task, ids in self.labels.items() if (ids >= 0).all()}
@@ -99,11 +99,11 @@ class Dataset:
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> open_dataset("photos", limit=16).form()
-            {'image_size': (32, 32), 'white': None}
+            >>> open_dataset("photos", max_examples=16).form()
+            {'image_size': (32, 32), 'max_value': None}
         """
         if self.kind == "images":
-            return {"image_size": self.images.shape[1:3], "white": self.white}
+            return {"image_size": self.images.shape[1:3], "max_value": self.max_value}
         return {} if self.rate is None else {"sample_rate": self.rate}
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
@@ -113,7 +113,7 @@ class Dataset:
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> open_dataset("photos+digits", limit=32).subset(np.array([5, 2])).paths
+            >>> open_dataset("photos+digits", max_examples=32).subset(np.array([5, 2])).paths
             ['camera/0001', 'brick/0000']
         """
         index = np.arange(len(self))[rows]
@@ -170,7 +170,7 @@ class Dataset:
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> dataset = open_dataset("photos+digits:fresh", limit=32)
+            >>> dataset = open_dataset("photos+digits:fresh", max_examples=32)
             >>> first, second = (dataset.read(np.arange(32), read)[0] for read in (1, 2))
             >>> bool((first != second).any())
             True
@@ -194,7 +194,7 @@ class Dataset:
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> open_dataset("photos+digits", limit=32).masks(np.arange(3)).shape
+            >>> open_dataset("photos+digits", max_examples=32).masks(np.arange(3)).shape
             (3, 32, 32, 1)
         """
         height, width, channels = self.images.shape[1:]

@@ -84,7 +84,7 @@ class LabelTable:
         unknown = sorted(paths - name_of.keys())
         if unknown:
             raise ValueError(
-                f"{len(unknown)} labelled files are not in the data, such as {unknown[0]!r}: name "
+                f"{len(unknown)} labeled files are not in the data, such as {unknown[0]!r}: name "
                 f"them as embed does, for example {names[0]!r}"
             )
         tasks = {}
@@ -283,14 +283,14 @@ def _text(value: object) -> str | None:
     return printable(str(value).strip()) if isinstance(value, str | int | float) else None
 
 
-def labelled(examples: Examples, table: LabelTable, base: str, *, unlabelled: bool) -> Examples:
+def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:
     """Return the examples with the labels of a table, in place of their own.
 
     Args:
         examples: what a reader found.
         table: their labels.
         base: the folder that they were found in.
-        unlabelled: keep those that lack a label of a task, as class -1; otherwise they are left
+        unlabeled: keep those that lack a label of a task, as class -1; otherwise they are left
             out, and counted in a note.
 
     Raises:
@@ -300,7 +300,7 @@ def labelled(examples: Examples, table: LabelTable, base: str, *, unlabelled: bo
     ids = table.ids(examples.names)
     told = replace(examples, labels=ids, classes=table.classes())
     rows = np.flatnonzero(np.all([y >= 0 for y in ids.values()], axis=0))
-    if unlabelled or len(rows) == len(examples.names):
+    if unlabeled or len(rows) == len(examples.names):
         return told
     what = " and ".join(map(repr, ids))
     if not len(rows):

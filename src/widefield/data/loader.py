@@ -34,7 +34,7 @@ class Loader:
     else on the host, pinned on their way. A memory-mapped data set on the host is read ahead by one
     thread. Every batch has `batch_size` examples: the ragged tail of an epoch is left out, and
     differs from epoch to epoch. Without `drop_last` it is a last, smaller batch, unless it is one
-    example, which batch normalisation cannot train on.
+    example, which batch normalization cannot train on.
 
     With `masks` a batch says which pixels planted features cover. What is planted `fresh`, and the
     segments of long sounds, are drawn on the host as a batch is read, anew in each epoch.
@@ -44,7 +44,7 @@ class Loader:
 
     Example:
         >>> from widefield.data import open_dataset
-        >>> dataset = open_dataset("photos", limit=100)
+        >>> dataset = open_dataset("photos", max_examples=100)
         >>> loader = Loader(dataset, batch_size=32, device=torch.device("cpu"))
         >>> [tuple(batch.x.shape) for batch in loader.epoch(0)]
         [(32, 3, 32, 32), (32, 3, 32, 32), (32, 3, 32, 32)]

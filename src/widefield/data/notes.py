@@ -11,7 +11,7 @@ _CHOICES = {
     "first": "show the first of several pages or frames",
     "alpha": "are shown on white where they are transparent",
     "turned": "are turned as their EXIF orientation says",
-    "cmyk": "come from CMYK, without its colour profile",
+    "cmyk": "come from CMYK, without its color profile",
 }
 """What may be chosen for an image beside size and depth."""
 
@@ -24,7 +24,7 @@ def size_note(resized: int, n: int, size: Size) -> list[str]:
         return []
     return [
         f"{resized} of {n} images brought to {size[0]}x{size[1]}: "
-        "resized by the shorter side, cut around the centre"
+        "resized by the shorter side, cut around the center"
     ]
 
 
@@ -34,15 +34,15 @@ def choice_notes(choices: Mapping[str, int], n: int) -> list[str]:
     return [f"of {n} images, {'; '.join(made)}"] if made else []
 
 
-def depth_note(deep: int, n: int, white: float | None, largest: float) -> list[str]:
+def depth_note(deep: int, n: int, max_value: float | None, largest: float) -> list[str]:
     """Say what became white in images of more than 8 bits."""
     if not deep:
         return []
-    if white is None:
+    if max_value is None:
         return [f"{deep} of {n} images have more than 8 bits and were brought to 8"]
     return [
-        f"{deep} of {n} images have more than 8 bits: values from 0 to {white:g} became 0 to 255 "
-        f"(the largest is {largest:g})"
+        f"{deep} of {n} images have more than 8 bits: values from 0 to {max_value:g} became 0 to "
+        f"255 (the largest is {largest:g})"
     ]
 
 

@@ -19,7 +19,7 @@ from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset
 from widefield.data.decode.images import Progress, decode_all
 from widefield.data.examples import Examples
-from widefield.data.labels import LabelTable, labelled
+from widefield.data.labels import LabelTable, labeled
 from widefield.data.notes import (
     choice_notes,
     dark_note,
@@ -29,11 +29,11 @@ from widefield.data.notes import (
 from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
 from widefield.data.planted import (
+    AudioOverlay,
     Canvas,
     DigitChannel,
-    Drawn,
     Feature,
-    Heard,
+    ImageOverlay,
     Overlay,
     StackedDigits,
 )
@@ -50,13 +50,13 @@ _CHUNK = 512
 def open_dataset(
     data: str | Path | Array | Mapping[str, Array],
     *,
-    limit: int | None = None,
+    max_examples: int | None = None,
     image_size: int | Size | None = None,
-    white: float | None = None,
+    max_value: float | None = None,
     seed: int = 0,
     held_out: bool = False,
     labels: LabelTable | None = None,
-    unlabelled: bool = False,
+    unlabeled: bool = False,
     seconds: float | None = None,
     sample_rate: int | None = None,
     memory_budget: int | None = None,
@@ -66,14 +66,14 @@ def open_dataset(
 
     Args:
         data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`.
-        limit: take this many, balanced over the classes of the first task, in the stable order.
+        max_examples: take this many, balanced over the classes of the first task, in stable order.
         image_size: side of square images, or height and width; default: the common size, see
             `images.common_size`.
-        white: value that is white in images of more than 8 bits; default: see `data.depth`.
+        max_value: value that is white in images of more than 8 bits; default: see `data.depth`.
         seed: the seed of the planted features.
         held_out: draw planted features from held-out sources; `:test` always does.
         labels: labels in place of those that the data have; see `data.labels`.
-        unlabelled: keep examples without one of these labels, as class -1, instead of leaving
+        unlabeled: keep examples without one of these labels, as class -1, instead of leaving
             them out.
         seconds: length of an example of sounds; default: 1.
         sample_rate: samples a second of sounds, Hz; default: their own, at most 16,000.
@@ -85,19 +85,22 @@ def open_dataset(
         ValueError: in one line, what was wrong with the data or the arguments.
 
     Example:
-        >>> dataset = open_dataset("photos:test+digits", limit=100)
+        >>> dataset = open_dataset("photos:test+digits", max_examples=100)
         >>> len(dataset), list(dataset.labels)
         (100, ['class', 'digits'])
     """
     size = None if image_size is None else as_size(image_size)
-    for name, value in (("limit", limit), ("image_size", None if size is None else min(size))):
+    for name, value in (
+        ("max_examples", max_examples),
+        ("image_size", None if size is None else min(size)),
+    ):
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
     spec, examples = _read(data, size)
     if labels is not None:
-        examples = labelled(examples, labels, spec.base, unlabelled=unlabelled)
+        examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
     if examples.pixels is not None and examples.pixels.dtype != np.uint8:
-        return open_windows(spec, examples, size=size, limit=limit)
+        return open_windows(spec, examples, size=size, max_examples=max_examples)
     if examples.recordings is not None:
         return open_sounds(
             spec,
@@ -105,7 +108,7 @@ def open_dataset(
             size=size,
             rate=sample_rate,
             seconds=seconds,
-            limit=limit,
+            max_examples=max_examples,
             seed=seed,
             held_out=held_out,
             memory_budget=memory_budget,
@@ -128,8 +131,8 @@ def open_dataset(
             class_ids=None if task is None else examples.labels[task],
             class_count=0 if task is None else len(examples.classes[task]),
         ),
-        limit=limit,
-        white=white,
+        max_examples=max_examples,
+        max_value=max_value,
         memory_budget=memory_budget,
         progress=progress,
     )
@@ -170,7 +173,7 @@ def count_of_source(
     """
     spec, examples = _read(data, None)
     if labels is not None:
-        examples = labelled(examples, labels, spec.base, unlabelled=False)
+        examples = labeled(examples, labels, spec.base, unlabeled=False)
     return len(split_rows(examples.names, spec))
 
 
@@ -186,11 +189,11 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
                 f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
             )
     features = [plant.feature() for plant in spec.plants]
-    heard = [feature.name for feature in features if isinstance(feature, Heard)]
+    heard = [feature.name for feature in features if isinstance(feature, AudioOverlay)]
     if heard:
         raise ValueError(f"'+{heard[0]}' is planted in sounds, and '{spec.base}' holds images")
     stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
-    if stacked and any(isinstance(f, Drawn) and f.fresh for f in features):
+    if stacked and any(isinstance(f, ImageOverlay) and f.fresh for f in features):
         raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
     if stacked and any((y < 0).any() for y in examples.labels.values()):
         raise ValueError(f"'+{stacked[0].name}' goes by the labels, and some examples have none")
@@ -203,40 +206,40 @@ def _open(
     *,
     examples: Examples,
     canvas: Canvas,
-    limit: int | None,
-    white: float | None,
+    max_examples: int | None,
+    max_value: float | None,
     memory_budget: int | None,
     progress: Progress | None,
 ) -> Dataset:
     """Select and decode the images, draw over them, stack a channel behind theirs."""
     rows = split_rows(examples.names, spec)
-    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, Drawn)]
+    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageOverlay)]
     channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits)), None)
     *size, channels = canvas.shape
     shape = (*size, channels + (channel is not None))
 
     def build(out: NDArray[np.uint8]) -> Record:
-        read = _copy if examples.files is None else partial(_decode, white=white)
-        record = read(examples, rows, limit, out[..., :channels], progress)
+        read = _copy if examples.files is None else partial(_decode, max_value=max_value)
+        record = read(examples, rows, max_examples, out[..., :channels], progress)
         _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
         return record
 
-    def key(white: float | None) -> str:
+    def key(max_value: float | None) -> str:
         # The same for every command that asks for the same pixels, by whatever name.
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
         named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # they share a folder
-        ids = canvas.class_ids if limit is not None or channel is not None else None
+        ids = canvas.class_ids if max_examples is not None or channel is not None else None
         by_class = None if ids is None else ids.tobytes()  # a table of labels may have changed
-        settings = (shape, limit, white, rows.tobytes(), planted, named, by_class)
+        settings = (shape, max_examples, max_value, rows.tobytes(), planted, named, by_class)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
 
     def known_key() -> str:
         own = key(None)  # a run's white is that of its data, which were opened without one
-        record = None if white is None else cached_record(own)
-        return own if record and record.get("white") in (None, white) else key(white)
+        record = None if max_value is None else cached_record(own)
+        return own if record and record.get("max_value") in (None, max_value) else key(max_value)
 
-    whole = (len(choose(examples, rows, limit)), *shape)
+    whole = (len(choose(examples, rows, max_examples)), *shape)
     if examples.origin:
         images, record, place = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
@@ -350,13 +353,13 @@ def _digit_files(spec: Spec) -> tuple[Path, ...]:
 def _copy(
     examples: Examples,
     rows: NDArray[np.int64],
-    limit: int | None,
+    max_examples: int | None,
     out: NDArray[np.uint8],
     progress: Progress | None,
 ) -> Record:
     """Copy the chosen rows of decoded pixels into `out`, brought to its size."""
     assert examples.pixels is not None
-    chosen = choose(examples, rows, limit)
+    chosen = choose(examples, rows, max_examples)
     size = out.shape[1:3]
     resized = examples.pixels.shape[1:3] != size
     for first in range(0, len(chosen), _CHUNK):
@@ -370,25 +373,27 @@ def _copy(
 def _decode(
     examples: Examples,
     rows: NDArray[np.int64],
-    limit: int | None,
+    max_examples: int | None,
     out: NDArray[np.uint8],
     progress: Progress | None,
     *,
-    white: float | None,
+    max_value: float | None,
 ) -> Record:
     """Decode the chosen rows of encoded files into `out`, leaving no gap for unreadable ones."""
     assert examples.files is not None
     failed: dict[int, Skipped] = {}
     while True:
         left = np.setdiff1d(rows, list(failed))
-        chosen = choose(examples, left, None if limit is None else min(limit, len(left)))
+        chosen = choose(
+            examples, left, None if max_examples is None else min(max_examples, len(left))
+        )
         files, names = zip(*((examples.files[r], examples.names[r]) for r in chosen), strict=True)
-        reading = decode_all(files, names, out[: len(chosen)], progress, white)
+        reading = decode_all(files, names, out[: len(chosen)], progress, max_value)
         bad = reading.failed
         failed |= {int(chosen[i]): skipped for i, skipped in bad.items()}
         refuse_many(list(failed.values()), len(rows))
-        # With a limit, others take the place of the unreadable ones.
-        if not bad or limit is None:
+        # With a maximum, others take the place of the unreadable ones.
+        if not bad or max_examples is None:
             break
     good = np.setdiff1d(np.arange(len(chosen)), list(bad))
     for position, row in enumerate(good):
@@ -399,7 +404,7 @@ def _decode(
         "rows": chosen[good].tolist(),
         "skipped": skipped,
         "choices": dict(reading.choices),
-        "white": reading.white,
+        "max_value": reading.max_value,
         "largest": reading.largest,
     }
 
@@ -415,13 +420,13 @@ def _dataset(
     rows = np.array(record["rows"], dtype=np.int64)
     n, choices = len(rows), record.get("choices", {})
     skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
-    index, deep, white = np.arange(n), choices.get("deep", 0), record.get("white")
+    index, deep, max_value = np.arange(n), choices.get("deep", 0), record.get("max_value")
     height, width = images.shape[1:3]
     notes = [*examples.notes]
     if spec.split and spec.base not in BUILT_IN:
         notes.append(f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name")
     notes += size_note(choices.get("resized", 0), n, (height, width))
-    notes += depth_note(deep, n, white, record.get("largest", 0))
+    notes += depth_note(deep, n, max_value, record.get("largest", 0))
     notes += choice_notes(choices, n)
     notes += dark_note(images[:n])
     notes += skipped_note(skipped)
@@ -437,6 +442,6 @@ def _dataset(
         skipped=skipped,
         notes=tuple(notes),
         place=place,
-        white=white if deep else None,
+        max_value=max_value if deep else None,
         planted=tuple(planted),
     )

@@ -48,7 +48,7 @@ def open_sounds(
     size: Size | None,
     rate: int | None,
     seconds: float | None,
-    limit: int | None,
+    max_examples: int | None,
     seed: int,
     held_out: bool,
     memory_budget: int | None,
@@ -65,7 +65,7 @@ def open_sounds(
         size: (1, samples) of an example, as an encoder asks; goes before `seconds`.
         rate: samples a second, Hz; default: the commonest of the recordings, at most 16,000.
         seconds: length of an example; default: 1.
-        limit: as of `open_dataset`, like the rest.
+        max_examples: as of `open_dataset`, like the rest.
         seed: the seed of segments and planted sounds.
         held_out: draw planted sounds from held-out parts of their recordings.
         memory_budget: bytes that may be kept in memory.
@@ -77,7 +77,7 @@ def open_sounds(
     recordings = examples.recordings
     assert recordings is not None
     rows = split_rows(examples.names, spec)
-    choose(examples, rows, limit)  # refuses more than there are, before anything is decoded
+    choose(examples, rows, max_examples)  # refuses more than there are, before anything is decoded
     rate = rate or _own_rate(recordings)
     steps = _steps(size, seconds, rate)
     overlays = _overlays(
@@ -91,12 +91,12 @@ def open_sounds(
         ),
     )
     if recordings.files is None:
-        clips, rows, skipped = _of_clips(examples, rows, limit, rate)
+        clips, rows, skipped = _of_clips(examples, rows, max_examples, rate)
         samples, lengths = _joined(clips, steps)
         place = f"kept in memory: {samples.nbytes / 1e6:.1f} MB"
     else:
         samples, lengths, rows, skipped, place = _of_files(
-            examples, rows, limit, rate, steps, memory_budget, progress
+            examples, rows, max_examples, rate, steps, memory_budget, progress
         )
     held = Clips(
         samples=samples,
@@ -166,12 +166,12 @@ def _readable(
     work: Callable[[int], Any],
     examples: Examples,
     rows: NDArray[np.int64],
-    limit: int | None,
+    max_examples: int | None,
     failed: dict[int, Skipped],
 ) -> dict[int, Any]:
     """Return what `work` makes of the chosen `rows`, by row; what it cannot read joins `failed`.
 
-    With a limit, others take the place of those.
+    With a maximum, others take the place of those.
 
     Raises:
         ValueError: more than 1 in 20 of the rows have failed.
@@ -179,7 +179,9 @@ def _readable(
     done: dict[int, Any] = {}
     while True:
         left = np.setdiff1d(rows, list(failed))
-        chosen = choose(examples, left, None if limit is None else min(limit, len(left))).tolist()
+        chosen = choose(
+            examples, left, None if max_examples is None else min(max_examples, len(left))
+        ).tolist()
         new = [row for row in chosen if row not in done]
         if not new:
             return {row: done[row] for row in chosen}
@@ -190,7 +192,7 @@ def _readable(
 
 
 def _of_clips(
-    examples: Examples, rows: NDArray[np.int64], limit: int | None, rate: int
+    examples: Examples, rows: NDArray[np.int64], max_examples: int | None, rate: int
 ) -> tuple[list[NDArray[np.int16]], NDArray[np.int64], list[Skipped]]:
     """Return clips in memory at `rate`, without silent ones."""
     assert examples.recordings is not None
@@ -207,7 +209,7 @@ def _of_clips(
         return to_int16(resample(from_int16(clip), own, rate))
 
     failed: dict[int, Skipped] = {}
-    done = _readable(work, examples, rows, limit, failed)
+    done = _readable(work, examples, rows, max_examples, failed)
     kept = np.array(list(done), dtype=np.int64)
     return list(done.values()), kept, [failed[row] for row in sorted(failed)]
 
@@ -229,7 +231,7 @@ def _joined(
 def _of_files(
     examples: Examples,
     rows: NDArray[np.int64],
-    limit: int | None,
+    max_examples: int | None,
     rate: int,
     steps: int,
     budget: int | None,
@@ -241,15 +243,15 @@ def _of_files(
     assert files is not None
     failed: dict[int, Skipped] = {}
     while True:
-        headers = _readable(lambda row: header(files[row]), examples, rows, limit, failed)
+        headers = _readable(lambda row: header(files[row]), examples, rows, max_examples, failed)
         kept = np.array(list(headers), dtype=np.int64)
         planned = [resampled_length(h.frames, h.rate, rate) for h in headers.values()]
         lengths = np.maximum(planned, steps).astype(np.int64)
         samples, bad, place = _decoded(examples, kept, lengths, rate, steps, budget, progress)
         failed |= bad
         refuse_many(failed.values(), len(rows))
-        # With a limit, others take the place of the unreadable ones.
-        if not bad or limit is None:
+        # With a maximum, others take the place of the unreadable ones.
+        if not bad or max_examples is None:
             break
     if bad:  # rare: what is left is joined anew
         ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -331,7 +333,7 @@ def _dataset(
         + (f": {longer} are longer and are cut" if longer else "")
     )
     notes += skipped_note(tuple(skipped))
-    plain = held.centred()
+    plain = held.centered()
     images = plain.copy() if overlays else plain
     for overlay in overlays:
         overlay.paint(images, index)

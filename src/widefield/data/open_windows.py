@@ -8,7 +8,7 @@ from widefield.data.spec import BUILT_IN, Spec
 
 
 def open_windows(
-    spec: Spec, examples: Examples, *, size: Size | None, limit: int | None
+    spec: Spec, examples: Examples, *, size: Size | None, max_examples: int | None
 ) -> Dataset:
     """Select windows; they are in memory already.
 
@@ -28,7 +28,7 @@ def open_windows(
             f"'{spec.base}' holds windows of {steps} steps, and {asked} are asked for; cut the "
             "windows to that length, or leave image_size out"
         )
-    rows = choose(examples, split_rows(examples.names, spec), limit)
+    rows = choose(examples, split_rows(examples.names, spec), max_examples)
     whole = len(rows) == len(examples.names)
     notes = list(examples.notes)
     if spec.split and spec.base not in BUILT_IN:

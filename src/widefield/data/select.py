@@ -26,21 +26,24 @@ def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
     return rows
 
 
-def choose(examples: Examples, rows: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
-    """Return `limit` of `rows`, balanced over the classes of the first task, in order.
+def choose(
+    examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+) -> NDArray[np.int64]:
+    """Return `max_examples` of `rows`, balanced over the classes of the first task, in order.
 
     The first of every class, then the second of every class, and so on: a class that runs out
     leaves its share to the others, and a smaller limit takes a subset of a larger one.
     """
-    if limit is None:
+    if max_examples is None:
         return rows
-    if limit > len(rows):
+    if max_examples > len(rows):
         raise ValueError(
-            f"limit is {limit} and there are {len(rows)} examples; choose a smaller limit"
+            f"max_examples is {max_examples} and there are {len(rows)} examples; choose a smaller "
+            "max_examples"
         )
     turn = np.arange(len(rows))
     for labels in list(examples.labels.values())[:1]:
         _, ids = np.unique(labels[rows], return_inverse=True)  # those without a label are a class
         by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
         turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(rows[np.argsort(turn, kind="stable")[:limit]])
+    return np.sort(rows[np.argsort(turn, kind="stable")[:max_examples]])

@@ -20,7 +20,7 @@ from widefield.data.planted import Feature, read_plant
 BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """What arrays in memory are called; a file of that name is kept by its absolute path."""
-_NEIGHBOURS = 1_000
+_NEIGHBORS = 1_000
 
 Split = Literal["train", "test"]
 """Which part of a source."""
@@ -202,7 +202,7 @@ def did_you_mean(base: str) -> str:
     parent = Path(os.path.expanduser(base)).parent
     try:
         with os.scandir(parent) as entries:
-            siblings = [entry.name for entry in islice(entries, _NEIGHBOURS)]
+            siblings = [entry.name for entry in islice(entries, _NEIGHBORS)]
     except (OSError, ValueError):
         siblings = []
     known = [*BUILT_IN, *(str(parent / name) for name in siblings)]

@@ -1,4 +1,4 @@
-"""Spectrograms of a data set of sounds: their mean and deviation, for the encoder to normalise."""
+"""Spectrograms of a data set of sounds: their mean and deviation, for the encoder to normalize."""
 
 import numpy as np
 import torch

@@ -23,7 +23,7 @@ from widefield.encoders.weights.files import refuse_other_weights as refuse_othe
 from widefield.encoders.weights.files import save_encoder as save_encoder
 from widefield.encoders.weights.files import save_encoder_file as save_encoder_file
 from widefield.encoders.weights.files import timm_snippet as timm_snippet
-from widefield.encoders.weights.foreign import Match as Match
+from widefield.encoders.weights.foreign import WeightMatch as WeightMatch
 from widefield.encoders.weights.foreign import load_foreign as load_foreign
 from widefield.encoders.weights.hub_folder import is_model_folder as is_model_folder
 from widefield.encoders.weights.hub_folder import load_model_folder as load_model_folder

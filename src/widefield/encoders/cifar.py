@@ -14,7 +14,7 @@ from torch import Tensor, nn
 class AlexNet(nn.Module):
     """The five convolutions of AlexNet for images of 32 pixels: x[B, C, H, W] -> h[B, 256].
 
-    Widths, kernels, response normalisation and overlapping pooling are the published ones, except
+    Widths, kernels, response normalization and overlapping pooling are the published ones, except
     the first kernel: 3 x 3 at stride 1 instead of 11 x 11 at stride 4, for images that are 7 times
     smaller. Pools are padded, which leaves 16, 8 and 4 pixels of 32. The three fully connected
     layers are left out, as a projector takes their place; there are no groups of channels. Weights
@@ -99,9 +99,9 @@ class WideResNet(nn.Module):
 
 
 class WideBlock(nn.Module):
-    """Two 3 x 3 convolutions, each after normalisation and ReLU, and a shortcut past both.
+    """Two 3 x 3 convolutions, each after normalization and ReLU, and a shortcut past both.
 
-    Where width or size change, the shortcut is a 1 x 1 convolution of the normalised input.
+    Where width or size change, the shortcut is a 1 x 1 convolution of the normalized input.
     """
 
     def __init__(self, inputs: int, outputs: int, *, stride: int) -> None:

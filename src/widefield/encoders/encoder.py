@@ -1,4 +1,4 @@
-"""An encoder: examples are normalised, then encoded, x[B, C, H, W] -> h[B, D].
+"""An encoder: examples are normalized, then encoded, x[B, C, H, W] -> h[B, D].
 
 Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrograms of them first.
 """
@@ -67,7 +67,7 @@ class EncoderConfig:
     """Arguments of `timm.create_model`; None for a network of ours and of torchvision."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
-    white: float | None = None
+    max_value: float | None = None
     """The value that was 1 in training images of more than 8 bits, where their files do not say."""
     rate: int | None = None
     """Samples a second of the sounds that it is trained on, Hz; None of other examples."""
@@ -91,7 +91,7 @@ class EncoderConfig:
 
 
 class Encoder(nn.Module):
-    """A network that normalises its examples first: x[B, C, H, W] -> h[B, D].
+    """A network that normalizes its examples first: x[B, C, H, W] -> h[B, D].
 
     Images lie in [0, 1], sounds [B, 1, 1, T] in [-1, 1). Most encoders of sounds turn them into
     log-mel spectrograms [B, 1, 64, 64] in [0, 1] first; these can be given instead, as views are.
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         """Whether `feature_map` shows features before pooling; not of torchvision's models."""
         return hasattr(self.backbone, "forward_features")
 
-    def normalise(self, x: Tensor) -> Tensor:
+    def normalize(self, x: Tensor) -> Tensor:
         """Return (x - mean) / std, computed in one pass; the memory format is kept.
 
         Sounds become spectrograms first, whose mean and deviation these are.
@@ -138,7 +138,7 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return pooled features h[B, D] of examples x[B, C, H, W]."""
-        return self.backbone(self.normalise(x))
+        return self.backbone(self.normalize(x))
 
     def feature_map(self, x: Tensor) -> Tensor:
         """Return features before pooling, as timm's `forward_features` lays them out.
@@ -146,23 +146,23 @@ class Encoder(nn.Module):
         They are [B, K, h, w] for most convolutional networks and tokens [B, T, K] for ViTs. K
         differs from `dim` if the family has a layer between pooling and h.
         """
-        return self.backbone.forward_features(self.normalise(x))  # type: ignore[operator]
+        return self.backbone.forward_features(self.normalize(x))  # type: ignore[operator]
 
 
 def build_encoder(
     name: str,
     *,
     stem: Stem = "auto",
-    zero_init: bool = True,
+    zero_init_last: bool = True,
     channels: int = 3,
     image_size: int | Size = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    white: float | None = None,
+    max_value: float | None = None,
     rate: int | None = None,
     seed: int,
 ) -> Encoder:
-    """Build a randomly initialised encoder: any timm or torchvision model by name, or one of ours.
+    """Build a randomly initialized encoder: any timm or torchvision model by name, or one of ours.
 
     torchvision's are called `torchvision:NAME`. Ours are `resnet-tiny`, `alexnet` and
     `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
@@ -177,13 +177,13 @@ def build_encoder(
     Args:
         name: name of the model, such as `resnet18`, `vit_tiny_patch16_224` or `resnet-tiny`.
         stem: first layers, by image size or at any size; `config.stem` says which were built.
-        zero_init: start the gain of the last norm of a ResNet's residual blocks at 0, as timm does,
-            and not at 1, as torchvision does.
+        zero_init_last: start the gain of the last norm of a ResNet's residual blocks at 0, as timm
+            does, and not at 1, as torchvision does.
         channels: C of the images.
         image_size: side of the images, or their height and width, pixels.
         mean: mean of each channel of images in [0, 1]; default 0.5.
         std: standard deviation of each channel; default 0.25.
-        white: the value that is 1 in images of more than 8 bits, kept for whoever opens them.
+        max_value: the value that is 1 in images of more than 8 bits, kept for whoever opens them.
         rate: samples a second of sounds, whose `image_size` is (1, samples); None for others.
         seed: seed of the initial weights.
 
@@ -199,12 +199,12 @@ def build_encoder(
     config = encoder_config(
         name,
         stem=stem,
-        zero_init=zero_init,
+        zero_init_last=zero_init_last,
         channels=channels,
         image_size=image_size,
         mean=mean,
         std=std,
-        white=white,
+        max_value=max_value,
         rate=rate,
     )
     with seeded(seed):
@@ -215,12 +215,12 @@ def encoder_config(
     name: str,
     *,
     stem: Stem = "auto",
-    zero_init: bool = True,
+    zero_init_last: bool = True,
     channels: int = 3,
     image_size: int | Size = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    white: float | None = None,
+    max_value: float | None = None,
     rate: int | None = None,
 ) -> EncoderConfig:
     """Return the configuration that `build_encoder` would build; same arguments, same errors."""
@@ -241,12 +241,12 @@ def encoder_config(
         if name.startswith(TORCHVISION):
             check_vision(name.removeprefix(TORCHVISION))
         stem = _only_stem(name, stem)
-        if not zero_init:
-            raise ValueError(f"{name} has no zero_init: leave it out")
+        if not zero_init_last:
+            raise ValueError(f"{name} has no zero_init_last: leave it out")
     else:
         arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
-        if not zero_init:
+        if not zero_init_last:
             refuse_without_residual_norm(name, arguments)
             arguments["zero_init_last"] = False
         # The small stem takes seven times as long on spectrograms, which are coarse already.
@@ -261,7 +261,7 @@ def encoder_config(
         stem=stem,
         timm=arguments,
         conv1=conv1,
-        white=white,
+        max_value=max_value,
         rate=rate,
     )
 
@@ -325,7 +325,7 @@ def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
     """
     if family_of(arguments["model_name"]) != "resnet":
         raise ValueError(
-            f"encoder {name!r} is no ResNet, whose residual blocks zero_init is about: leave it out"
+            f"encoder {name!r} has no residual blocks for zero_init_last: leave it out"
         )
 
 
@@ -407,6 +407,6 @@ def assemble(config: EncoderConfig) -> Encoder:
     backbone = timm.create_model(**config.timm)
     if config.conv1 is not None:
         backbone.conv1, backbone.maxpool = nn.Conv2d(**config.conv1), nn.Identity()
-        # timm initialises every other convolution of a ResNet in this way.
+        # timm initializes every other convolution of a ResNet in this way.
         nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")
     return Encoder(config, backbone)

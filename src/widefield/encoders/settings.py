@@ -26,7 +26,7 @@ class EncoderSettings(Settings):
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
-    zero_init: bool = True
+    zero_init_last: bool = True
     """Start a ResNet's residual blocks as the identity, as timm does and torchvision does not."""
 
     @classmethod
@@ -34,18 +34,18 @@ class EncoderSettings(Settings):
         """Return the settings that build the architecture of `config`.
 
         Example:
-            >>> EncoderSettings.of(build_encoder("resnet18", zero_init=False, seed=0).config)
-            EncoderSettings(name='resnet18', stem='small', zero_init=False)
+            >>> EncoderSettings.of(build_encoder("resnet18", zero_init_last=False, seed=0).config)
+            EncoderSettings(name='resnet18', stem='small', zero_init_last=False)
         """
-        zero_init = (config.timm or {}).get("zero_init_last", True) is not False
-        return cls(name=config.name, stem=cast(Stem, config.stem), zero_init=zero_init)
+        zero_init_last = (config.timm or {}).get("zero_init_last", True) is not False
+        return cls(name=config.name, stem=cast(Stem, config.stem), zero_init_last=zero_init_last)
 
     def flat(self) -> dict[str, Any]:
         """Return every value under the name that it has in a run."""
-        return {"encoder": self.name, "stem": self.stem, "zero_init": self.zero_init}
+        return {"encoder": self.name, "stem": self.stem, "zero_init_last": self.zero_init_last}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """Return a copy with another `encoder`, by its name or whole, `stem` or `zero_init`.
+        """Return a copy with another `encoder`, by its name or whole, `stem` or `zero_init_last`.
 
         Raises:
             ValueError: `encoder` is neither, or another value does not fit.
@@ -58,7 +58,7 @@ class EncoderSettings(Settings):
         return replace(
             encoder,
             stem=values.get("stem", encoder.stem),
-            zero_init=values.get("zero_init", encoder.zero_init),
+            zero_init_last=values.get("zero_init_last", encoder.zero_init_last),
         )
 
     def resolved(self, device: torch.device, kind: Kind = "images") -> Self:
@@ -89,11 +89,11 @@ class EncoderSettings(Settings):
         image_size: int | Size = 32,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        white: float | None = None,
+        max_value: float | None = None,
         rate: int | None = None,
         seed: int,
     ) -> Encoder:
-        """Build the encoder on the CPU, randomly initialised; arguments as of `build_encoder`.
+        """Build the encoder on the CPU, randomly initialized; arguments as of `build_encoder`.
 
         Raises:
             ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
@@ -107,12 +107,12 @@ class EncoderSettings(Settings):
         return build_encoder(
             self.name,
             stem=self.stem,
-            zero_init=self.zero_init,
+            zero_init_last=self.zero_init_last,
             channels=channels,
             image_size=image_size,
             mean=mean,
             std=std,
-            white=white,
+            max_value=max_value,
             rate=rate,
             seed=seed,
         )

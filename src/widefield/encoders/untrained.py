@@ -61,5 +61,5 @@ def _has_two_starts(config: EncoderConfig) -> bool:
 def _other_start(config: EncoderConfig) -> EncoderConfig:
     """Return the ResNet of `config` with the other start of its residual blocks."""
     assert config.timm is not None
-    zero_init = config.timm.get("zero_init_last", True)
-    return replace(config, timm={**config.timm, "zero_init_last": not zero_init})
+    zero_init_last = config.timm.get("zero_init_last", True)
+    return replace(config, timm={**config.timm, "zero_init_last": not zero_init_last})

@@ -43,7 +43,7 @@ class Adaptation:
     """What the verdict would be without labels."""
     examples: int
     agreement: Change
-    """Share of its neighbours that an image keeps when it is seen through a view."""
+    """Share of its neighbors that an image keeps when it is seen through a view."""
     rank: tuple[float, float]
     """Effective rank before and after."""
     health: tuple[str, str]
@@ -55,7 +55,7 @@ class Adaptation:
     linear: Mapping[str, Change]
     """Task of the data -> how often a linear probe reads it; empty without labels."""
     knn: Mapping[str, Change]
-    """Task of the data -> how often the nearest neighbours' vote is right."""
+    """Task of the data -> how often the nearest neighbors' vote is right."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -71,11 +71,11 @@ class Adaptation:
         tasks = [
             f"{task}, {how}: {changes[task].line()}"
             for task in self.linear
-            for how, changes in (("linear probe", self.linear), ("neighbours' vote", self.knn))
+            for how, changes in (("linear probe", self.linear), ("neighbors' vote", self.knn))
         ]
         alike = "" if self.alignment is None else f", {100 * self.alignment:.0f} % like the start's"
         return [
-            f"neighbours kept through views: {self.agreement.line()}",
+            f"neighbors kept through views: {self.agreement.line()}",
             f"effective rank: {self.rank[0]:.0f} to {self.rank[1]:.0f}; features {self.health[1]}"
             f"{alike} (linear CKA)",
             *(f"planted {name}: {c.line()}" for name, c in self.planted.items()),

@@ -1,8 +1,8 @@
 """What an encoder makes of images, example by example: what two encoders are compared by.
 
-Without labels: how many of its nearest neighbours an image keeps when it is seen through a view,
+Without labels: how many of its nearest neighbors an image keeps when it is seen through a view,
 how many directions the features use, and whether features that are planted into the images can be
-read. With labels: a linear probe and a vote of neighbours.
+read. With labels: a linear probe and a vote of neighbors.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.data import Dataset
-from widefield.data.planted import Digits, Drawn, Shapes, plant
-from widefield.evaluation.neighbors import NEIGHBOURS, of_common_classes, right_votes
+from widefield.data.planted import Digits, ImageOverlay, Shapes, plant
+from widefield.evaluation.neighbors import NEIGHBORS, of_common_classes, right_votes
 from widefield.metrics import Health, health, view_agreement
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
@@ -78,13 +78,13 @@ class Examination:
         for task, rows in self.tasks.items():
             y = data.labels[task]
             linear[task], knn[task] = read_task(h, y, rows, seed=self.seed), right_votes(h, y, rows)
-        kept = view_agreement(h, features(self._views), min(NEIGHBOURS, len(h) - 1))
+        kept = view_agreement(h, features(self._views), min(NEIGHBORS, len(h) - 1))
         return Evidence(
             features=h, health=health(h), agreement=kept.cpu().numpy(), linear=linear, knn=knn
         )
 
 
-def _plants(data: Dataset) -> dict[str, Drawn]:
+def _plants(data: Dataset) -> dict[str, ImageOverlay]:
     """Return what can be planted on these images: nothing over what is planted already."""
     _, height, width, channels = data.images.shape
     if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:

@@ -1,6 +1,6 @@
 """Is an encoder better than the same one untrained? An answer that needs no labels.
 
-Three questions to both encoders, image by image. How many of its nearest neighbours does an image
+Three questions to both encoders, image by image. How many of its nearest neighbors does an image
 keep when it is seen through a gentle view: the more, the more its features say about it and the
 less about the pixels that the view changes. How well does a linear probe name the quarter turn of
 an image: the better, the more its features say about what is in it. And how often does a quarter
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from widefield.data import Dataset
 from widefield.encoders import untrained_starts
 from widefield.evaluation.cross_fit import Features, through_views
-from widefield.evaluation.neighbors import NEIGHBOURS, RIDGE
+from widefield.evaluation.neighbors import NEIGHBORS, RIDGE
 from widefield.evaluation.paired import Change, change
 from widefield.evaluation.quarters import quarters_found
 from widefield.evaluation.reading import Reading, read_labels
@@ -50,7 +50,7 @@ class Gain:
 
     verdict: Verdict
     agreement: Change
-    """Share of its neighbours that an image keeps through a view, from untrained to trained."""
+    """Share of its neighbors that an image keeps through a view, from untrained to trained."""
     pixels: float
     """The same of raw pixels."""
     turns: Change
@@ -81,7 +81,7 @@ class Gain:
         kept, named, found = self.agreement, self.turns, self.quarters
         told = self.labels or self.verdict == "better than untrained"
         shown = (
-            f"images keep {100 * kept.after:.0f} % of their neighbours through "
+            f"images keep {100 * kept.after:.0f} % of their neighbors through "
             f"views (untrained {100 * kept.before:.0f} %, raw pixels {100 * self.pixels:.0f} %); a "
             f"linear probe names {100 * named.after:.0f} % of their quarter turns (untrained "
             f"{100 * named.before:.0f} %); {100 * found.after:.0f} % of their quarters find the "
@@ -123,13 +123,13 @@ def compare_with_untrained(
 
     def kept(h: Tensor, of_views: Tensor) -> NDArray[np.float64]:
         own, seen = whitened(h, of_views, ridge=RIDGE)
-        return view_agreement(own, seen, NEIGHBOURS).cpu().numpy()
+        return view_agreement(own, seen, NEIGHBORS).cpu().numpy()
 
     shares = [
         (
             kept(h, f(views)),
             turns_named(h, f, images, seed=seed),
-            quarters_found(f, images, NEIGHBOURS),
+            quarters_found(f, images, NEIGHBORS),
         )
         for h, f in ((before_h, before), (after_h, after))
     ]

@@ -11,7 +11,7 @@ from widefield.data import Dataset
 from widefield.encoders import Encoder
 from widefield.evaluation.adaptation import Adaptation, compare_with_start
 from widefield.evaluation.gain import Gain, compare_with_untrained
-from widefield.evaluation.neighbors import named_by_neighbours
+from widefield.evaluation.neighbors import named_by_neighbors
 from widefield.metrics import Health, health
 from widefield.probes import extract
 
@@ -60,8 +60,8 @@ class Findings:
         """Check the encoder's health, say it, and return what the log keeps of it."""
         rows, h = self._some_features()
         found = self._health = health(h)
-        named = named_by_neighbours(h, {task: y[rows] for task, y in self.dataset.labels.items()})
-        said = "".join(f"; neighbours name {task}: {100 * s:.0f} %" for task, s in named.items())
+        named = named_by_neighbors(h, {task: y[rows] for task, y in self.dataset.labels.items()})
+        said = "".join(f"; neighbors name {task}: {100 * s:.0f} %" for task, s in named.items())
         say(f"epoch {epoch}: {found.line()}{said}")
         if found.advice:
             say(f"  try: {found.advice}")
@@ -70,7 +70,7 @@ class Findings:
             "large_singular_values": float(found.large_singular_values),
             "feature_std": found.feature_std,
             "verdict": found.verdict,
-            **{f"neighbours_name_{task}": share for task, share in named.items()},
+            **{f"neighbors_name_{task}": share for task, share in named.items()},
         }
 
     def compare(self) -> None:

@@ -1,4 +1,4 @@
-"""How often an example's nearest neighbours have its label: what features say without a probe."""
+"""How often an example's nearest neighbors have its label: what features say without a probe."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.metrics import nearest_neighbours
+from widefield.metrics import nearest_neighbors
 
-NEIGHBOURS = 20
+NEIGHBORS = 20
 RIDGE = 0.1
 """The ridge of `diagnose.whitened` where encoders are compared by which examples are near."""
 
@@ -36,20 +36,20 @@ def right_votes(h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64]) -> NDA
     """
     _, target = np.unique(y[rows], return_inverse=True)
     x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    k = max(1, min(NEIGHBOURS, len(rows) // 10))  # where few vote, more would outvote any class
-    neighbours = nearest_neighbours(x, k)
-    votes = functional.one_hot(t)[neighbours].sum(1)
+    k = max(1, min(NEIGHBORS, len(rows) // 10))  # where few vote, more would outvote any class
+    neighbors = nearest_neighbors(x, k)
+    votes = functional.one_hot(t)[neighbors].sum(1)
     return (votes.argmax(1) == t).cpu().numpy()
 
 
-def named_by_neighbours(h: Tensor, labels: Mapping[str, NDArray[np.int64]]) -> dict[str, float]:
-    """Return the share of the examples that their neighbours' vote names, task by task.
+def named_by_neighbors(h: Tensor, labels: Mapping[str, NDArray[np.int64]]) -> dict[str, float]:
+    """Return the share of the examples that their neighbors' vote names, task by task.
 
     Tasks without two classes of two examples are left out.
 
     Example:
         >>> h = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
-        >>> named_by_neighbours(h, {"side": np.array([0, 0, 1, 1]), "one": np.zeros(4, np.int64)})
+        >>> named_by_neighbors(h, {"side": np.array([0, 0, 1, 1]), "one": np.zeros(4, np.int64)})
         {'side': 1.0}
     """
     rows = {task: of_common_classes(y, least=2) for task, y in labels.items()}

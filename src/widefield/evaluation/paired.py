@@ -15,7 +15,7 @@ RESAMPLES = 1000
 LOST = 0.01
 """A score with labels is lost if its mean falls by more than this, surely or not."""
 SHAKEN = 0.05
-"""The agreement of neighbours is lost if it surely falls by more than this."""
+"""The agreement of neighbors is lost if it surely falls by more than this."""
 ONE_SIDED = 1.645 / 1.960
 """Half width of a one-sided 95 % interval as a share of a two-sided one's, by the normal law."""
 FLAT = 0.5
@@ -110,7 +110,7 @@ def judged_without_labels(
     """Judge what can be told without labels.
 
     Args:
-        agreement: how many of its neighbours an image keeps when it is seen through a view.
+        agreement: how many of its neighbors an image keeps when it is seen through a view.
         planted: how many of the planted features are read.
         rank: effective rank before and after.
         sick: whether the features collapsed, and those of the start had not.
@@ -125,7 +125,7 @@ def judged_without_labels(
     if rank[1] < FLAT * rank[0]:
         return "keep the old one", "the features use less than half as many directions"
     if agreement.high < -SHAKEN:
-        return "keep the old one", "images lose their neighbours when they are seen through views"
+        return "keep the old one", "images lose their neighbors when they are seen through views"
     fallen = [name for name, c in planted.items() if c.word == "lost"]
     if planted and len(fallen) == len(planted):
         return "keep the old one", f"less can be read of what is planted ({', '.join(fallen)})"
@@ -135,5 +135,5 @@ def judged_without_labels(
         and not fallen
         and any(c.word == "gained" for c in planted.values())
     ):
-        return "better", "more neighbours stay through views, and more is read of what is planted"
+        return "better", "more neighbors stay through views, and more is read of what is planted"
     return "no different", "nothing was ruined, and labels would have to tell what was gained"

@@ -4,7 +4,7 @@ from widefield.head.initial import initial_rows
 from widefield.head.lazy_adamw import LazyAdamW, LearningRates, RowState
 from widefield.head.lazy_sgd import LazySGD
 from widefield.head.losses import batch_cross_entropy, decoupled_contrast, view_contrast
-from widefield.head.per_example_head import Optimizer, RowHead, Start, row_heads
+from widefield.head.per_example_head import Optimizer, PerExampleHead, Start, per_example_heads
 from widefield.head.storage.disk import DiskStore
 from widefield.head.storage.layout import Layout
 from widefield.head.storage.lock import FolderLock
@@ -20,7 +20,7 @@ __all__ = [
     "LearningRates",
     "MemoryStore",
     "Optimizer",
-    "RowHead",
+    "PerExampleHead",
     "RowState",
     "RowTable",
     "Rule",
@@ -31,6 +31,6 @@ __all__ = [
     "choose_store",
     "decoupled_contrast",
     "initial_rows",
-    "row_heads",
+    "per_example_heads",
     "view_contrast",
 ]

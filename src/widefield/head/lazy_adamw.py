@@ -17,7 +17,7 @@ float32, 364 in float64, however long the gap. Products and coefficients are flo
 Where a row has one second moment for all its elements, that is the moving average of the mean of
 their squared gradients, v <- beta2 v + (1 - beta2) mean_j g_j^2; all else is as above.
 
-A row replays steps that are past. So the optimiser keeps the learning rates that were, with the
+A row replays steps that are past. So the optimizer keeps the learning rates that were, with the
 running sum of log(1 - lr lambda), and needs to know none of those that will be: any schedule does,
 and it may change while training.
 
@@ -44,7 +44,7 @@ _MU = BETA1 / math.sqrt(BETA2)
 
 @dataclass(frozen=True, slots=True)
 class RowState:
-    """Rows with their optimiser state, as they were after each row's own last step."""
+    """Rows with their optimizer state, as they were after each row's own last step."""
 
     row: Tensor
     """Weights [b, m]."""

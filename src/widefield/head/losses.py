@@ -28,10 +28,10 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
 
 @full_precision
-def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool = True) -> Tensor:
+def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool = True) -> Tensor:
     """Return how far every z_i [b, m] is from its own row [b, m], and how near to the others'.
 
-    With z_i and w_j on the unit sphere, or w_j as it is without `normalise`,
+    With z_i and w_j on the unit sphere, or w_j as it is without `normalize`,
 
         loss = 1/b sum_i ( -scale z_i . w_i
                            + log sum_{j != i} (exp(scale z_i . w_j) + exp(scale z_i . z_j)) ).
@@ -59,7 +59,7 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
             f"a batch of {len(z)} has nothing to be told apart from: give batches of two or more, "
             "as DataLoader(drop_last=True) does where the last would be of one"
         )
-    if normalise:
+    if normalize:
         rows = F.normalize(rows, dim=1)
     near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
@@ -70,7 +70,13 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalise: bool
 
 @full_precision
 def view_contrast(
-    z: Tensor, rows: Tensor, second: Tensor, *, scale: float, cross_entropy: float, smoothing: float
+    z: Tensor,
+    rows: Tensor,
+    second: Tensor,
+    *,
+    scale: float,
+    cross_entropy_weight: float,
+    smoothing: float,
 ) -> Tensor:
     """Return a view's contrast with a second one, plus S-DIET's cross-entropy with the rows.
 
@@ -78,7 +84,7 @@ def view_contrast(
     w [b, m],
 
         loss = decoupled_contrast(z, v; scale)
-               + cross_entropy batch_cross_entropy(z, w; 1, smoothing).
+               + cross_entropy_weight batch_cross_entropy(z, w; 1, smoothing).
 
     The first term teaches from an example's first visit, when its row knows no more than the view
     itself, and keeps features that the second term suppresses; the second term reads the others
@@ -89,7 +95,7 @@ def view_contrast(
 
     Example:
         >>> z = torch.eye(4)
-        >>> both = view_contrast(z, z, z, scale=10.0, cross_entropy=2.0, smoothing=0.0)
+        >>> both = view_contrast(z, z, z, scale=10.0, cross_entropy_weight=2.0, smoothing=0.0)
         >>> first = decoupled_contrast(z, z, scale=10.0)
         >>> bool(both == first + 2 * batch_cross_entropy(z, z, scale=1.0, smoothing=0.0))
         True
@@ -98,4 +104,4 @@ def view_contrast(
     """
     contrast = decoupled_contrast(z, second, scale=scale)
     told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
-    return contrast + cross_entropy * told_apart
+    return contrast + cross_entropy_weight * told_apart

@@ -1,4 +1,4 @@
-"""The per-example head as a part of its own: rows, their loss and their optimiser."""
+"""The per-example head as a part of its own: rows, their loss and their optimizer."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -25,7 +25,7 @@ Start = Literal["embedding", "random"]
 Optimizer = Literal["adamw", "sgd"]
 
 
-class RowHead(nn.Module):
+class PerExampleHead(nn.Module):
     """Compares each feature of a batch with the rows of its batch, and steps these rows.
 
     A row for each of n examples, of which a step uses those of its batch alone. Rows are no
@@ -45,22 +45,22 @@ class RowHead(nn.Module):
         dim: m, the width of z and of a row.
         loss: compares z [b, m] with the rows [b, m], and with a second view's features [b, m] where
             there are any; by default `decoupled_contrast`.
-        normalise: put z on the unit sphere first, as published.
-        start: first value of a row: its example's own first z, or random as in the paper.
+        normalize: put z on the unit sphere first, as published.
+        init: first value of a row: its example's own first z, or random as in the paper.
         rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
         optimizer: `adamw`, or `sgd` with momentum, each with decoupled weight decay.
         gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
         weight_decay: decoupled weight decay of the rows.
         lr_scale: learning rate of the rows, as a multiple of the one that `step` gets.
-        gather: in several processes, tell the examples of all their batches apart.
+        gather_distributed: in several processes, tell the examples of all their batches apart.
         seed: seed of random starts.
         store: where the rows live; by default in host memory.
 
     Raises:
-        ValueError: `start`, `rule` or `optimizer` is unknown, or `store` is of another size.
+        ValueError: `init`, `rule` or `optimizer` is unknown, or `store` is of another size.
 
     Example:
-        >>> head, encoder = RowHead(examples=100, dim=8), nn.Linear(4, 8)
+        >>> head, encoder = PerExampleHead(examples=100, dim=8), nn.Linear(4, 8)
         >>> optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
         >>> loss = head(encoder(torch.rand(16, 4)), torch.arange(16))
         >>> loss.backward()
@@ -76,27 +76,27 @@ class RowHead(nn.Module):
         dim: int,
         *,
         loss: Callable[..., Tensor] | None = None,
-        normalise: bool = True,
-        start: Start = "embedding",
+        normalize: bool = True,
+        init: Start = "embedding",
         rule: Rule = "exact",
         optimizer: Optimizer = "adamw",
         gap: int | None = None,
         weight_decay: float = WEIGHT_DECAY,
         lr_scale: float = 1.0,
-        gather: bool = False,
+        gather_distributed: bool = False,
         seed: int = 0,
         store: Store | None = None,
     ) -> None:
         super().__init__()
-        check_name("start", start, get_args(Start))
+        check_name("init", init, get_args(Start))
         check_name("rule", rule, get_args(Rule))
         check_name("optimizer", optimizer, get_args(Optimizer))
         self.examples = examples
-        self.compare = loss or partial(decoupled_contrast, scale=SCALE, normalise=normalise)
-        self.normalise = normalise
-        self.start = start
+        self.compare = loss or partial(decoupled_contrast, scale=SCALE, normalize=normalize)
+        self.normalize = normalize
+        self.init = init
         self.lr_scale = lr_scale
-        self.gather = gather
+        self.gather_distributed = gather_distributed
         # The listing of the paper has no bias correction.
         lazy: LazyAdamW | LazySGD = LazyAdamW(
             weight_decay=weight_decay, bias_correction=rule == "exact"
@@ -107,8 +107,8 @@ class RowHead(nn.Module):
         store = store or MemoryStore(examples, dim, seed=seed, layout=layout)
         if (store.n, store.dim) != (examples, dim):
             raise ValueError(
-                f"the store holds {store.n} rows of width {store.dim}, and the RowHead is for "
-                f"{examples} of width {dim}: give both the same"
+                f"the store holds {store.n} rows of width {store.dim}, and the PerExampleHead is "
+                f"for {examples} of width {dim}: give both the same"
             )
         self.table = RowTable(store, lazy, rule=rule)
         self.gap = gap
@@ -131,24 +131,24 @@ class RowHead(nn.Module):
         """
         if self._step_is_due and not self.frozen:
             raise ValueError(
-                "RowHead got a second batch before step(), and would move the rows of the last "
-                "alone: call head.step(lr=...) once after each loss.backward(), give batches whose "
-                "gradients add up as one, or look at a loss under torch.no_grad()"
+                "PerExampleHead got a second batch before step(), and would move the rows of the "
+                "last alone: call head.step(lr=...) once after each loss.backward(), give batches "
+                "whose gradients add up as one, or look at a loss under torch.no_grad()"
             )
         index = self._checked(index, len(z))
         seen = [z] if second is None else [z, second.detach()]
         seen = [at_least_float32(x) for x in seen]
-        if self.normalise:
+        if self.normalize:
             seen = [F.normalize(x, dim=1) for x in seen]
         z = seen[0]
-        start = self._start(seen) if self.start == "embedding" else None
+        start = self._start(seen) if self.init == "embedding" else None
         _, world = rank_and_world()
         self.table.gap = self.gap or max(1, round(self.examples / (world * len(z))))
         rows = self.table.gather(index, start=start).to(z.device).detach()
         self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
         self._rows = rows.requires_grad_() if not self.frozen else None
         rows = rows.to(z.dtype)
-        if self.gather:
+        if self.gather_distributed:
             rows, *seen = map(gather, (rows, *seen))
         value = self.compare(seen[0], rows, *seen[1:])
         self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
@@ -157,7 +157,7 @@ class RowHead(nn.Module):
     def _start(self, seen: list[Tensor]) -> Tensor:
         """Return where new rows start: at the view, or in the middle of two."""
         middle = torch.stack(seen).detach().mean(0)
-        return F.normalize(middle, dim=1) if self.normalise else middle
+        return F.normalize(middle, dim=1) if self.normalize else middle
 
     def step(self, *, lr: float, grad_scale: float = 1.0, skipped: bool = False) -> None:
         """Move the rows of the last batch by their gradient, at `lr_scale * lr`.
@@ -166,15 +166,15 @@ class RowHead(nn.Module):
             lr: learning rate of the step.
             grad_scale: what the loss was multiplied by before its backward pass. With a scale, a
                 gradient that is not finite is skipped.
-            skipped: the scaler took no step of the optimiser, as a gradient was not finite. The
-                rows take none either, and none is counted, as in a dense optimiser.
+            skipped: the scaler took no step of the optimizer, as a gradient was not finite. The
+                rows take none either, and none is counted, as in a dense optimizer.
 
         Raises:
             ValueError: no loss was computed, or no gradient came back, since the last step.
         """
         if self._rows is None or self._rows.grad is None:
             raise ValueError(
-                "RowHead.step() found no gradient: call it once after each loss.backward()"
+                "PerExampleHead.step() found no gradient: call it once after each loss.backward()"
             )
         _, world = rank_and_world()
         grad, self._rows = self._rows.grad / (world * grad_scale), None
@@ -218,7 +218,7 @@ class RowHead(nn.Module):
         self.table.store.close()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the rows, which are no parameters, and the history of their optimiser.
+        """Return the rows, which are no parameters, and the history of their optimizer.
 
         Rows in memory are the head's own, not copied: steps that follow change them.
         """
@@ -248,13 +248,13 @@ class RowHead(nn.Module):
         if len(index) and not 0 <= int(index.min()) <= int(index.max()) < self.examples:
             raise ValueError(
                 f"index {int(index.min())} to {int(index.max())} is not in [0, {self.examples}): "
-                "number the examples from 0, and make the RowHead for all of them"
+                "number the examples from 0, and make the PerExampleHead for all of them"
             )
         if len(torch.unique(index)) < len(index):
             raise ValueError("an example is twice in one batch: draw batches without replacement")
         return index
 
 
-def row_heads(module: nn.Module) -> list[RowHead]:
+def per_example_heads(module: nn.Module) -> list[PerExampleHead]:
     """Return the per-example heads inside `module`; whoever trains it steps them."""
-    return [part for part in module.modules() if isinstance(part, RowHead)]
+    return [part for part in module.modules() if isinstance(part, PerExampleHead)]

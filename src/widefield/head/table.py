@@ -1,4 +1,4 @@
-"""Rows with their lazy optimiser: a batch gathers its rows and gives back their gradients."""
+"""Rows with their lazy optimizer: a batch gathers its rows and gives back their gradients."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ Rule = Literal["exact", "estimated"]
 
 
 class Store(Protocol):
-    """Holds n rows of width `dim` with their optimiser state."""
+    """Holds n rows of width `dim` with their optimizer state."""
 
     n: int
     dim: int
@@ -50,13 +50,13 @@ class RowTable:
     """Gives a batch its rows, up to date, and steps them by their gradients.
 
     `exact`: each row first catches up on the steps that it missed, at the learning rates that
-    these had, so that the table equals, to rounding, a dense optimiser over all n rows whose
+    these had, so that the table equals, to rounding, a dense optimizer over all n rows whose
     gradient is zero off the batch: `torch.optim.AdamW`, or SGD with momentum. `estimated`: the
     paper's rule, which steps ahead at each visit by an estimate of the time until the next one.
 
     Args:
         store: where the rows live.
-        optimizer: the row optimiser, with the history of its steps.
+        optimizer: the row optimizer, with the history of its steps.
         rule: `exact` or `estimated`.
         gap: for `estimated`, steps between two visits of a row: n / b, rounded.
 
@@ -116,7 +116,7 @@ class RowTable:
         self.store.write(index, state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows and the history of the optimiser."""
+        """Return the rows and the history of the optimizer."""
         return {"rates": self.optimizer.rates.state_dict(), "rows": self.store.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

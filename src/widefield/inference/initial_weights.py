@@ -47,7 +47,7 @@ class Start:
         for name, value in settings.flat().items():
             if name in given and named[name] not in ("auto", value):
                 raise ValueError(
-                    f"{recipe.start} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
+                    f"{recipe.init} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
                     "or begin without a start"
                 )
         size, rate = recipe.image_size, recipe.sample_rate
@@ -56,7 +56,7 @@ class Start:
             size = height if height == width else None
         if config.rate is not None and rate not in (None, config.rate):
             raise ValueError(
-                f"{recipe.start} was trained on sounds at {config.rate} Hz, not {rate}: leave "
+                f"{recipe.init} was trained on sounds at {config.rate} Hz, not {rate}: leave "
                 "sample_rate out, or begin without a start"
             )
         return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
@@ -76,7 +76,7 @@ class Start:
             )
         _, height, width, channels = dataset.images.shape
         encoder, notes = adapted(
-            self.encoder, channels=channels, image_size=(height, width), white=dataset.white
+            self.encoder, channels=channels, image_size=(height, width), max_value=dataset.max_value
         )
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
@@ -142,7 +142,7 @@ def kept_start(folder: RunFolder, recipe: Recipe) -> Encoder | None:
     Raises:
         ValueError: it is gone or damaged.
     """
-    if recipe.start is None:
+    if recipe.init is None:
         return None
     folder.name_start()
     return load_encoder(folder.start_folder)

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import check_name, printable
@@ -23,8 +23,8 @@ from widefield.encoders import (
     Encoder,
     EncoderSettings,
     FeatureMap,
-    Match,
     Projected,
+    WeightMatch,
     build_encoder,
     cached_weights,
     has_settings,
@@ -71,7 +71,7 @@ class FeatureExtractor:
     """Height and width of the images that the encoder expects; None if it takes any."""
     channels: int | None = None
     """Channels of the images that the encoder expects; None if it takes any."""
-    white: float | None = None
+    max_value: float | None = None
     """The value that was white in training images of more than 8 bits."""
     kind_of_data: Kind | None = None
     """What the encoder was trained on; None if that is not known."""
@@ -101,12 +101,12 @@ class FeatureExtractor:
         Raises:
             ValueError: data that cannot be read, or that have other channels.
         """
-        size, channels, white = self.image_size, self.channels, self.white
+        size, channels, max_value = self.image_size, self.channels, self.max_value
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
-            white = like.white if white is None else white
+            max_value = like.max_value if max_value is None else max_value
         rate = self.rate if like is None else like.rate
-        options |= {"image_size": size, "sample_rate": rate, "white": white}
+        options |= {"image_size": size, "sample_rate": rate, "max_value": max_value}
         try:
             with _bar(quiet, "reading images") as progress:
                 dataset = open_dataset(data, progress=progress, **options)
@@ -192,7 +192,7 @@ def _bar(quiet: bool, doing: str) -> AbstractContextManager[Progress]:
 
 
 def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Dataset:
-    """Return the images with as many `channels`: grey ones three times, others are refused."""
+    """Return the images with as many `channels`: gray ones three times, others are refused."""
     *shape, have = dataset.images.shape
     if channels in (None, have):
         return dataset
@@ -206,7 +206,7 @@ def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Datase
         dataset,
         images=np.broadcast_to(dataset.images, (*shape, 3)),
         plain=None if plain is None else np.broadcast_to(plain, (*shape, 3)),
-        notes=(*dataset.notes, "grey images are shown in three equal channels"),
+        notes=(*dataset.notes, "gray images are shown in three equal channels"),
     )
 
 
@@ -238,7 +238,7 @@ def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.M
     return build_encoder(architecture, **seen, seed=seed)
 
 
-@boundary
+@input_errors
 def load(path: str | os.PathLike[str]) -> Encoder:
     """Load the encoder of a run, or of a file or folder that `export` wrote, ready for use.
 
@@ -260,7 +260,7 @@ def load(path: str | os.PathLike[str]) -> Encoder:
     return load_encoder(os.fspath(path)).eval()
 
 
-@boundary
+@input_errors
 def open_encoder(spec: EncoderSpec, features: Features = "pooled") -> FeatureExtractor:
     """Open the encoder that `spec` names, and say which features to take; a module is as it is.
 
@@ -346,7 +346,7 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
         encoder=encoder,
         image_size=config.image_size,
         channels=config.channels,
-        white=config.white,
+        max_value=config.max_value,
         kind_of_data=config.kind,
         rate=config.rate,
     )
@@ -360,7 +360,7 @@ def _open_named(name: str) -> FeatureExtractor:
     note = (
         f"{name}: random weights; no pretrained ones are on this machine, none are downloaded: "
         f"give a file of them, FILE@{architecture}, or fetch them with widefield pretrain DATA "
-        f"--start {name} --download"
+        f"--init {name} --download"
     )
     if architecture == name:  # of torchvision, whose models may have no last layer to leave out
         EncoderSettings(name=name).width(image_size=224)
@@ -371,7 +371,7 @@ def _open_foreign(name: str, path: str, architecture: str | None) -> FeatureExtr
     return _of_foreign(name, path, *load_foreign(path, architecture))
 
 
-def _of_foreign(name: str, path: str, encoder: Encoder, match: Match) -> FeatureExtractor:
+def _of_foreign(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:
     note = f"{path}: {match.line()}"
     return FeatureExtractor(
         name=name,
@@ -398,7 +398,7 @@ def own_data(run: RunFolder, remedy: str) -> str:
 
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
-    data = own_data(run, "say what to fit on with fit_on=DATA (--fit-on DATA)")
+    data = own_data(run, "say what to fit on with train_data=DATA (--train-data DATA)")
     with _bar(quiet, "reading images") as progress:
         opening = run.recipe().opening() | run.form()
         dataset = open_dataset(data, **opening, progress=progress)

@@ -42,7 +42,7 @@ def fitted_note(test: Dataset, train: Dataset) -> list[str]:
             f"{some} {copies} that the probe is fitted on: {raises} the score by "
             f"{100 * count / len(test):.1f} points at most"
         ]
-    remedy = "score on others, as DATA:test with --fit-on DATA:train does"
+    remedy = "score on others, as DATA:test with --train-data DATA:train does"
     if set(test.paths).isdisjoint(train.paths):  # they are others already, with copies among them
         remedy = "leave out the copies, which widefield explore lists"
     are = "is" if one else "are"

@@ -11,7 +11,7 @@ from widefield.core import rng
 from widefield.data import Dataset, count_of_source, held_out_split, same_images
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
-from widefield.data.planted import Canvas, Drawn, Heard
+from widefield.data.planted import AudioOverlay, Canvas, ImageOverlay
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, parse, spec_text
 from widefield.inference.open_encoder import (
@@ -36,12 +36,14 @@ class TrainTest:
         """Return the same images, with the labels of one task."""
         return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
 
-    def planted_labels(self, feature: Drawn | Heard, *, seed: int) -> NDArray[np.int64]:
+    def planted_labels(
+        self, feature: ImageOverlay | AudioOverlay, *, seed: int
+    ) -> NDArray[np.int64]:
         """Return the class ids that `planted` gives the images to fit on, without drawing any."""
         overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
         return overlay.labels(np.arange(len(self.train)))
 
-    def planted(self, feature: Drawn | Heard, *, seed: int) -> "TrainTest":
+    def planted(self, feature: ImageOverlay | AudioOverlay, *, seed: int) -> "TrainTest":
         """Return the same images with a feature drawn over them, and its labels alone."""
         return TrainTest(
             train=_planted(self.train, feature, seed=seed, held_out=False),
@@ -53,51 +55,51 @@ def open_train_test(
     extractor: FeatureExtractor,
     data: Data | None,
     *,
-    fit_on: Data | None = None,
+    train_data: Data | None = None,
     labels: LabelTable | None = None,
-    limit: int | None,
+    max_examples: int | None,
     seed: int,
     quiet: bool = False,
 ) -> TrainTest:
     """Open both halves of `data`; by default those of the data that a run was trained on.
 
-    With `fit_on`, all of `data` is to score on; by default the test split of the run's data.
+    With `train_data`, all of `data` is to score on; by default the test split of the run's data.
 
     A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
-    name, arrays by a hash of each row. `limit` takes a class-balanced first N to fit on, and a
-    quarter of that to score on, or all where there are fewer. With `labels`, the examples that have
-    all of them are divided.
+    name, arrays by a hash of each row. `max_examples` takes a class-balanced first N to fit on, and
+    a quarter of that to score on, or all where there are fewer. With `labels`, the examples that
+    have all of them are divided.
 
     Raises:
         ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
             two examples to fit on; one line says which and what to do.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit is {limit}; expected at least 1")
+    if max_examples is not None and max_examples < 1:
+        raise ValueError(f"max_examples is {max_examples}; expected at least 1")
     opened = partial(extractor.open, quiet=quiet, labels=labels)
-    if fit_on is not None:
+    if train_data is not None:
         _refuse_two_sources(labels)
-        train = opened(fit_on, limit=limit, seed=seed)
+        train = opened(train_data, max_examples=max_examples, seed=seed)
         scored = scoring_data(extractor, data)
-        fewer = _fewer(limit, scored, None)
-        test = opened(scored, like=train, limit=fewer, seed=seed, held_out=True)
+        fewer = _fewer(max_examples, scored, None)
+        test = opened(scored, like=train, max_examples=fewer, seed=seed, held_out=True)
         return _checked(TrainTest(train=train, test=test))
     if data is not None and not isinstance(data, str | Path):
-        return _checked(_divided(opened(data, seed=seed), limit))
+        return _checked(_divided(opened(data, seed=seed), max_examples))
     if data is not None:
         text = _with_split(spec_text(data), labels)
-        train = opened(text, limit=limit, seed=seed)
+        train = opened(text, max_examples=max_examples, seed=seed)
     elif extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say which data to judge it on")
     else:
         own = own_data(extractor.run, "give the data to judge it on")
         text, seed = _with_split(own, labels), extractor.run.recipe().seed
-        if limit is None and text == own and labels is None:
+        if max_examples is None and text == own and labels is None:
             train = training_data(extractor.run, quiet=quiet)
         else:
-            train = opened(text, limit=limit, seed=seed)
-    fewer = _fewer(limit, held_out_split(text), labels)
-    test = opened(held_out_split(text), like=train, limit=fewer, seed=seed, held_out=True)
+            train = opened(text, max_examples=max_examples, seed=seed)
+    fewer = _fewer(max_examples, held_out_split(text), labels)
+    test = opened(held_out_split(text), like=train, max_examples=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))
 
 
@@ -131,26 +133,30 @@ def reading_notes(train: Dataset, test: Dataset) -> list[str]:
     return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
 
 
-def _fewer(limit: int | None, scored: Data, labels: LabelTable | None) -> int | None:
+def _fewer(max_examples: int | None, scored: Data, labels: LabelTable | None) -> int | None:
     """Return how many of `scored` to take: a quarter of those fitted on, if there are as many."""
-    return None if limit is None else min(_quarter(limit), count_of_source(scored, labels))
+    return (
+        None
+        if max_examples is None
+        else min(_quarter(max_examples), count_of_source(scored, labels))
+    )
 
 
-def _quarter(limit: int) -> int:
-    return max(1, limit // 4)
+def _quarter(max_examples: int) -> int:
+    return max(1, max_examples // 4)
 
 
-def _divided(dataset: Dataset, limit: int | None) -> TrainTest:
+def _divided(dataset: Dataset, max_examples: int | None) -> TrainTest:
     """Keep a fifth of the rows for testing, chosen by a hash of each; then take the first."""
     share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)
     if not 0 < len(test) < len(dataset):
         raise ValueError(f"{len(dataset)} examples are too few to divide: give ten at least")
     train = np.flatnonzero(share >= _TEST_SHARE)
-    fewer = None if limit is None else min(_quarter(limit), len(test))
+    fewer = None if max_examples is None else min(_quarter(max_examples), len(test))
     examples = Examples(names=dataset.paths, labels=dataset.labels)
     return TrainTest(
-        train=subset(dataset, choose(examples, train, limit)),
+        train=subset(dataset, choose(examples, train, max_examples)),
         test=subset(dataset, choose(examples, test, fewer)),
     )
 
@@ -158,8 +164,8 @@ def _divided(dataset: Dataset, limit: int | None) -> TrainTest:
 def _refuse_two_sources(labels: LabelTable | None) -> None:
     if labels is not None:
         raise ValueError(
-            "labels are those of one set of data, of which a fifth is scored on: leave fit_on out "
-            "(--fit-on)"
+            "labels are those of one set of data, of which a fifth is scored on: leave train_data "
+            "out (--train-data)"
         )
 
 
@@ -218,7 +224,9 @@ def _only(dataset: Dataset, task: str) -> Dataset:
     )
 
 
-def _planted(dataset: Dataset, feature: Drawn | Heard, *, seed: int, held_out: bool) -> Dataset:
+def _planted(
+    dataset: Dataset, feature: ImageOverlay | AudioOverlay, *, seed: int, held_out: bool
+) -> Dataset:
     overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
     return _only(dataset.with_overlay(overlay), feature.name)
 

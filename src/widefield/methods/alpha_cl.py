@@ -13,8 +13,8 @@ from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
@@ -103,7 +103,7 @@ def symmetric_alpha_cl(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlphaCLSettings(PairSettings):
+class AlphaCLConfig(PairConfig):
     """alpha-CL on the unit sphere, each view the anchor in turn.
 
     Source: Tian (2022), section 2.
@@ -111,7 +111,7 @@ class AlphaCLSettings(PairSettings):
 
     name: ClassVar[str] = "alpha-cl"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the pair importance."""
@@ -125,5 +125,5 @@ class AlphaCLSettings(PairSettings):
             loss=partial(
                 symmetric_alpha_cl, kind=self.pair_importance, temperature=self.temperature
             ),
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

@@ -10,24 +10,24 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 
-def standardise(z: Tensor) -> Tensor:
+def standardize(z: Tensor) -> Tensor:
     """Return z [b, m] with every column shifted and scaled to mean 0 and variance 1 over the batch.
 
-    As in batch normalisation, 1e-5 is added to the variance, which is biased.
+    As in batch normalization, 1e-5 is added to the variance, which is biased.
     """
-    centred = z - z.mean(0)
-    return centred * torch.rsqrt(centred.square().mean(0) + 1e-5)
+    centered = z - z.mean(0)
+    return centered * torch.rsqrt(centered.square().mean(0) + 1e-5)
 
 
 @full_precision
 def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tensor:
     """Return the distance of two views' cross-correlation from the identity, projections [b, m].
 
-    With the columns of z1 and z2 standardised over the batch,
+    With the columns of z1 and z2 standardized over the batch,
 
         c = z1^T z2 / b,
         loss = sum_i (1 - c_ii)^2 + off_diagonal_weight sum_{i != j} c_ij^2.
@@ -47,14 +47,14 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
     Source: Barlow Twins (Zbontar et al. 2021), equations 1 and 2.
     """
     check_views(z1, z2, least=2)
-    c = standardise(z1).T @ standardise(z2) / len(z1)
+    c = standardize(z1).T @ standardize(z2) / len(z1)
     on_diagonal = (1 - c.diagonal()).square().sum()
     off_diagonal = c.square().sum() - c.diagonal().square().sum()
     return on_diagonal + off_diagonal_weight * off_diagonal
 
 
 @dataclass(frozen=True, kw_only=True)
-class BarlowTwinsSettings(PairSettings):
+class BarlowTwinsConfig(PairConfig):
     """Barlow Twins' loss on the projections of two views.
 
     Source: Barlow Twins (Zbontar et al. 2021).
@@ -62,7 +62,7 @@ class BarlowTwinsSettings(PairSettings):
 
     name: ClassVar[str] = "barlow-twins"
 
-    projector: ProjectorSettings = ProjectorSettings(dim=512)
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
     """Weight of the correlations between different dimensions; the paper's lambda."""
@@ -73,5 +73,5 @@ class BarlowTwinsSettings(PairSettings):
             projector=self.projector.build(context.feature_dim),
             loss=partial(barlow_twins, off_diagonal_weight=self.off_diagonal_weight),
             one_pass=False,
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

@@ -26,7 +26,7 @@ class BuildContext:
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
     steps: int
-    """T, the optimiser steps of the whole run."""
+    """T, the optimizer steps of the whole run."""
     batch_size: int
     """b, over all processes."""
     weight_decay: float
@@ -65,7 +65,7 @@ class Method(nn.Module, ABC):
         self._step_is_due = False
 
     def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss of a batch, which one optimiser step and `after_step` follow.
+        """Return the loss of a batch, which one optimizer step and `after_step` follow.
 
         Args:
             encoder: maps images [B, C, H, W] to features [B, D].
@@ -90,7 +90,7 @@ class Method(nn.Module, ABC):
         """Return the loss of `views` (each [B, C, H, W]) of the examples `index` (int64 [B])."""
 
     def after_step(self) -> None:
-        """Finish an optimiser step: move what no gradient moves.
+        """Finish an optimizer step: move what no gradient moves.
 
         Raises:
             ValueError: no loss was computed since the last call.
@@ -121,14 +121,14 @@ class Method(nn.Module, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodSettings(Settings, ABC):
+class MethodConfig(Settings, ABC):
     """Settings of one method; the defaults are those that measured best."""
 
     name: ClassVar[str]
     """What the method is called on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the work of a step, by name; `bench step` times them too."""
-    needed_visits: ClassVar[int] = 1
+    min_epochs: ClassVar[int] = 1
     """Visits of each example that features need to become good; docs/recipe.md has how found."""
 
     lr: Annotated[float, Gt(0)] = 2e-2

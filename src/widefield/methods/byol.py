@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
-from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.pair import check_views
-from widefield.methods.projector import ProjectorSettings, projection_std
+from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
 
 Directions = Literal["both", "one"]
@@ -119,7 +119,7 @@ class BYOL(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BYOLSettings(MethodSettings):
+class BYOLConfig(MethodConfig):
     """BYOL: an online network predicts a target network.
 
     Source: BYOL (Grill et al. 2020).
@@ -128,7 +128,7 @@ class BYOLSettings(MethodSettings):
     name: ClassVar[str] = "byol"
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {"both-directions": {"directions": "both"}}
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     predictor_width: Annotated[int, Ge(1)] = 512
     """Hidden width of the predictor."""

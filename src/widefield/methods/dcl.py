@@ -11,15 +11,15 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 
 @full_precision
 def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     """Return the decoupled contrastive loss of two views' projections, each [b, m].
 
-    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+    With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
 
         loss = 1/(2b) sum_i ( -s_{i p(i)} + log sum_{j not in {i, p(i)}} exp s_ij ).
 
@@ -48,7 +48,7 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DCLSettings(PairSettings):
+class DCLConfig(PairConfig):
     """SimCLR without the positive pair among the negatives.
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).
@@ -58,7 +58,7 @@ class DCLSettings(PairSettings):
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
@@ -68,5 +68,5 @@ class DCLSettings(PairSettings):
         return PairLoss(
             projector=self.projector.build(context.feature_dim),
             loss=partial(dcl, temperature=self.temperature),
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

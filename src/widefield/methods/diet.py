@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from widefield.core.precision import at_least_float32, full_precision
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
-from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.base import BuildContext, Method, MethodConfig
 
 
 @full_precision
@@ -41,7 +41,7 @@ class Diet(Method):
         examples: n.
         feature_dim: D.
         label_smoothing: 0.8 as published.
-        normalise: put features on the unit sphere, which the paper shows to help; DIET does not.
+        normalize: put features on the unit sphere, which the paper shows to help; DIET does not.
         head_lr_scale: learning rate of the head, as a multiple of the encoder's.
         seed: of the head's first rows.
 
@@ -56,7 +56,7 @@ class Diet(Method):
         examples: int,
         feature_dim: int,
         label_smoothing: float,
-        normalise: bool = False,
+        normalize: bool = False,
         head_lr_scale: float = 1.0,
         seed: int,
     ) -> None:
@@ -64,14 +64,14 @@ class Diet(Method):
         start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
         self.label_smoothing = label_smoothing
-        self.normalise = normalise
+        self.normalize = normalize
         self.head_lr_scale = head_lr_scale
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
-        if self.normalise:
+        if self.normalize:
             h = F.normalize(at_least_float32(h), dim=1)
         target = index.to(h.device)
         return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
@@ -81,7 +81,7 @@ class Diet(Method):
         return [self.rows]
 
     def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows, whose moments the run's optimiser holds."""
+        """Return the bytes of the rows, whose moments the run's optimizer holds."""
         return dense_head_memory(examples, self.rows)
 
 
@@ -92,14 +92,14 @@ def dense_head_memory(examples: int, rows: Tensor) -> dict[str, Part]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DietSettings(MethodSettings):
+class DietConfig(MethodConfig):
     """DIET with its dense head.
 
     Source: DIET (Balestriero 2023).
     """
 
     name: ClassVar[str] = "diet"
-    needed_visits: ClassVar[int] = 10
+    min_epochs: ClassVar[int] = 10
 
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""
@@ -107,7 +107,7 @@ class DietSettings(MethodSettings):
     """Learning rate of the per-example head, as a multiple of lr."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the target that is spread over all examples."""
-    normalise: bool = False
+    normalize: bool = False
     """Put features on the unit sphere; DIET as published does not."""
 
     def build(self, context: BuildContext) -> Method:
@@ -116,7 +116,7 @@ class DietSettings(MethodSettings):
             examples=context.examples,
             feature_dim=context.feature_dim,
             label_smoothing=self.label_smoothing,
-            normalise=self.normalise,
+            normalize=self.normalize,
             head_lr_scale=self.head_lr_scale,
             seed=context.seed,
         )

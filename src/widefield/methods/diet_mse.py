@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
-from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.diet import dense_head_memory
 
 
@@ -34,7 +34,7 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
 class DietMSE(Method):
     """Squared error of a bias-free head W [n, D] against the example's own index.
 
-    With an isometric head and a linear encoder its minimisers are those of the spectral
+    With an isometric head and a linear encoder its minimizers are those of the spectral
     contrastive loss (Theorem 4.3); here both are free. Time and memory grow with n.
 
     Args:
@@ -67,12 +67,12 @@ class DietMSE(Method):
         return [self.rows]
 
     def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows, whose moments the run's optimiser holds."""
+        """Return the bytes of the rows, whose moments the run's optimizer holds."""
         return dense_head_memory(examples, self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DietMSESettings(MethodSettings):
+class DietMSEConfig(MethodConfig):
     """DIET with squared error.
 
     Source: S-DIET (2025), section 4.

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 
 def half_squared_distances(f: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def symmetric_infonce(z1: Tensor, z2: Tensor, *, temperature: float, eps: float)
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoNCESettings(PairSettings):
+class InfoNCEConfig(PairConfig):
     """InfoNCE on the unit sphere, each view the anchor in turn.
 
     Source: Tian (2022), section 2.
@@ -71,7 +71,7 @@ class InfoNCESettings(PairSettings):
 
     name: ClassVar[str] = "infonce"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
@@ -83,5 +83,5 @@ class InfoNCESettings(PairSettings):
         return PairLoss(
             projector=self.projector.build(context.feature_dim),
             loss=partial(symmetric_infonce, temperature=self.temperature, eps=self.eps),
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

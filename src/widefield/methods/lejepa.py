@@ -13,8 +13,8 @@ from widefield.core.memory import refuse_beyond_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, check_views
+from widefield.methods.projector import ProjectorConfig
 
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
@@ -87,7 +87,7 @@ class LeJEPA(Method):
         slices: k, the number of directions.
         sigreg_weight: weight of the distance from a Gaussian; the invariance has the rest.
         generator: draws the directions.
-        gather: in several processes, compare the examples of all their batches.
+        gather_distributed: in several processes, compare the examples of all their batches.
 
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
@@ -104,21 +104,21 @@ class LeJEPA(Method):
         slices: int,
         sigreg_weight: float,
         generator: Generator,
-        gather: bool = False,
+        gather_distributed: bool = False,
     ) -> None:
         super().__init__()
         refuse_beyond_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
         self.projector = projector
         self.sigreg_weight = sigreg_weight
         self.generator = generator
-        self.gather = gather
+        self.gather_distributed = gather_distributed
         self.register_buffer("directions", torch.zeros(dim, slices, device=generator.device))
         self.move()
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views, which share one pass."""
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
-        if self.gather:
+        if self.gather_distributed:
             z1, z2 = gather(z1), gather(z2)
         return Loss(lejepa(z1, z2, self.directions, sigreg_weight=self.sigreg_weight))
 
@@ -134,7 +134,7 @@ class LeJEPA(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeJEPASettings(PairSettings):
+class LeJEPAConfig(PairConfig):
     """Two views meet in the middle while embeddings are held to an isotropic Gaussian (SIGReg).
 
     Source: LeJEPA (Balestriero & LeCun 2025).
@@ -144,7 +144,7 @@ class LeJEPASettings(PairSettings):
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
-    projector: ProjectorSettings = ProjectorSettings()
+    projector: ProjectorConfig = ProjectorConfig()
     """The projection head."""
     sigreg_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.05
     """Weight of the distance from a Gaussian; the paper's lambda."""
@@ -159,5 +159,5 @@ class LeJEPASettings(PairSettings):
             slices=self.slices,
             sigreg_weight=self.sigreg_weight,
             generator=context.generator,
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

@@ -12,8 +12,8 @@ from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairSettings
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig
+from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
 
 
@@ -23,7 +23,7 @@ def queue_cross_entropy(
 ) -> Tensor:
     """Return the cross-entropy of finding each query's key among the batch's and the queue's.
 
-    With the rows of queries q [b, m], keys [b, m] and queue [K, m] normalised,
+    With the rows of queries q [b, m], keys [b, m] and queue [K, m] normalized,
 
         loss = -1/b sum_i log( exp(q_i.k_i/t) / (sum_j exp(q_i.k_j/t) + sum_l exp(q_i.u_l/t)) ),
 
@@ -60,8 +60,8 @@ class MoCo(Method):
         queue_size: keys to keep.
         ema_decay: share of itself that the target network keeps at a step.
         temperature: temperature of the softmax.
-        gather: in several processes, tell the examples of all their batches apart. The queue holds
-            the keys of all of them in any case.
+        gather_distributed: in several processes, tell the examples of all their batches apart. The
+            queue holds the keys of all of them in any case.
 
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
     """
@@ -80,14 +80,14 @@ class MoCo(Method):
         queue_size: int,
         ema_decay: float,
         temperature: float,
-        gather: bool = False,
+        gather_distributed: bool = False,
     ) -> None:
         super().__init__()
         self.projector = projector
         self.target = TargetNetwork(encoder, projector)
         self.ema_decay = ema_decay
         self.temperature = temperature
-        self.gather = gather
+        self.gather_distributed = gather_distributed
         self.register_buffer("queue", torch.zeros(queue_size, projector_dim))
         self.register_buffer("queue_index", torch.full((queue_size,), -1))
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
@@ -111,7 +111,7 @@ class MoCo(Method):
         """Return the cross-entropy over the batch and the queue."""
         q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
         index = index.to(q.device)
-        if self.gather:
+        if self.gather_distributed:
             q, keys, index = gather(q), gather(keys), gather(index)
         self._trained, self._batch = (encoder,), (keys, index)
         usable = (self.queue_index >= 0) & ~torch.isin(self.queue_index, index)
@@ -122,7 +122,7 @@ class MoCo(Method):
         """Let the target network follow, and the keys of the batch push out the oldest."""
         assert self._batch is not None
         (keys, index), (encoder,) = self._batch, self._trained
-        if not self.gather:
+        if not self.gather_distributed:
             keys, index = gather(keys), gather(index)
         size = len(self.queue)
         self.queue.copy_(torch.cat([keys, self.queue])[:size])
@@ -132,7 +132,7 @@ class MoCo(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoSettings(PairSettings):
+class MoCoConfig(PairConfig):
     """MoCo: queries of one view against a target network's keys, of now and of the past.
 
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
@@ -140,7 +140,7 @@ class MoCoSettings(PairSettings):
 
     name: ClassVar[str] = "moco"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.2
     """Temperature of the softmax."""
@@ -159,5 +159,5 @@ class MoCoSettings(PairSettings):
             queue_size=min(self.queue_size, context.examples),
             ema_decay=self.ema_decay,
             temperature=self.temperature,
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

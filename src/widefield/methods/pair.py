@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from widefield.core.gather import gather
 from widefield.core.types import Loss
-from widefield.methods.base import Method, MethodSettings
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.base import Method, MethodConfig
+from widefield.methods.projector import ProjectorConfig
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
@@ -39,12 +39,12 @@ def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairSettings(MethodSettings):
+class PairConfig(MethodConfig):
     """Settings that all losses of two views share."""
 
-    projector: ProjectorSettings = ProjectorSettings()
+    projector: ProjectorConfig = ProjectorConfig()
     """The projection head."""
-    gather: bool = False
+    gather_distributed: bool = False
     """Compute one loss over the examples of all processes."""
 
 
@@ -55,8 +55,8 @@ class PairLoss(Method):
         projector: maps h [B, D] to [B, m].
         loss: compares z1 [b, m] with z2 [b, m].
         one_pass: send both views through the encoder together, so that they share the statistics
-            of batch normalisation; otherwise each view has its own.
-        gather: in several processes, compare the examples of all their batches.
+            of batch normalization; otherwise each view has its own.
+        gather_distributed: in several processes, compare the examples of all their batches.
 
     Example:
         >>> from widefield.methods.simclr import nt_xent
@@ -76,13 +76,13 @@ class PairLoss(Method):
         projector: nn.Module,
         loss: Compare,
         one_pass: bool = True,
-        gather: bool = False,
+        gather_distributed: bool = False,
     ) -> None:
         super().__init__()
         self.projector = projector
         self.compare = loss
         self.one_pass = one_pass
-        self.gather = gather
+        self.gather_distributed = gather_distributed
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
@@ -94,6 +94,6 @@ class PairLoss(Method):
             z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
         else:
             z1, z2 = (self.projector(encoder(view)) for view in views)
-        if self.gather:
+        if self.gather_distributed:
             z1, z2 = gather(z1), gather(z2)
         return Loss(self.compare(z1, z2))

@@ -16,7 +16,7 @@ from widefield.core.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectorSettings(Settings):
+class ProjectorConfig(Settings):
     """Shape of the projection head."""
 
     layers: Annotated[int, Ge(0)] = 3
@@ -26,7 +26,7 @@ class ProjectorSettings(Settings):
     dim: Annotated[int, Ge(1)] = 128
     """Output width of the projection head, and of a row of the per-example head."""
     batch_norm: bool = True
-    """Normalise the projection head's hidden layers over the batch."""
+    """Normalize the projection head's hidden layers over the batch."""
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values.
@@ -76,7 +76,7 @@ class Projector(nn.Sequential):
 def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool) -> Projector:
     """Build an MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
 
-    `batch_norm` normalises each hidden layer before its ReLU, as SimCLR's public code does; the
+    `batch_norm` normalizes each hidden layer before its ReLU, as SimCLR's public code does; the
     S-DIET paper has none. Embeddings are taken before this head: what it makes invariant is lost
     to the loss, not to the user. Without layers it is the identity, whatever the other arguments.
 

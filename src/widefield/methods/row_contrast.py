@@ -9,12 +9,12 @@ from annotated_types import Gt
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.projector import ProjectorSettings
-from widefield.methods.row_method import RowMethodSettings
+from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.projector import ProjectorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowContrastSettings(RowMethodSettings):
+class RowContrastConfig(HeadMethodConfig):
     """Decoupled contrast of a view with the rows and the features of its batch.
 
     Unlike S-DIET's, the loss has a pairwise term.
@@ -23,19 +23,19 @@ class RowContrastSettings(RowMethodSettings):
     """
 
     name: ClassVar[str] = "row-contrast"
-    needed_visits: ClassVar[int] = 10
+    min_epochs: ClassVar[int] = 10
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     logit_scale: Annotated[float, Gt(0)] = SCALE
     """Factor of the logits."""
-    normalise: bool = True
+    normalize: bool = True
     """Put features and rows on the unit sphere."""
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
         return self.build_rows(
             context,
-            loss=partial(decoupled_contrast, scale=self.logit_scale, normalise=self.normalise),
-            normalise=self.normalise,
+            loss=partial(decoupled_contrast, scale=self.logit_scale, normalize=self.normalize),
+            normalize=self.normalize,
         )

@@ -8,12 +8,12 @@ from annotated_types import Gt, Interval
 
 from widefield.head import batch_cross_entropy
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.projector import ProjectorSettings
-from widefield.methods.row_method import RowMethodSettings
+from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.projector import ProjectorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class SDietSettings(RowMethodSettings):
+class SDietConfig(HeadMethodConfig):
     """S-DIET: the cross-entropy of telling a batch apart by its rows.
 
     The objective is the published one; the other defaults are the best found for short runs.
@@ -22,15 +22,15 @@ class SDietSettings(RowMethodSettings):
     """
 
     name: ClassVar[str] = "s-diet"
-    needed_visits: ClassVar[int] = 10
+    min_epochs: ClassVar[int] = 10
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
+    projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""
     logit_scale: Annotated[float, Gt(0)] = 1.0
     """Factor of the logits; 1 in the paper."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the target that is spread over the batch."""
-    normalise: bool = True
+    normalize: bool = True
     """Put features on the unit sphere, as published."""
 
     def build(self, context: BuildContext) -> Method:
@@ -40,5 +40,5 @@ class SDietSettings(RowMethodSettings):
             loss=partial(
                 batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing
             ),
-            normalise=self.normalise,
+            normalize=self.normalize,
         )

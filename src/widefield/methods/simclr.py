@@ -11,15 +11,15 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 
 @full_precision
 def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
-    """Return the temperature-scaled cross-entropy of two views' normalised projections, [b, m].
+    """Return the temperature-scaled cross-entropy of two views' normalized projections, [b, m].
 
-    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+    With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
 
         loss = 1/(2b) sum_i ( -s_{i p(i)} + log sum_{j != i} exp s_ij ).
 
@@ -48,7 +48,7 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     """Return the cross-entropy of finding the second view of each first one, each [b, m].
 
-    With the 2b rows z normalised, s_ij = z_i . z_j / temperature and p(i) the other view of i,
+    With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
 
         loss = 1/b sum_{i <= b} ( -s_{i p(i)} + log sum_j exp s_ij ).
 
@@ -76,7 +76,7 @@ LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimCLRSettings(PairSettings):
+class SimCLRConfig(PairConfig):
     """NT-Xent on the projections of two views.
 
     Source: SimCLR (Chen et al. 2020).
@@ -86,7 +86,7 @@ class SimCLRSettings(PairSettings):
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
@@ -98,5 +98,5 @@ class SimCLRSettings(PairSettings):
         return PairLoss(
             projector=self.projector.build(context.feature_dim),
             loss=partial(LOSSES[self.loss], temperature=self.temperature),
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
-from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.pair import check_views
-from widefield.methods.projector import ProjectorSettings, projection_std
+from widefield.methods.projector import ProjectorConfig, projection_std
 
 
 @full_precision
@@ -68,7 +68,7 @@ class SimSiam(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimSiamSettings(MethodSettings):
+class SimSiamConfig(MethodConfig):
     """SimSiam: a projector and a narrower predictor.
 
     Source: SimSiam (Chen & He 2021).
@@ -76,7 +76,7 @@ class SimSiamSettings(MethodSettings):
 
     name: ClassVar[str] = "simsiam"
 
-    projector: ProjectorSettings = ProjectorSettings(dim=512)
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     predictor_width: Annotated[int, Ge(1)] = 128
     """Hidden width of the predictor."""

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 SQUARED_RADIUS = 10.0
 """HaoChen et al.'s mu, for projections that are larger than ours by sqrt(b)."""
@@ -17,7 +17,7 @@ SQUARED_RADIUS = 10.0
 
 @full_precision
 def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
-    """Return the spectral contrastive loss of two views' projections, [b, m] each, not normalised.
+    """Return the spectral contrastive loss of two views' projections, [b, m] each, not normalized.
 
         loss = 1/b ( -sum_i z1_i.z2_i + 1/2 sum_ij (z1_i.z2_j)^2 ),
 
@@ -72,7 +72,7 @@ def spectral_in_ball(z1: Tensor, z2: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpectralSettings(PairSettings):
+class SpectralConfig(PairConfig):
     """The spectral contrastive loss on the projections of two views.
 
     Source: HaoChen et al. (2021); S-DIET (2025), equation 2.
@@ -80,10 +80,12 @@ class SpectralSettings(PairSettings):
 
     name: ClassVar[str] = "spectral"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2)
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
         projector = self.projector.build(context.feature_dim)
-        return PairLoss(projector=projector, loss=spectral_in_ball, gather=self.gather)
+        return PairLoss(
+            projector=projector, loss=spectral_in_ball, gather_distributed=self.gather_distributed
+        )

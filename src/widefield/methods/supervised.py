@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from widefield.core.precision import at_least_float32
 from widefield.core.types import Loss
-from widefield.methods.base import BuildContext, Method, MethodSettings
+from widefield.methods.base import BuildContext, Method, MethodConfig
 
 
 class Supervised(Method):
@@ -21,10 +21,10 @@ class Supervised(Method):
 
     Example:
         >>> import torch
-        >>> method = Supervised(labels={"colour": torch.tensor([0, 1, 0])}, feature_dim=3)
+        >>> method = Supervised(labels={"color": torch.tensor([0, 1, 0])}, feature_dim=3)
         >>> out = method(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
         >>> sorted(out.parts)
-        ['loss_colour']
+        ['loss_color']
     """
 
     view_count = 1
@@ -56,7 +56,7 @@ class Supervised(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedSettings(MethodSettings):
+class SupervisedConfig(MethodConfig):
     """Training with labels: the ceiling."""
 
     name: ClassVar[str] = "supervised"

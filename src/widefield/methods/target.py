@@ -5,13 +5,13 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from widefield.core.micro_batch import InParts
+from widefield.core.micro_batch import MicroBatched
 
 
 class TargetNetwork(nn.Module):
     """Encoder and projector as they were, averaged over the steps: h -> z without gradient.
 
-    Its weights are an exponential moving average of the trained ones; its batch normalisation
+    Its weights are an exponential moving average of the trained ones; its batch normalization
     uses statistics of its own. It travels in the checkpoint with the method that holds it.
 
     Example:
@@ -33,9 +33,9 @@ class TargetNetwork(nn.Module):
         self.projector = copy.deepcopy(projector).requires_grad_(False).train()
         self._seen = (self.encoder,)  # a tuple, so that weights do not stand twice in a checkpoint
 
-    def see_in_parts(self, *, most: int) -> None:
+    def use_micro_batches(self, *, most: int) -> None:
         """Let `most` images at a time pass through the encoder, as through the trained one."""
-        self._seen = (InParts(self.encoder, most=most),)
+        self._seen = (MicroBatched(self.encoder, most=most),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

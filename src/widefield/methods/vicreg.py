@@ -11,8 +11,8 @@ from torch import Tensor
 
 from widefield.core.precision import full_precision
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairLoss, PairSettings, check_views
-from widefield.methods.projector import ProjectorSettings
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
 
 
 def variance(z: Tensor) -> Tensor:
@@ -28,8 +28,8 @@ def covariance(z: Tensor) -> Tensor:
 
     c = 1/m sum_{i != j} C_ij^2, C the unbiased covariance.
     """
-    centred = z - z.mean(0)
-    cov = centred.T @ centred / (len(z) - 1)
+    centered = z - z.mean(0)
+    cov = centered.T @ centered / (len(z) - 1)
     return (cov.square().sum() - cov.diagonal().square().sum()) / z.shape[1]
 
 
@@ -71,7 +71,7 @@ def vicreg(
 
 
 @dataclass(frozen=True, kw_only=True)
-class VICRegSettings(PairSettings):
+class VICRegConfig(PairConfig):
     """VICReg's loss on the projections of two views.
 
     Source: VICReg (Bardes et al. 2022).
@@ -81,7 +81,7 @@ class VICRegSettings(PairSettings):
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
-    projector: ProjectorSettings = ProjectorSettings(dim=512)
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     invariance_weight: Annotated[float, Gt(0)] = 25.0
     """Weight of the distance between the two views; the paper's lambda."""
@@ -102,5 +102,5 @@ class VICRegSettings(PairSettings):
             projector=self.projector.build(context.feature_dim),
             loss=loss,
             one_pass=False,
-            gather=self.gather,
+            gather_distributed=self.gather_distributed,
         )

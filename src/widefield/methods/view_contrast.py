@@ -9,8 +9,8 @@ from annotated_types import Gt, Interval
 
 from widefield.head import view_contrast
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.projector import ProjectorSettings
-from widefield.methods.row_method import RowMethodSettings
+from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.projector import ProjectorConfig
 
 
 class Balance(NamedTuple):
@@ -18,20 +18,20 @@ class Balance(NamedTuple):
 
     scale: float
     """Factor of the contrast's logits."""
-    cross_entropy: float
+    cross_entropy_weight: float
     """Weight of the cross-entropy."""
 
 
 BALANCE = {
-    0: Balance(scale=10.0, cross_entropy=30.0),
-    600: Balance(scale=20.0, cross_entropy=30.0),
-    3000: Balance(scale=5.0, cross_entropy=3.0),
+    0: Balance(scale=10.0, cross_entropy_weight=30.0),
+    600: Balance(scale=20.0, cross_entropy_weight=30.0),
+    3000: Balance(scale=5.0, cross_entropy_weight=3.0),
 }
 """Steps that a run has at least -> its balance; docs/recipe.md has the measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewContrastSettings(RowMethodSettings):
+class ViewContrastConfig(HeadMethodConfig):
     """Decoupled contrast of a view with a second one, plus S-DIET's cross-entropy with rows.
 
     The second view is encoded without gradient, so that a step costs less than one of two views.
@@ -41,11 +41,11 @@ class ViewContrastSettings(RowMethodSettings):
 
     name: ClassVar[str] = "view-contrast"
 
-    projector: ProjectorSettings = ProjectorSettings(layers=2, width=2048)
+    projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""
     logit_scale: Annotated[float | None, Gt(0)] = None
     """Factor of the contrast's logits: 10, 20 from 600 steps on, and 5 from 3,000 on."""
-    cross_entropy: Annotated[float | None, Gt(0)] = None
+    cross_entropy_weight: Annotated[float | None, Gt(0)] = None
     """Weight of S-DIET's cross-entropy: 30, and 3 in runs of 3,000 steps and more."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
@@ -54,16 +54,18 @@ class ViewContrastSettings(RowMethodSettings):
         """Return what sets the two terms against each other in a run of so many steps.
 
         Example:
-            >>> ViewContrastSettings().balance(100)
-            Balance(scale=10.0, cross_entropy=30.0)
-            >>> ViewContrastSettings(logit_scale=8.0).balance(10_000)
-            Balance(scale=8.0, cross_entropy=3.0)
+            >>> ViewContrastConfig().balance(100)
+            Balance(scale=10.0, cross_entropy_weight=30.0)
+            >>> ViewContrastConfig(logit_scale=8.0).balance(10_000)
+            Balance(scale=8.0, cross_entropy_weight=3.0)
         """
         usual = BALANCE[max(least for least in BALANCE if least <= steps)]
         return Balance(
             scale=usual.scale if self.logit_scale is None else self.logit_scale,
-            cross_entropy=(
-                usual.cross_entropy if self.cross_entropy is None else self.cross_entropy
+            cross_entropy_weight=(
+                usual.cross_entropy_weight
+                if self.cross_entropy_weight is None
+                else self.cross_entropy_weight
             ),
         )
 
@@ -72,20 +74,20 @@ class ViewContrastSettings(RowMethodSettings):
     ) -> Self:
         """Return the settings with the place of the rows, and the balance of the two terms."""
         placed = super().resolved(examples, feature_dim, device, steps=steps)
-        scale, cross_entropy = self.balance(steps)
-        return replace(placed, logit_scale=scale, cross_entropy=cross_entropy)
+        scale, cross_entropy_weight = self.balance(steps)
+        return replace(placed, logit_scale=scale, cross_entropy_weight=cross_entropy_weight)
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        scale, cross_entropy = self.balance(context.steps)
+        scale, cross_entropy_weight = self.balance(context.steps)
         return self.build_rows(
             context,
             loss=partial(
                 view_contrast,
                 scale=scale,
-                cross_entropy=cross_entropy,
+                cross_entropy_weight=cross_entropy_weight,
                 smoothing=self.label_smoothing,
             ),
-            normalise=True,
+            normalize=True,
             view_count=2,
         )

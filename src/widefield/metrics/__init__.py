@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from widefield.metrics.agreement import neighbour_agreement as neighbour_agreement
+from widefield.metrics.agreement import neighbor_agreement as neighbor_agreement
 from widefield.metrics.agreement import view_agreement as view_agreement
 from widefield.metrics.bimodality import Bimodality as Bimodality
 from widefield.metrics.bimodality import bimodality as bimodality
@@ -13,11 +13,11 @@ from widefield.metrics.bimodality import bimodality_coefficient as bimodality_co
 from widefield.metrics.cka import linear_cka as linear_cka
 from widefield.metrics.firing import firing_rates as firing_rates
 from widefield.metrics.graph import Graph as Graph
-from widefield.metrics.graph import neighbour_graph as neighbour_graph
+from widefield.metrics.graph import neighbor_graph as neighbor_graph
 from widefield.metrics.groups import Suspects as Suspects
 from widefield.metrics.groups import density_clusters as density_clusters
 from widefield.metrics.groups import near_duplicates as near_duplicates
-from widefield.metrics.groups import neighbour_distance as neighbour_distance
+from widefield.metrics.groups import neighbor_distance as neighbor_distance
 from widefield.metrics.groups import outliers as outliers
 from widefield.metrics.groups import suspected_labels as suspected_labels
 from widefield.metrics.groups import typical as typical
@@ -25,10 +25,10 @@ from widefield.metrics.health import Health as Health
 from widefield.metrics.health import health as health
 from widefield.metrics.hypersphere import alignment as alignment
 from widefield.metrics.hypersphere import uniformity as uniformity
-from widefield.metrics.maximize import activation_maximisation as activation_maximisation
-from widefield.metrics.maximize import colour_axes as colour_axes
+from widefield.metrics.maximize import activation_maximization as activation_maximization
+from widefield.metrics.maximize import color_axes as color_axes
 from widefield.metrics.neighbors import graph_overlap as graph_overlap
-from widefield.metrics.neighbors import nearest_neighbours as nearest_neighbours
+from widefield.metrics.neighbors import nearest_neighbors as nearest_neighbors
 from widefield.metrics.spectrum import Spectrum as Spectrum
 from widefield.metrics.spectrum import alpha_req as alpha_req
 from widefield.metrics.spectrum import dead_dimensions as dead_dimensions
@@ -53,12 +53,12 @@ __all__ = [
     "Health",
     "Spectrum",
     "Suspects",
-    "activation_maximisation",
+    "activation_maximization",
     "alignment",
     "alpha_req",
     "bimodality",
     "bimodality_coefficient",
-    "colour_axes",
+    "color_axes",
     "dead_dimensions",
     "density_clusters",
     "describe",
@@ -71,10 +71,10 @@ __all__ = [
     "large_singular_values",
     "linear_cka",
     "near_duplicates",
-    "nearest_neighbours",
-    "neighbour_agreement",
-    "neighbour_distance",
-    "neighbour_graph",
+    "nearest_neighbors",
+    "neighbor_agreement",
+    "neighbor_distance",
+    "neighbor_graph",
     "outliers",
     "participation_ratio",
     "possible_rank",
@@ -106,7 +106,7 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
         "directions that the features use, each weighted by its share of the spread",
     ),
     "rankme": Diagnostic(
-        rankme, "the same without centring; among runs alike, more has meant better probes"
+        rankme, "the same without centering; among runs alike, more has meant better probes"
     ),
     "participation_ratio": Diagnostic(
         participation_ratio, "the same from squared shares: large directions count more"
@@ -126,7 +126,7 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
         possible_rank, "directions there could be, with so many images and features"
     ),
     "feature_std": Diagnostic(
-        feature_std, "spread of a normalised feature; near 0 all images look the same to it"
+        feature_std, "spread of a normalized feature; near 0 all images look the same to it"
     ),
     "dead_dimensions": Diagnostic(
         dead_dimensions, "features that hardly change from image to image"

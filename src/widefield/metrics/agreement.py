@@ -1,4 +1,4 @@
-"""Do the neighbours of an image stay, when it is seen through a view?"""
+"""Do the neighbors of an image stay, when it is seen through a view?"""
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ _ROUNDING = 1e-12
 
 
 def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
-    """Return for each example the share of its k neighbours that its view keeps, float64 [n].
+    """Return for each example the share of its k neighbors that its view keeps, float64 [n].
 
     Row i of `views` [n, D] holds the features of a view of example i, whose own are row i of `h`.
-    The neighbours of both are the k other rows of `h` of highest cosine. By chance k / (n - 1) of
+    The neighbors of both are the k other rows of `h` of highest cosine. By chance k / (n - 1) of
     them stay, and so many count where the k-th and the next are equally near, as all rows are in
     constant features.
     Raises `ValueError` for features that are not finite or of two shapes, and for k outside 1..n-1.
@@ -34,10 +34,10 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
     return _shared((keys, keys), (queries, keys), k)
 
 
-def neighbour_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
-    """Return for each example the share of its k neighbours that other features keep, float64 [n].
+def neighbor_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
+    """Return for each example the share of its k neighbors that other features keep, float64 [n].
 
-    Its neighbours by either, `first` [n, D] and `second` [n, E], are the k others of highest
+    Its neighbors by either, `first` [n, D] and `second` [n, E], are the k others of highest
     cosine by these features. By chance k / (n - 1) are shared, and so many count where the k-th
     and the next are equally near.
     Raises `ValueError` for features that are not finite or of two lengths, and for k outside
@@ -45,7 +45,7 @@ def neighbour_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
 
     Example:
         >>> h = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
-        >>> neighbour_agreement(h, h.flip(1), 5).mean().item()
+        >>> neighbor_agreement(h, h.flip(1), 5).mean().item()
         1.0
     """
     if len(first) != len(second):
@@ -66,7 +66,7 @@ def _shared(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], k: int)
     rows = max(1, _SIMILARITIES // n)
     for start in range(0, n, rows):
         (own, tie), (other, tied) = (
-            _neighbours(queries[start : start + rows], keys, start, k)
+            _neighbors(queries[start : start + rows], keys, start, k)
             for queries, keys in (first, second)
         )
         kept = (own[:, :, None] == other[:, None, :]).any(2).double().mean(1)
@@ -74,7 +74,7 @@ def _shared(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], k: int)
     return torch.cat(shares)
 
 
-def _neighbours(queries: Tensor, keys: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
+def _neighbors(queries: Tensor, keys: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
     """Return the k rows nearest to each query, and whether the next one is as near as the k-th.
 
     The row that a query was made from is none of them.

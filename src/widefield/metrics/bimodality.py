@@ -81,8 +81,8 @@ def _coefficients(samples: Tensor) -> Tensor:
     n = samples.shape[1]
     lowest, highest = samples.aminmax(dim=1, keepdim=True)
     samples = (samples - lowest) / (highest - lowest)  # powers of tiny values would vanish
-    centred = samples - samples.mean(1, keepdim=True)
-    second, third, fourth = (centred.pow(p).mean(1) for p in (2, 3, 4))
+    centered = samples - samples.mean(1, keepdim=True)
+    second, third, fourth = (centered.pow(p).mean(1) for p in (2, 3, 4))
     # The unbiased forms: G1 and G2 of Joanes and Gill (1998).
     skewness = (n * (n - 1)) ** 0.5 / (n - 2) * third / second**1.5
     kurtosis = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (fourth / second**2 - 3) + 6)

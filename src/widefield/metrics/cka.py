@@ -1,4 +1,4 @@
-"""Do two encoders, or two layers, hold the same thing? Linear centred kernel alignment."""
+"""Do two encoders, or two layers, hold the same thing? Linear centered kernel alignment."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from widefield.metrics.spectrum import checked
 
 
 def linear_cka(first: Tensor, second: Tensor) -> float:
-    """Return |Y'X|^2 / (|X'X| |Y'Y|) of centred features X [n, D], Y [n, E] of the same examples.
+    """Return |Y'X|^2 / (|X'X| |Y'Y|) of centered features X [n, D], Y [n, E] of the same examples.
 
     It lies in [0, 1]: 1 if they agree up to rotation and scale, 0 if no direction of one follows
     one of the other. If n is near D or E, unrelated features come near 1 too: use n well above
@@ -25,7 +25,7 @@ def linear_cka(first: Tensor, second: Tensor) -> float:
         raise ValueError(
             f"features have {len(x)} and {len(y)} rows: give the same examples to both"
         )
-    x, y = _centred(x), _centred(y)
+    x, y = _centered(x), _centered(y)
     # |Y'X|^2 is also <XX', YY'>: take whichever matrices are smaller.
     if len(x) < max(x.shape[1], y.shape[1]):
         x, y = x @ x.T, y @ y.T
@@ -36,8 +36,8 @@ def linear_cka(first: Tensor, second: Tensor) -> float:
     return float(cross / norms)
 
 
-def _centred(h: Tensor) -> Tensor:
-    centred = h - h.mean(0)
-    if centred.norm() <= torch.finfo(torch.float32).eps * h.norm():  # what is left is rounding
+def _centered(h: Tensor) -> Tensor:
+    centered = h - h.mean(0)
+    if centered.norm() <= torch.finfo(torch.float32).eps * h.norm():  # what is left is rounding
         raise ValueError("features do not vary: all rows of one side are equal")
-    return centred
+    return centered

@@ -1,4 +1,4 @@
-"""The nearest neighbours of every example, from a handful to tens of millions."""
+"""The nearest neighbors of every example, from a handful to tens of millions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,12 @@ _SIMILARITIES = 2**25
 _PROBED = 0.02
 """Share of the cells that faiss searches for each row."""
 _PROPOSED = 20
-"""Rows in the searched cells for each neighbour that is wanted, at least."""
+"""Rows in the searched cells for each neighbor that is wanted, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """Each example's k nearest neighbours, the nearest first; none is its own."""
+    """Each example's k nearest neighbors, the nearest first; none is its own."""
 
     index: NDArray[np.int64]
     """[n, k]."""
@@ -36,11 +36,11 @@ class Graph:
 
     @property
     def k(self) -> int:
-        """Neighbours of each example."""
+        """Neighbors of each example."""
         return self.index.shape[1]
 
 
-def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
+def neighbor_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
     """Return the k rows of highest cosine to each row of h [n, D], k at most n - 1.
 
     Up to `exact` rows all pairs are compared, in single precision, on the device of h. More are
@@ -52,7 +52,7 @@ def neighbour_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
             rows without faiss.
 
     Example:
-        >>> graph = neighbour_graph(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)
+        >>> graph = neighbor_graph(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)
         >>> graph.index[:, 0].tolist()
         [1, 0, 1]
     """
@@ -78,7 +78,7 @@ def _with_place_for_zeros(unit: Tensor) -> Tensor:
 
 
 def _by_blocks(places: Tensor, rows: Tensor, k: int) -> Tensor:
-    """Return the neighbours of these rows, each compared with all others."""
+    """Return the neighbors of these rows, each compared with all others."""
     half_squares = places.square().sum(1) / 2
     chunks = []
     for own in torch.split(rows, max(1, _SIMILARITIES // len(places))):
@@ -102,7 +102,7 @@ def _chords(places: Tensor, index: Tensor) -> Tensor:
 
 
 def _by_faiss(places: Tensor, k: int) -> Tensor:
-    """Return neighbours that an index of cells proposes, each cell searched among its nearest."""
+    """Return neighbors that an index of cells proposes, each cell searched among its nearest."""
     faiss = load_faiss()
     rows = np.ascontiguousarray(places.cpu().numpy())
     cells = round(4 * len(rows) ** 0.5)

@@ -1,4 +1,4 @@
-"""What the neighbours of every example say: copies, outliers, clusters and labels to check."""
+"""What the neighbors of every example say: copies, outliers, clusters and labels to check."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from widefield.core.scale import near_one
 from widefield.metrics.graph import Graph
 
 COPY = 0.5
-"""Copies are closer than this share of the distance to an ordinary neighbour."""
+"""Copies are closer than this share of the distance to an ordinary neighbor."""
 _ORDINARY = 5
-"""Position of the neighbour that counts as ordinary: a few before it may be copies too."""
+"""Position of the neighbor that counts as ordinary: a few before it may be copies too."""
 _OUTLYING = 3.5
 """Deviations from the median beyond which a distance is outlying (Iglewicz and Hoaglin 1993)."""
 VOTERS = 20
-"""Neighbours that judge a label."""
+"""Neighbors that judge a label."""
 _SMALLEST = 5
 """Examples that make a cluster, at least."""
 
@@ -25,17 +25,17 @@ _SMALLEST = 5
 def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
     """Return groups of examples that are near-copies of each other, the closest group first.
 
-    Two examples are copies if each is among the neighbours of the other's side, and they are at
-    most half as far apart as either is from an ordinary neighbour, its sixth. Where so many copies
+    Two examples are copies if each is among the neighbors of the other's side, and they are at
+    most half as far apart as either is from an ordinary neighbor, its sixth. Where so many copies
     lie together that the sixth is one of them, half the usual distance stands in for it. Groups are
     connected by such pairs.
 
     Example:
         >>> import torch
-        >>> from widefield.metrics import neighbour_graph
+        >>> from widefield.metrics import neighbor_graph
         >>> h = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
         >>> h[7] = h[3] + 0.01
-        >>> [group.tolist() for group in near_duplicates(neighbour_graph(h, 10))]
+        >>> [group.tolist() for group in near_duplicates(neighbor_graph(h, 10))]
         [[3, 7]]
     """
     from scipy.sparse import coo_array
@@ -61,7 +61,7 @@ def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
 def outliers(graph: Graph) -> NDArray[np.int64]:
     """Return the examples that are far from all others, the farthest first.
 
-    An example's distance is the mean of those to its ten nearest neighbours. It is outlying if its
+    An example's distance is the mean of those to its ten nearest neighbors. It is outlying if its
     logarithm is more than 3.5 robust deviations (1.4826 median absolute ones) above the median;
     exact copies, at distance 0, do not count for either.
 
@@ -70,7 +70,7 @@ def outliers(graph: Graph) -> NDArray[np.int64]:
         >>> outliers(Graph(index=np.zeros((6, 1), np.int64), distance=distance)).tolist()
         [5]
     """
-    distance = neighbour_distance(graph)
+    distance = neighbor_distance(graph)
     apart = np.flatnonzero(distance)
     if len(apart) == 0:
         return apart
@@ -81,13 +81,13 @@ def outliers(graph: Graph) -> NDArray[np.int64]:
     return far[np.argsort(-distance[far], kind="stable")]
 
 
-def neighbour_distance(graph: Graph) -> NDArray[np.float32]:
-    """Return the mean distance of each example to its ten nearest neighbours, [n].
+def neighbor_distance(graph: Graph) -> NDArray[np.float32]:
+    """Return the mean distance of each example to its ten nearest neighbors, [n].
 
     Example:
         >>> index = np.array([[1], [0], [1]])
         >>> near = Graph(index=index, distance=np.float32([[1], [1], [3]]))
-        >>> neighbour_distance(near).tolist()
+        >>> neighbor_distance(near).tolist()
         [1.0, 1.0, 3.0]
     """
     mean: NDArray[np.float32] = graph.distance[:, :10].mean(1)
@@ -141,21 +141,21 @@ def typical(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """Examples whose label the neighbours contradict, the clearest first."""
+    """Examples whose label the neighbors contradict, the clearest first."""
 
     rows: NDArray[np.int64]
     """[s]."""
     named: NDArray[np.int64]
-    """The class that most neighbours have, [s]."""
+    """The class that most neighbors have, [s]."""
     share: NDArray[np.floating]
-    """Share of the neighbours that have it, [s]."""
+    """Share of the neighbors that have it, [s]."""
     agreement: float
-    """How often the neighbours' commonest class is the label, over all examples: where it is low,
-    neighbours know little of the classes, and suspicions are weak."""
+    """How often the neighbors' commonest class is the label, over all examples: where it is low,
+    neighbors know little of the classes, and suspicions are weak."""
 
 
 def suspected_labels(graph: Graph, y: NDArray[np.int64]) -> Suspects:
-    """Return the examples none of whose 20 neighbours has their label, while half agree on another.
+    """Return the examples none of whose 20 neighbors has their label, while half agree on another.
 
     Labels y are class ids, int64 [n].
 

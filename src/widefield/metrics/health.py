@@ -15,7 +15,7 @@ _SAME = (
 )
 _FLAT = (
     "the features vary along too few directions: try stronger views, less weight decay or another "
-    "method, or with diet --normalise"
+    "method, or with diet --normalize"
 )
 
 
@@ -69,7 +69,7 @@ def health(h: Tensor | spectrum.Spectrum) -> Health:
     h = spectrum.spectrum_of(h)
     spread, rank = spectrum.feature_std(h), spectrum.effective_rank(h)
     possible = spectrum.possible_rank(h)
-    outside = _share_outside(h.centred, strongest=min(2, possible - 1))
+    outside = _share_outside(h.centered, strongest=min(2, possible - 1))
     advice = ""
     verdict: Verdict = "healthy"
     if spread < 0.05:

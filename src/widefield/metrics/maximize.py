@@ -1,7 +1,7 @@
 """What does a neuron want to see? Gradient ascent on an image, from noise.
 
 Olah et al. (2017), "Feature visualization": the image is a sum of waves whose strength falls as
-1 / frequency, coloured along the axes that natural colours vary along, so that a step moves
+1 / frequency, colored along the axes that natural colors vary along, so that a step moves
 large shapes as easily as fine ones; and each step shows a slightly moved, turned and scaled image,
 so that no picture wins that depends on single pixels.
 """
@@ -19,13 +19,13 @@ _TURN, _SCALE, _MOVE = 0.17, 0.1, 0.1
 """Largest turn (radians), change of scale, and move (share of half the side) in a step."""
 
 
-def activation_maximisation(
+def activation_maximization(
     encoder: nn.Module,
     units: Sequence[int],
     *,
     shape: tuple[int, int, int],
     layer: str | None = None,
-    colour: Tensor | None = None,
+    color: Tensor | None = None,
     steps: int = 128,
     seed: int = 0,
 ) -> Tensor:
@@ -37,7 +37,7 @@ def activation_maximisation(
         shape: (C, H, W) of an image.
         layer: name of a module within the encoder; by default its output h. A unit of it is a
             channel of [B, K, h, w] or a column of [B, ..., K]; places are averaged.
-        colour: maps independent colours to natural ones, [C, C], as `colour_axes` gives it.
+        color: maps independent colors to natural ones, [C, C], as `color_axes` gives it.
         steps: number of steps of Adam.
         seed: seeds the first image and the moves.
 
@@ -49,7 +49,7 @@ def activation_maximisation(
 
     Example:
         >>> brightness = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        >>> image = activation_maximisation(brightness, [0], shape=(1, 8, 8))
+        >>> image = activation_maximization(brightness, [0], shape=(1, 8, 8))
         >>> bool(image.median() > 0.9)
         True
     """
@@ -58,7 +58,7 @@ def activation_maximisation(
     channels, height, width = shape
     size = (len(units), channels, height, width // 2 + 1, 2)
     waves = (0.1 * torch.randn(size, generator=generator)).to(device).requires_grad_()
-    mix = torch.eye(channels) if colour is None else colour
+    mix = torch.eye(channels) if color is None else color
     chosen = torch.as_tensor(list(units), device=device)
     optimizer = torch.optim.Adam([waves], lr=_STEP)
     if layer is not None and layer not in dict(encoder.named_modules()):
@@ -92,15 +92,15 @@ def paint(waves: Tensor, mix: Tensor, size: tuple[int, int]) -> Tensor:
     return torch.einsum("dc,uchw->udhw", mix, flat).sigmoid()
 
 
-def colour_axes(images: Tensor) -> Tensor:
-    """Return the root M of the colour covariance of images [n, C, H, W], float [C, C].
+def color_axes(images: Tensor) -> Tensor:
+    """Return the root M of the color covariance of images [n, C, H, W], float [C, C].
 
-    M M' is proportional to the covariance, so independent coordinates become natural colours.
+    M M' is proportional to the covariance, so independent coordinates become natural colors.
     The largest axis has length 1.
 
     Example:
-        >>> grey = torch.rand(8, 1, 4, 4).expand(8, 3, 4, 4)
-        >>> (3 * colour_axes(grey)).round().abs()
+        >>> gray = torch.rand(8, 1, 4, 4).expand(8, 3, 4, 4)
+        >>> (3 * color_axes(gray)).round().abs()
         tensor([[1., 1., 1.],
                 [1., 1., 1.],
                 [1., 1., 1.]])

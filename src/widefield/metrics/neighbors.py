@@ -1,4 +1,4 @@
-"""Which examples are neighbours, and how much of that two sets of features share."""
+"""Which examples are neighbors, and how much of that two sets of features share."""
 
 import torch
 from torch import Tensor
@@ -10,14 +10,14 @@ _SIMILARITIES = 2**24
 """Cosines held in memory together: 128 MiB."""
 
 
-def nearest_neighbours(h: Tensor, k: int) -> Tensor:
+def nearest_neighbors(h: Tensor, k: int) -> Tensor:
     """Return the k rows of highest cosine to each row of h [n, D], nearest first, int64 [n, k].
 
-    No row is its own neighbour.
+    No row is its own neighbor.
     Raises `ValueError` for features that are not finite, and for k outside 1..n-1.
 
     Example:
-        >>> nearest_neighbours(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)[:, 0]
+        >>> nearest_neighbors(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)[:, 0]
         tensor([1, 0, 1])
     """
     unit = unit_rows(checked(h))
@@ -34,9 +34,9 @@ def nearest_neighbours(h: Tensor, k: int) -> Tensor:
 
 
 def graph_overlap(first: Tensor, second: Tensor) -> float:
-    """Return the mean share of neighbours that two graphs [n, k] of the same examples share.
+    """Return the mean share of neighbors that two graphs [n, k] of the same examples share.
 
-    It is 1 for the same neighbours in any order and k / (n - 1) for unrelated graphs. Raises
+    It is 1 for the same neighbors in any order and k / (n - 1) for unrelated graphs. Raises
     `ValueError` for graphs of two shapes.
 
     Example:
@@ -46,7 +46,7 @@ def graph_overlap(first: Tensor, second: Tensor) -> float:
     if first.shape != second.shape or first.ndim != 2:
         raise ValueError(
             f"graphs have shapes {list(first.shape)} and {list(second.shape)}: give the same "
-            "examples with the same number of neighbours"
+            "examples with the same number of neighbors"
         )
     shared = first[:, :, None] == second[:, None, :]
     return float(shared.any(2).double().mean())

@@ -1,8 +1,8 @@
 """How many directions features use: singular values, and numbers that sum them up.
 
-Features h [n, D] are centred first: after a ReLU their mean is by far the largest singular value,
-and it says nothing about how examples differ. Centred features have at most min(n - 1, D)
-singular values that are not zero; that bounds every rank below. RankMe alone does not centre,
+Features h [n, D] are centered first: after a ReLU their mean is by far the largest singular value,
+and it says nothing about how examples differ. Centered features have at most min(n - 1, D)
+singular values that are not zero; that bounds every rank below. RankMe alone does not center,
 because its authors do not.
 """
 
@@ -37,12 +37,12 @@ class Spectrum:
         """Float64 [n, D]."""
 
     @cached_property
-    def centred(self) -> Tensor:
-        """Singular values of the centred features, descending, float64 [min(n, D)]."""
+    def centered(self) -> Tensor:
+        """Singular values of the centered features, descending, float64 [min(n, D)]."""
         return self._above_rounding(_singular_values(self.features - self.features.mean(0)))
 
     @cached_property
-    def uncentred(self) -> Tensor:
+    def uncentered(self) -> Tensor:
         """Singular values of the features as they are, descending, float64 [min(n, D)]."""
         return self._above_rounding(_singular_values(self.features))
 
@@ -68,7 +68,7 @@ def spectrum_of(h: Tensor | Spectrum) -> Spectrum:
 
 
 def singular_values(h: Tensor | Spectrum) -> Tensor:
-    """Return the singular values of the centred features h, descending, float64 [min(n, D)].
+    """Return the singular values of the centered features h, descending, float64 [min(n, D)].
 
     Values below float32 rounding, 1.2e-7 of |h|, are set to zero: they are no direction.
     Raises `ValueError` for anything but finite features [n, D] with n >= 2.
@@ -77,25 +77,25 @@ def singular_values(h: Tensor | Spectrum) -> Tensor:
         >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
         tensor([4.2426, 1.4142], dtype=torch.float64)
     """
-    return spectrum_of(h).centred
+    return spectrum_of(h).centered
 
 
 def large_singular_values(h: Tensor | Spectrum, alpha: float = 0.1) -> int:
     """Count the singular values that are at least `alpha` of the largest; 0 if all rows agree.
 
     S-DIET (2025), Figure 1c, counts them so at alpha = 0.1, and does not say whether the features
-    were centred; here they are.
+    were centered; here they are.
 
     Example:
         >>> h = torch.cat([torch.eye(3), -torch.eye(3)])
         >>> large_singular_values(h * torch.tensor([9.0, 1.0, 0.1]))
         2
     """
-    return count_large(spectrum_of(h).centred, alpha)
+    return count_large(spectrum_of(h).centered, alpha)
 
 
 def possible_rank(h: Tensor | Spectrum) -> int:
-    """Return the largest rank that so many centred features can have, min(n - 1, D).
+    """Return the largest rank that so many centered features can have, min(n - 1, D).
 
     Example:
         >>> possible_rank(torch.rand(10, 64)), possible_rank(torch.rand(100, 64))
@@ -108,18 +108,18 @@ def possible_rank(h: Tensor | Spectrum) -> int:
 def effective_rank(h: Tensor | Spectrum) -> float:
     """Return exp of the entropy of p_i = sigma_i / sum sigma, in [1, min(n - 1, D)].
 
-    Equal rows give 0. Roy and Vetterli (2007), "The effective rank", definition 1, on centred
+    Equal rows give 0. Roy and Vetterli (2007), "The effective rank", definition 1, on centered
     features.
 
     Example:
         >>> round(effective_rank(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
         3.0
     """
-    return entropy_rank(spectrum_of(h).centred)
+    return entropy_rank(spectrum_of(h).centered)
 
 
 def rankme(h: Tensor | Spectrum) -> float:
-    """Return the effective rank of features that are not centred; a constant feature counts as one.
+    """Return the effective rank of features that are not centered; a constant column counts.
 
     Garrido et al. (2023), "RankMe", equation 1, without its 1e-7 inside the logarithm.
 
@@ -127,7 +127,7 @@ def rankme(h: Tensor | Spectrum) -> float:
         >>> round(rankme(torch.ones(10, 4)), 4), round(rankme(torch.eye(4)), 4)
         (1.0, 4.0)
     """
-    return entropy_rank(spectrum_of(h).uncentred)
+    return entropy_rank(spectrum_of(h).uncentered)
 
 
 def participation_ratio(h: Tensor | Spectrum) -> float:
@@ -140,14 +140,14 @@ def participation_ratio(h: Tensor | Spectrum) -> float:
         >>> round(participation_ratio(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
         3.0
     """
-    eigenvalues = spectrum_of(h).centred.square()
+    eigenvalues = spectrum_of(h).centered.square()
     if eigenvalues[0] == 0:
         return 0.0
     return float(eigenvalues.sum().square() / eigenvalues.square().sum())
 
 
 def stable_rank(h: Tensor | Spectrum) -> float:
-    """Return |H|_F^2 / |H|_2^2 = sum sigma^2 / max sigma^2 of centred features H; 0 for equal rows.
+    """Return |H|_F^2 / |H|_2^2 = sum sigma^2 / max sigma^2 of centered H; 0 for equal rows.
 
     It lies between 1 and the rank, and hardly moves when small directions come or go, while the
     strongest direction decides it. Rudelson and Vershynin (2007), "Sampling from large matrices",
@@ -157,7 +157,7 @@ def stable_rank(h: Tensor | Spectrum) -> float:
         >>> round(stable_rank(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
         3.0
     """
-    sigma = spectrum_of(h).centred
+    sigma = spectrum_of(h).centered
     return 0.0 if sigma[0] == 0 else float((sigma / sigma[0]).square().sum())
 
 
@@ -173,7 +173,7 @@ def alpha_req(h: Tensor | Spectrum) -> float:
         >>> round(alpha_req(h), 4)
         2.0
     """
-    sigma = spectrum_of(h).centred
+    sigma = spectrum_of(h).centered
     sigma = sigma[sigma > 0]
     if len(sigma) < 2:
         raise ValueError("features vary along fewer than two directions: no decay can be fitted")

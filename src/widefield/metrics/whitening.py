@@ -41,11 +41,11 @@ def whitened(h: Tensor, *others: Tensor, ridge: float) -> tuple[Tensor, ...]:
     return tuple((x - mean) @ scaled for x in (first, *rest))
 
 
-def _principal(centred: Tensor) -> tuple[Tensor, Tensor]:
+def _principal(centered: Tensor) -> tuple[Tensor, Tensor]:
     """Return variances [min(n, D)], largest first, and directions [D, min(n, D)]."""
-    n, dim = centred.shape
+    n, dim = centered.shape
     if dim <= n:  # the smaller matrix, which is far quicker to take apart
-        values, directions = torch.linalg.eigh(centred.T @ centred / n)
+        values, directions = torch.linalg.eigh(centered.T @ centered / n)
         return values.clamp(min=0).flip(0), directions.flip(1)
-    _, sigma, directions = torch.linalg.svd(centred, full_matrices=False)
+    _, sigma, directions = torch.linalg.svd(centered, full_matrices=False)
     return sigma.square() / n, directions.T

@@ -38,7 +38,7 @@ def score(
     classes: dict[str, int],
     seed: int = 0,
 ) -> dict[str, Score]:
-    """Score every task in `classes` (task -> K) by a linear probe and a vote of neighbours.
+    """Score every task in `classes` (task -> K) by a linear probe and a vote of neighbors.
 
     Features are float [n, D] on one device, labels int64 [n]. The test examples choose nothing:
     the L2 strength comes from a validation split of the training examples, drawn by `seed`.

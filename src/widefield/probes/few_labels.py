@@ -1,11 +1,11 @@
 """Softmax regression on frozen features and a handful of labels, with calibrated probabilities.
 
-With z the features standardised over all examples, labelled or not,
+With z the features standardized over all examples, labeled or not,
 
     p(y | z) = softmax((W z + b) / T),
 
-where W and b minimise the mean cross-entropy plus l2 / 2 |W|^2 over the labelled examples at T = 1.
-Each labelled example is held out once; `l2` and the temperature T minimise the cross-entropy of
+where W and b minimize the mean cross-entropy plus l2 / 2 |W|^2 over the labeled examples at T = 1.
+Each labeled example is held out once; `l2` and the temperature T minimize the cross-entropy of
 what the other folds' probes say of it with the target
 
     q(y) = ([y is its class] + 1 / n) / (1 + K / n),
@@ -46,18 +46,18 @@ class FewLabels:
     probabilities: Floats
     """[n, K], of every example."""
     held_out: Ints | None
-    """Class id [m] that each labelled example gets from probes that were fitted without it; None
+    """Class id [m] that each labeled example gets from probes that were fitted without it; None
     if a class has one label alone, so that it cannot be held out."""
     l2: float
     temperature: float
 
 
-def fit_few_labels(h: Floats, labelled: Ints, y: Ints, *, classes: int, seed: int = 0) -> FewLabels:
-    """Fit probes on the labelled rows of h [n, D], and predict all rows.
+def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int = 0) -> FewLabels:
+    """Fit probes on the labeled rows of h [n, D], and predict all rows.
 
     Args:
         h: features of all examples.
-        labelled: rows that have a label, [m].
+        labeled: rows that have a label, [m].
         y: their class ids, 0..K-1, each of which stands there.
         classes: K, at least 2.
         seed: seeds the folds.
@@ -69,8 +69,8 @@ def fit_few_labels(h: Floats, labelled: Ints, y: Ints, *, classes: int, seed: in
         [0, 1]
     """
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
-    z = _standardised(h)
-    known = z[labelled]
+    z = _standardized(h)
+    known = z[labeled]
     folds = min(FOLDS, int(np.bincount(y).min()))
     l2, temperature, held_out = _ALONE, 1.0, None
     if folds > 1:
@@ -89,7 +89,7 @@ def fit_few_labels(h: Floats, labelled: Ints, y: Ints, *, classes: int, seed: in
     )
 
 
-def _standardised(h: Floats) -> Floats:
+def _standardized(h: Floats) -> Floats:
     """Return h with mean 0 and deviation 1 in each column; constant columns become 0."""
     h = h.astype(np.float64)
     deviation = h.std(0)
@@ -122,7 +122,7 @@ def _held_out_logits(
 
 
 def _target(y: Ints, classes: int) -> Floats:
-    """Return the target of each labelled example, [m, K]: its class, softened by how few it has."""
+    """Return the target of each labeled example, [m, K]: its class, softened by how few it has."""
     share = 1 / np.bincount(y)[y][:, None]
     target: Floats = (np.eye(classes)[y] + share) / (1 + classes * share)
     return target

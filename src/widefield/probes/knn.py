@@ -1,4 +1,4 @@
-"""A vote of nearest neighbours: a probe with nothing to fit.
+"""A vote of nearest neighbors: a probe with nothing to fit.
 
 Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination",
 section 3.4: the k training examples of highest cosine s_i vote for their class with weight
@@ -29,7 +29,7 @@ def knn(
     """Return the accuracy of the weighted cosine vote for every task.
 
     Features are [n, D], labels int64 [n]; with fewer than `k` training examples all of them vote.
-    If classes have equal votes, the lowest id wins. The neighbours are found once for all tasks.
+    If classes have equal votes, the lowest id wins. The neighbors are found once for all tasks.
 
     Raises:
         ValueError: features and labels do not belong together, or k is below 1.
@@ -42,25 +42,25 @@ def knn(
     """
     check_rows(train_h, train_labels, test_h, test_labels, classes)
     if k < 1:
-        raise ValueError(f"k is {k}: give the number of neighbours that vote, 1 or more")
+        raise ValueError(f"k is {k}: give the number of neighbors that vote, 1 or more")
     correct = dict.fromkeys(classes, 0)
-    for rows, cosine, neighbour in _neighbours(train_h, test_h, k):
+    for rows, cosine, neighbor in _neighbors(train_h, test_h, k):
         weight = ((cosine - 1) / temperature).exp()  # a common factor e^(-1/T) keeps it in range
         for task, count in classes.items():
             votes = weight.new_zeros(len(weight), count)
-            votes.scatter_add_(1, train_labels[task].to(neighbour.device)[neighbour], weight)
-            truth = test_labels[task].to(neighbour.device)[rows]
+            votes.scatter_add_(1, train_labels[task].to(neighbor.device)[neighbor], weight)
+            truth = test_labels[task].to(neighbor.device)[rows]
             correct[task] += int((votes.argmax(1) == truth).sum())
     return {task: hits / len(test_h) for task, hits in correct.items()}
 
 
-def _neighbours(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbours."""
+def _neighbors(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbors."""
     keys = unit_rows(train_h.float())
     k = min(k, len(keys))
     chunk = max(1, _SIMILARITIES // len(keys))
     for start in range(0, len(test_h), chunk):
         rows = slice(start, min(start + chunk, len(test_h)))
         queries = unit_rows(test_h[rows].to(keys))
-        cosine, neighbour = (queries @ keys.T).topk(k, dim=1)
-        yield rows, cosine, neighbour
+        cosine, neighbor = (queries @ keys.T).topk(k, dim=1)
+        yield rows, cosine, neighbor

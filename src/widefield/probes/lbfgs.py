@@ -1,7 +1,7 @@
-"""Many softmax regressions over the same features, minimised side by side.
+"""Many softmax regressions over the same features, minimized side by side.
 
 Problem p has targets y_p, a share a_ip of each example (summing to 1) and L2 strengths l_dp, and
-asks for the W that minimises
+asks for the W that minimizes
 
     f_p(W) = sum_i a_ip (-log softmax(x_i W)[y_ip])  +  1/2 sum_dk l_dp W_dk^2 .
 
@@ -77,8 +77,8 @@ def times(stack: Tensor, x: Tensor) -> Tensor:
     return product.view(*stack.shape[:2], x.shape[1])
 
 
-def minimise(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
-    """Return the minimisers [P, K, d] over `x` [n, d], starting at `start` [P, K, d].
+def minimize(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
+    """Return the minimizers [P, K, d] over `x` [n, d], starting at `start` [P, K, d].
 
     A problem is finished when the norm of its gradient is below `tolerance`, or when rounding
     leaves no step that lowers it.

@@ -1,10 +1,10 @@
 """Linear probe: multinomial logistic regression on frozen features, all tasks solved together.
 
-With features standardised to x and one weight matrix W[K, D] and bias b[K] per task, minimise
+With features standardized to x and one weight matrix W[K, D] and bias b[K] per task, minimize
 
     f(W, b) = mean_i -log softmax(W x_i + b)[y_i]  +  l2 / 2 |W|^2        (no penalty on b).
 
-Every task at every L2 strength is one problem over the same x; `lbfgs.py` minimises them side by
+Every task at every L2 strength is one problem over the same x; `lbfgs.py` minimizes them side by
 side. It converges fastest on uncorrelated columns, so x is first turned to its principal axes. That
 leaves f as it is: |W| is the same in any orthonormal basis.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_probe
-from widefield.probes.lbfgs import Problems, minimise
+from widefield.probes.lbfgs import Problems, minimize
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _LOGITS = 2**25
@@ -87,9 +87,9 @@ def fit_linear(
     all_examples = torch.ones_like(target, dtype=torch.bool)
     final = _problems(x, target, all_examples, sizes, torch.tensor(grid, device=x.device)[best])
     start = trials.weight[torch.arange(len(best), device=x.device), best]
-    weights = minimise(x, final, start, tolerance=1e-4)
+    weights = minimize(x, final, start, tolerance=1e-4)
 
-    results, test_z = {}, frame.standardise(test_h)
+    results, test_z = {}, frame.standardize(test_h)
     for j, (task, count) in enumerate(classes.items()):
         weight, bias = weights[j, :count, :-1] @ frame.axes.T, weights[j, :count, -1]
         guess = (test_z @ weight.T + bias).argmax(1)
@@ -137,7 +137,7 @@ def _search(x: Tensor, target: Tensor, sizes: Tensor, grid: Sequence[float], see
         truth, held, l2 = target[part], held_out[part], strengths[part]
         problems = _problems(x, truth, ~held, sizes[part], l2)
         start = x.new_zeros(*problems.absent.shape, x.shape[1])
-        weight = minimise(x, problems, start, tolerance=1e-3)
+        weight = minimize(x, problems, start, tolerance=1e-3)
         logits = problems.logits(x, weight)
         hits = (logits.argmax(1) == truth) & held
         loss, _ = _problems(x, truth, held, sizes[part], 0 * l2).loss(logits, weight)
@@ -155,15 +155,15 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
     """
     z = 1.959964  # the normal quantile at 0.975
     share, spread = hits / trials, z * z / trials
-    centre = (share + spread / 2) / (1 + spread)
+    center = (share + spread / 2) / (1 + spread)
     half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
     # Rounding must not put the share itself outside.
-    return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
+    return min(share, max(0.0, center - half)), max(share, min(1.0, center + half))
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Standardisation of features, and the principal axes of the standardised ones."""
+    """Standardization of features, and the principal axes of the standardized ones."""
 
     mean: Tensor
     scale: Tensor
@@ -183,7 +183,7 @@ class _Frame:
         frame = cls(
             mean * scale, torch.where(constant, torch.inf, deviation * scale), torch.empty(0)
         )
-        z = frame.standardise(h)
+        z = frame.standardize(h)
         if len(h) >= h.shape[1]:
             axes = _eigenvectors(z.T @ z)
         else:  # a solution lies in the span of the training examples
@@ -191,12 +191,12 @@ class _Frame:
             axes = span @ _eigenvectors(triangle @ triangle.T)
         return replace(frame, axes=axes)
 
-    def standardise(self, h: Tensor) -> Tensor:
+    def standardize(self, h: Tensor) -> Tensor:
         return (h.to(self.mean) - self.mean) / self.scale
 
     def coordinates(self, h: Tensor) -> Tensor:
         """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
-        z = self.standardise(h)
+        z = self.standardize(h)
         return torch.cat([z @ self.axes, z.new_ones(len(z), 1)], dim=1)
 
 

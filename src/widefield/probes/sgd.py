@@ -1,6 +1,6 @@
 """Feature Dropout's probe: softmax regression by SGD on augmented images, encoder frozen.
 
-The encoder is in evaluation mode throughout. The authors' code leaves its batch normalisation in
+The encoder is in evaluation mode throughout. The authors' code leaves its batch normalization in
 training mode, so that probing changes the encoder; that is not repeated here.
 """
 

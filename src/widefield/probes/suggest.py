@@ -1,6 +1,6 @@
 """Which images to label next: those that stand for many others whose class is in doubt.
 
-With s_ij the cosine of two examples' centred features, L the labelled examples and u_j the doubt,
+With s_ij the cosine of two examples' centered features, L the labeled examples and u_j the doubt,
 one minus the difference of the two largest probabilities of example j, the next example is
 
     argmax_i  sum_j u_j max(0, s_ij - c_j),        c_j = max(0, max_{l in L} s_lj),
@@ -21,7 +21,7 @@ Where more are asked for, all of such a sample are named, and then others of ano
 
 def suggest(
     h: NDArray[np.floating],
-    labelled: NDArray[np.int64],
+    labeled: NDArray[np.int64],
     probabilities: NDArray[np.floating],
     count: int,
     *,
@@ -31,7 +31,7 @@ def suggest(
 
     Args:
         h: features of all examples, [n, D].
-        labelled: rows that have a label.
+        labeled: rows that have a label.
         probabilities: of every example's classes, [n, K].
         count: how many.
         seed: seeds the samples of very many examples.
@@ -45,14 +45,14 @@ def suggest(
     unit = h - h.mean(0)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
     rng = np.random.default_rng(seed)
-    unlabelled = np.setdiff1d(np.arange(len(h)), labelled)
+    unlabeled = np.setdiff1d(np.arange(len(h)), labeled)
     named = np.array([], dtype=np.int64)
-    while len(named) < min(count, len(unlabelled)):
-        rest = np.setdiff1d(unlabelled, named)
+    while len(named) < min(count, len(unlabeled)):
+        rest = np.setdiff1d(unlabeled, named)
         if len(rest) > _SAMPLE:
             rest = np.sort(rng.choice(rest, _SAMPLE, replace=False))
         few = min(count - len(named), len(rest))
-        seen = np.concatenate([labelled, named])
+        seen = np.concatenate([labeled, named])
         named = np.concatenate([named, _chosen(unit, seen, rest, probabilities[rest], few)])
     return named
 

@@ -5,7 +5,7 @@
 const byId = (id) => document.getElementById(id);
 const canvas = byId("map"), pen = canvas.getContext("2d");
 const PAGE = 48, GROUPS = 12, LEGEND = 16, TILE = 30, REACH = 14, END = 65535;
-let head, arrays, n, atlases, closeAt, colours, mask = null, pressed = -1, chosen = -1, hovered = -1;
+let head, arrays, n, atlases, closeAt, colors, mask = null, pressed = -1, chosen = -1, hovered = -1;
 let view = { x: 0, y: 0, scale: 1 }, queued = false;
 
 async function unpack(text) {
@@ -65,7 +65,7 @@ function tile(row, caption) {
   button.dataset.row = row;
   button.onclick = () => {
     choose(row, true);
-    if (!button.isConnected) byId("name").focus(); // it was among the neighbours, which changed
+    if (!button.isConnected) byId("name").focus(); // it was among the neighbors, which changed
   };
   return button;
 }
@@ -138,16 +138,16 @@ function draw() {
 function drawDots(ratio) {
   const { width, height } = canvas, image = pen.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer), side = Math.round(2.5 * ratio);
-  const ids = arrays["ids" + byId("colour").value];
+  const ids = arrays["ids" + byId("color").value];
   for (const faded of mask ? [true, false] : [false]) {
     for (let i = 0; i < n; i++) {
       if (mask && (mask[i] === 0) !== faded) continue;
       const left = Math.round(toX(i) * ratio), top = Math.round(toY(i) * ratio);
       if (left < 0 || top < 0 || left >= width - side || top >= height - side) continue;
-      const colour = faded ? 0x30888888 : colours.packed[ids[i] + 1];
+      const color = faded ? 0x30888888 : colors.packed[ids[i] + 1];
       for (let dy = 0; dy < side; dy++) {
         const at = (top + dy) * width + left;
-        for (let dx = 0; dx < side; dx++) pixels[at + dx] = colour;
+        for (let dx = 0; dx < side; dx++) pixels[at + dx] = color;
       }
     }
   }
@@ -169,15 +169,15 @@ function drawPictures(w, h) {
     const at = row * columns + column;
     if (best[at] < 0 || away < gap[at]) { best[at] = i; gap[at] = away; }
   }
-  const side = Math.min(0.8 * cell * view.scale, 64), ids = arrays["ids" + byId("colour").value];
-  for (const i of best) if (i >= 0) drawPicture(i, side, colours.css[ids[i] + 1]);
+  const side = Math.min(0.8 * cell * view.scale, 64), ids = arrays["ids" + byId("color").value];
+  for (const i of best) if (i >= 0) drawPicture(i, side, colors.css[ids[i] + 1]);
 }
 
-function drawPicture(i, side, colour) {
+function drawPicture(i, side, color) {
   const atlas = atlases[0], long = Math.max(atlas.width, atlas.height);
   const width = (side * atlas.width) / long, height = (side * atlas.height) / long;
   const left = toX(i) - width / 2, top = toY(i) - height / 2;
-  pen.fillStyle = colour;
+  pen.fillStyle = color;
   pen.fillRect(left - 1.5, top - 1.5, width + 3, height + 3);
   drawTile(pen, atlas, i, left, top, width, height);
 }
@@ -200,12 +200,12 @@ function drawChosen() {
 
 // Choosing ------------------------------------------------------------------------------------
 
-const nearOf = (row) => arrays.neighbours.subarray(row * head.k, (row + 1) * head.k);
+const nearOf = (row) => arrays.neighbors.subarray(row * head.k, (row + 1) * head.k);
 
 function describe(row) {
-  const values = head.colourings.map((colouring, c) => {
+  const values = head.colorings.map((coloring, c) => {
     const id = arrays["ids" + c][row];
-    return `${colouring.name} ${id < 0 ? "none" : colouring.values[id]}`;
+    return `${coloring.name} ${id < 0 ? "none" : coloring.values[id]}`;
   });
   return values.join(", ");
 }
@@ -219,7 +219,7 @@ function choose(row, move) {
   byId("large").hidden = false;
   paint(byId("large"), row);
   const title = document.createElement("h3"), tiles = document.createElement("div");
-  title.textContent = "Nearest neighbours";
+  title.textContent = "Nearest neighbors";
   tiles.className = "tiles";
   tiles.append(...Array.from(nearOf(row), (near) => tile(near)));
   byId("near").replaceChildren(title, tiles);
@@ -319,36 +319,36 @@ function listen() {
   byId("closer").onclick = () => zoom(1.5);
   byId("wider").onclick = () => zoom(1 / 1.5);
   byId("whole").onclick = wholeMap;
-  byId("colour").onchange = () => { pressed = -1; mask = null; byId("search").value = ""; recolour(); listNames(); };
-  byId("search").oninput = () => { pressed = -1; recolour(); listNames(); };
+  byId("color").onchange = () => { pressed = -1; mask = null; byId("search").value = ""; recolor(); listNames(); };
+  byId("search").oninput = () => { pressed = -1; recolor(); listNames(); };
   new ResizeObserver(redraw).observe(canvas);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
 }
 
-// Colours, names, groups ----------------------------------------------------------------------
+// Colors, names, groups ----------------------------------------------------------------------
 
-// The golden angle keeps the hues of neighbouring numbers apart; lightness tells near hues apart.
+// The golden angle keeps the hues of neighboring numbers apart; lightness tells near hues apart.
 function hue(id) {
   const light = matchMedia("(prefers-color-scheme: dark)").matches ? [70, 60, 78] : [45, 36, 56];
   return `hsl(${(210 + id * 137.508) % 360} ${id % 2 ? 62 : 78}% ${light[Math.floor(id / 2) % 3]}%)`;
 }
 
-function recolour() {
-  const { values } = head.colourings[byId("colour").value];
+function recolor() {
+  const { values } = head.colorings[byId("color").value];
   const css = ["#8a94a0", ...values.map((_, id) => hue(id))];
   const probe = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
-  const packed = css.map((colour) => {
-    probe.fillStyle = colour;
+  const packed = css.map((color) => {
+    probe.fillStyle = color;
     probe.fillRect(0, 0, 1, 1);
     return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
   });
-  colours = { css, packed };
+  colors = { css, packed };
   legend(values, css);
   redraw();
 }
 
 function legend(values, css) {
-  const ids = arrays["ids" + byId("colour").value], counts = new Uint32Array(values.length + 1);
+  const ids = arrays["ids" + byId("color").value], counts = new Uint32Array(values.length + 1);
   for (let i = 0; i < n; i++) counts[ids[i] + 1]++;
   const order = [...counts.keys()].filter((id) => counts[id]).sort((a, b) => counts[b] - counts[a]);
   showSome(byId("legend"), order.length, LEGEND, (at) => {
@@ -371,7 +371,7 @@ function legend(values, css) {
   });
 }
 
-// Lists the images that are searched for or in a colour, and shows them alone on the map.
+// Lists the images that are searched for or in a color, and shows them alone on the map.
 function listNames() {
   const wanted = byId("search").value.toLowerCase();
   if (wanted) mask = Uint8Array.from(head.paths, (path) => path.toLowerCase().includes(wanted));
@@ -410,8 +410,8 @@ async function start() {
   n = head.paths.length;
   atlases = await unpackSheets();
   closeAt = new Map(atlases.length > 1 ? head.close.map((row, at) => [row, at]) : []);
-  head.colourings.forEach(({ name }, c) => byId("colour").append(new Option(name, c)));
-  recolour();
+  head.colorings.forEach(({ name }, c) => byId("color").append(new Option(name, c)));
+  recolor();
   wholeMap();
   listGroups();
   listNames();

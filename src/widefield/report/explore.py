@@ -26,8 +26,8 @@ _ENDS = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
-class Colouring:
-    """A way to colour the map: a value of each image."""
+class Coloring:
+    """A way to color the map: a value of each image."""
 
     name: str
     """What the values are, such as `cluster` or a task."""
@@ -70,9 +70,9 @@ class ExplorePage:
     paths: Sequence[str]
     places: NDArray[np.floating]
     """Place of each image on the map, [n, 2]."""
-    neighbours: NDArray[np.int64]
+    neighbors: NDArray[np.int64]
     """The nearest images of each, the nearest first, [n, k]."""
-    colourings: Sequence[Colouring]
+    colorings: Sequence[Coloring]
     sections: Sequence[Section]
     example: str = "image"
     """What an example is called."""
@@ -81,7 +81,7 @@ class ExplorePage:
     """Encoder, data, versions, seed: what it takes to do it again."""
 
     def html(self) -> str:
-        """Return the page, of at most 15 MB unless names and neighbours alone take more."""
+        """Return the page, of at most 15 MB unless names and neighbors alone take more."""
         shown = sorted({int(r) for s in self.sections for g in s.groups for r in g.rows})
         data = self._packed(shown)
         room = LARGEST - _AROUND - len(data)
@@ -108,17 +108,17 @@ class ExplorePage:
         arrays = {
             "x": (_ENDS * (self.places[:, 0] - low[0]) / reach).round().astype("<u2"),
             "y": (_ENDS * (self.places[:, 1] - low[1]) / reach).round().astype("<u2"),
-            "neighbours": self.neighbours.astype("<u4").ravel(),
-            **{f"ids{i}": c.ids.astype("<i4") for i, c in enumerate(self.colourings)},
+            "neighbors": self.neighbors.astype("<u4").ravel(),
+            **{f"ids{i}": c.ids.astype("<i4") for i, c in enumerate(self.colorings)},
         }
         head = {
             "paths": [_text(path) for path in self.paths],
             "example": self.example,
-            "k": self.neighbours.shape[1],
+            "k": self.neighbors.shape[1],
             "close": list(shown),
-            "colourings": [
+            "colorings": [
                 {"name": _text(c.name), "values": [_text(v) for v in c.values]}
-                for c in self.colourings
+                for c in self.colorings
             ],
             "sections": {
                 section.name: [

@@ -1,6 +1,6 @@
 """Figures as text to be put into a page: inline SVG and PNG data URIs.
 
-Colours of an inline SVG come from the page: `currentColor` for text and axes, `var(--accent)` and
+Colors of an inline SVG come from the page: `currentColor` for text and axes, `var(--accent)` and
 its like for data, so that one figure serves a light and a dark page.
 """
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
 _INK = "#010203"
-"""Stands for the page's colour of text, which replaces it."""
+"""Stands for the page's color of text, which replaces it."""
 SERIES = {
     "#040506": "var(--accent)",
     "#070809": "var(--second)",
     "#0a0b0c": "var(--third)",
     "#0d0e0f": "var(--fourth)",
 }
-"""What stands for the colours of up to four curves, and the page's colours for them."""
+"""What stands for the colors of up to four curves, and the page's colors for them."""
 _MARKERS = ("o", "s", "^", "D")
 _FEW = 12
 """A curve of so many points or fewer has a marker at each."""
@@ -50,9 +50,9 @@ def chart(
     `prefix` keeps the ids of the figure apart from those of other figures. Every string is escaped.
     """
     with _canvas(prefix) as (figure, axes):
-        for colour, marker, (x, y) in zip(SERIES, _MARKERS, series.values(), strict=False):
+        for color, marker, (x, y) in zip(SERIES, _MARKERS, series.values(), strict=False):
             few = len(x) <= _FEW
-            axes.plot(x, y, color=colour, linewidth=1.8, marker=marker if few else "", markersize=5)
+            axes.plot(x, y, color=color, linewidth=1.8, marker=marker if few else "", markersize=5)
         axes.set_xlabel(x_label, parse_math=False)
         axes.set_ylabel(y_label, parse_math=False)
         if logarithmic:
@@ -136,7 +136,7 @@ def _svg(figure: "Figure", prefix: str) -> str:
 def thumbnail(image: np.ndarray, side: int = _SIDE) -> np.ndarray:
     """Shrink uint8 [H, W, C] to [h, w, 3], no side longer than `side`.
 
-    It has the first three channels; of one or two channels the first, in grey, [h, w].
+    It has the first three channels; of one or two channels the first, in gray, [h, w].
     """
     picture = Image.fromarray(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
     picture.thumbnail((side, side))
@@ -151,12 +151,12 @@ def png(image: np.ndarray, side: int = _SIDE) -> str:
 
 
 def _for_page(svg: str, prefix: str) -> str:
-    """Drop preamble, metadata and size of `svg`; give it the page's colours and ids of its own."""
+    """Drop preamble, metadata and size of `svg`; give it the page's colors and ids of its own."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg (.*?)width="[^"]*"(.*?)height="[^"]*"', r"<svg \1\2", svg, count=1)
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = re.sub(r"""(url\(|href=")#""", rf"\g<1>#{prefix}", svg)
-    for stand_in, colour in {_INK: "currentColor", **SERIES}.items():
-        svg = svg.replace(stand_in, colour)
+    for stand_in, color in {_INK: "currentColor", **SERIES}.items():
+        svg = svg.replace(stand_in, color)
     return svg

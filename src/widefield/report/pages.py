@@ -185,7 +185,7 @@ def _with_spectrograms(sounds: Sequence[Sound], prefix: str) -> list[tuple[Sound
 
 
 def _points(figure: Places) -> list[tuple[float, float, str, str, int]]:
-    """Return x and y in percent of the map, picture, name and colour of each point."""
+    """Return x and y in percent of the map, picture, name and color of each point."""
     places = np.array(figure.places)
     low, high = places.min(0), places.max(0)
     percent = 2 + 96 * (places - low) / np.maximum(high - low, 1e-9)

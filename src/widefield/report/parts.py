@@ -120,7 +120,7 @@ class Places:
     names: Sequence[str]
     """[n], what each is."""
     groups: Sequence[int]
-    """[n], points of one number have one colour."""
+    """[n], points of one number have one color."""
 
     def __post_init__(self) -> None:
         """Check that everything is there for every point."""
@@ -148,7 +148,7 @@ class Sound:
     spectrogram: np.ndarray
     """Float [bands, frames] in [0, 1], the lowest band first."""
     hertz: np.ndarray
-    """Centre of each band, [bands]."""
+    """Center of each band, [bands]."""
     seconds: float
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 _WIDE, _HIGH = 128, 64
-_COLOURS = ((31, 98, 168), (204, 93, 20), (43, 138, 62), (146, 60, 163), (120, 120, 120))
-"""Colours of the channels, in turn."""
+_COLORS = ((31, 98, 168), (204, 93, 20), (43, 138, 62), (146, 60, 163), (120, 120, 120))
+"""Colors of the channels, in turn."""
 _ENLARGED = 2
 
 
@@ -29,7 +29,7 @@ def window_picture(window: NDArray[np.floating]) -> NDArray[np.uint8]:
     for channel in range(window.shape[1]):
         y = _HIGH - 2 - height[:, channel] * (_HIGH - 4)
         points = [(float(a), float(b)) for a, b in zip(x, y, strict=True)]
-        draw.line(points, fill=_COLOURS[channel % len(_COLOURS)])
+        draw.line(points, fill=_COLORS[channel % len(_COLORS)])
     return np.asarray(image)
 
 
@@ -71,7 +71,7 @@ def wav_samples(wav: str) -> tuple[NDArray[np.int16], int]:
 
 
 def spectrogram_picture(image: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """Return a spectrogram [bands, frames] in [0, 1] in colours, low bands below.
+    """Return a spectrogram [bands, frames] in [0, 1] in colors, low bands below.
 
     Example:
         >>> spectrogram_picture(np.zeros((64, 64))).shape
@@ -79,6 +79,6 @@ def spectrogram_picture(image: NDArray[np.floating]) -> NDArray[np.uint8]:
     """
     from matplotlib import colormaps
 
-    coloured = colormaps["magma"](np.clip(image[::-1], 0, 1))[..., :3]
-    pixels = (255 * coloured).round().astype(np.uint8)
+    colored = colormaps["magma"](np.clip(image[::-1], 0, 1))[..., :3]
+    pixels = (255 * colored).round().astype(np.uint8)
     return pixels.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widefield.core.types import Batch
 from widefield.data import Dataset
-from widefield.head import RowHead
+from widefield.head import PerExampleHead
 from widefield.methods import Method
 from widefield.views import Augmentation, AugmentContext, learning_parts
 
@@ -85,7 +85,7 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
         (tensor([0., 0.]), True)
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    parts = [part for part in model.modules() if isinstance(part, Method | RowHead)]
+    parts = [part for part in model.modules() if isinstance(part, Method | PerExampleHead)]
     was_frozen = [part.frozen for part in parts]  # attacks ask while the viewmaker's loss is drawn
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     for p in trained:

@@ -16,7 +16,7 @@ from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, Kind, Shard, Size, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
-from widefield.head import row_heads
+from widefield.head import per_example_heads
 from widefield.methods import BuildContext, target_networks
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import clear_unseen_taps
@@ -43,7 +43,7 @@ class DataFacts:
     """Mean of each channel of images in [0, 1]."""
     std: tuple[float, ...] | None = None
     """Deviation of each channel."""
-    white: float | None = None
+    max_value: float | None = None
     """The value that is 1 in images of more than 8 bits."""
     kind: Kind = "images"
     """What the examples are."""
@@ -67,7 +67,7 @@ class DataFacts:
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
             mean=tuple(mean),
             std=tuple(std),
-            white=dataset.white,
+            max_value=dataset.max_value,
             kind=dataset.kind,
             rate=dataset.rate,
             spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(first),
@@ -83,7 +83,7 @@ def build(
     shard: Shard = WHOLE,
     folder: Path | None = None,
 ) -> TrainState:
-    """Build encoder, method, views, optimisers and learning rates of a training.
+    """Build encoder, method, views, optimizers and learning rates of a training.
 
     All weights are drawn from the recipe's seed; the global random state is left alone.
 
@@ -138,7 +138,7 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
-    for head in row_heads(method) if len(rates) else []:
+    for head in per_example_heads(method) if len(rates) else []:
         head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
     copies = [target.encoder for target in target_networks(method)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
@@ -157,15 +157,15 @@ def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
     """Refuse batches of one where a method needs several examples.
 
     Raises:
-        ValueError: there is nothing to tell apart, or to normalise over.
+        ValueError: there is nothing to tell apart, or to normalize over.
     """
     settings = recipe.method.flat()
-    gather = settings.get("gather")  # None: a method that compares no examples
+    gather = settings.get("gather_distributed")  # None: a method that compares no examples
     together = recipe.batch_size if gather else recipe.batch_size // shard.world
     if together > 1 or (gather is None and not settings.get("projector_batch_norm")):
         return
     examples = "the examples of a batch"
-    does = f"normalises over {examples}" if gather is None else f"tells {examples} apart"
+    does = f"normalizes over {examples}" if gather is None else f"tells {examples} apart"
     raise ValueError(
         f"{recipe.method.name} {does}, and there would be "
         f"{together} in each process: choose a batch_size of {2 * shard.world} or more"
@@ -175,7 +175,7 @@ def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
 def _refuse_lone_parts(
     recipe: Recipe, encoder: nn.Module, data: DataFacts, device: torch.device
 ) -> None:
-    """Refuse parts of one example where batch normalisation has one number of a channel then.
+    """Refuse parts of one example where batch normalization has one number of a channel then.
 
     Raises:
         ValueError: it has.
@@ -188,7 +188,7 @@ def _refuse_lone_parts(
             trial(_blank(data, device))
     except ValueError as error:
         raise ValueError(
-            f"{recipe.encoder.name} normalises over examples, and micro_batch 1 gives it one at a "
+            f"{recipe.encoder.name} normalizes over examples, and micro_batch 1 gives it one at a "
             "time: choose a micro_batch of 2 or more"
         ) from error
 
@@ -205,7 +205,7 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
         image_size=data.image_size,
         mean=mean,
         std=std,
-        white=data.white,
+        max_value=data.max_value,
         rate=data.rate,
         seed=recipe.seed,
     )

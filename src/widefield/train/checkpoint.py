@@ -23,7 +23,7 @@ from widefield.core.files import (
     write_atomically,
 )
 from widefield.core.types import Shard
-from widefield.train.distributed import Ranks
+from widefield.train.distributed import DistributedContext
 
 NOT_OURS = "{} is not a checkpoint of this run: restore it, or start a new run"
 MOST_RANKS = 10**6  # a number beyond it is none
@@ -149,7 +149,7 @@ def own_file(shared: Path, step: int, shard: Shard) -> Path:
     return shared.with_name(f"{shared.stem}-step-{step}-rank-{shard.name}.pt")
 
 
-def save_together(path: Path, state: dict[str, Any], ranks: Ranks) -> None:
+def save_together(path: Path, state: dict[str, Any], ranks: DistributedContext) -> None:
     """Write the run's `state`, each rank its own part, so that `path` is the old or the new one."""
     model = state["model"]
     extra = {key: value for key, value in model.items() if key.endswith(_EXTRA)}

@@ -38,7 +38,7 @@ def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin"
     return plugins.MixedPrecision(precision="bf16-mixed", device=device.type)
 
 
-class Ranks:
+class DistributedContext:
     """One process of a run: which it is of how many, and how it talks to the others.
 
     Without torchrun there is one, and nothing here costs anything. All ranks make the same calls
@@ -52,7 +52,7 @@ class Ranks:
         ValueError: the variables by which torchrun says this are not as it writes them.
 
     Example:
-        >>> ranks = Ranks(torch.device("cpu"), "32-true")
+        >>> ranks = DistributedContext(torch.device("cpu"), "32-true")
         >>> ranks.shard.name, ranks.is_rank_zero, ranks.max(3), ranks.mean({"loss": 2.0})
         ('0-of-1', True, 3, {'loss': 2.0})
     """
@@ -61,7 +61,7 @@ class Ranks:
         from lightning.fabric import Fabric
         from lightning.fabric.strategies.ddp import DDPStrategy
 
-        rank, world, local = _told_by_torchrun()
+        rank, world, local = _read_torchrun_env()
         self.shard = Shard(rank, world)
         self.fabric = Fabric(
             accelerator=device.type,
@@ -138,7 +138,7 @@ class Ranks:
             ) from error
 
 
-def _told_by_torchrun() -> tuple[int, int, int]:
+def _read_torchrun_env() -> tuple[int, int, int]:
     """Return rank, number of ranks, and how many of them are on this machine.
 
     Raises:

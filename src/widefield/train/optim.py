@@ -1,4 +1,4 @@
-"""The encoder's optimiser and the learning rate of every step."""
+"""The encoder's optimizer and the learning rate of every step."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def learning_rates(
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
     """Build fused AdamW or SGD, or LARS, over encoder and method.
 
-    Gains, biases and norms are not decayed, unless the recipe says so by `decay_all`.
+    Gains, biases and norms are not decayed, unless the recipe says so by `decay_bias_and_norm`.
 
     What needs no gradient, as a target network, is left alone. Each group carries `lr_scale`, its
     learning rate as a multiple of the schedule's: 1, or the method's `head_lr_scale` for a dense
@@ -50,7 +50,7 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for p in model.parameters():
         if p.requires_grad and id(p) not in head_ids:
-            decayed = p.ndim > 1 or recipe.decay_all
+            decayed = p.ndim > 1 or recipe.decay_bias_and_norm
             groups.setdefault((not decayed, scales.get(p, 1.0)), []).append(p)
     listed: list[dict[str, Any]] = [
         {
@@ -73,13 +73,13 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
 def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
     """Return the learning rate of each parameter of a started encoder, as a multiple of the run's.
 
-    scale = start_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
+    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
     """
-    if recipe.start is None:
+    if recipe.init is None:
         return {}
     layers, parameters = layer_names(encoder), dict(encoder.named_parameters())
     return {
-        parameters[name]: recipe.start_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
+        parameters[name]: recipe.init_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
         for depth, names in enumerate(layers)
         for name in names
     }
@@ -90,14 +90,14 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
 
     Running statistics move without a gradient, so frozen norms are never in training mode.
     """
-    if recipe.start is None:
+    if recipe.init is None:
         return []
     frozen = {n for names in layer_names(encoder)[: recipe.freeze_blocks] for n in names}
     still = []
     for name, module in encoder.named_modules():
         own = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
         is_norm = isinstance(module, NORMS)
-        stands = own.keys() if is_norm and recipe.freeze_norms else own.keys() & frozen
+        stands = own.keys() if is_norm and recipe.freeze_norm_layers else own.keys() & frozen
         for parameter in stands:
             own[parameter].requires_grad_(False)
         if is_norm and stands:

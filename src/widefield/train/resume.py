@@ -9,13 +9,13 @@ from widefield.config.recipe import Recipe
 from widefield.data import Dataset
 from widefield.train.build import warmup_steps
 from widefield.train.checkpoint import NOT_OURS, load
-from widefield.train.distributed import Ranks
+from widefield.train.distributed import DistributedContext
 from widefield.train.manifest import Growth
 from widefield.train.run_dir import RunFolder
 
 
 def in_order(
-    dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: Ranks
+    dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: DistributedContext
 ) -> tuple[Dataset, Growth | None]:
     """Return the examples in the order of the run to resume, and since when it has all of them.
 

@@ -31,7 +31,7 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    A run with a start has it in `start/`, and in `adaptation.json` what became of it.
+    A run with a start has it in `init/`, and in `adaptation.json` what became of it.
     """
 
     path: Path
@@ -64,12 +64,12 @@ class RunFolder:
     @property
     def start_folder(self) -> Path:
         """The encoder that the run began from, where it had a start."""
-        return self.path / "start"
+        return self.path / "init"
 
     @property
     def _start_draft(self) -> Path:
         """The start until `run.yaml` is there, under a name that holds no folder taken."""
-        return self.path / ".start.draft"
+        return self.path / ".init.draft"
 
     @property
     def adaptation_file(self) -> Path:
@@ -303,7 +303,7 @@ _KINDS = {
 """Types of what `run.yaml` holds beside the recipe."""
 
 
-_FORM = {"image_size": Size, "white": float | None, "sample_rate": int}
+_FORM = {"image_size": Size, "max_value": float | None, "sample_rate": int}
 """What the form of examples may hold."""
 
 

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from widefield.core.micro_batch import InParts
+from widefield.core.micro_batch import MicroBatched
 from widefield.core.types import Loss
-from widefield.head import RowHead, row_heads
+from widefield.head import PerExampleHead, per_example_heads
 from widefield.methods import Method, target_networks
 from widefield.views import Augmentation
 
@@ -40,9 +40,9 @@ class PretrainModel(nn.Module):
         self.still = tuple(still)
         seen = encoder
         if micro_batch is not None:
-            seen = InParts(encoder, most=micro_batch)
+            seen = MicroBatched(encoder, most=micro_batch)
             for target in target_networks(method):
-                target.see_in_parts(most=micro_batch)
+                target.use_micro_batches(most=micro_batch)
         self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
 
     def train(self, mode: bool = True) -> Self:
@@ -69,7 +69,7 @@ class TrainState:
     optimizer: torch.optim.Optimizer
     views: Augmentation
     adversary: torch.optim.Adam | None = None
-    """Optimiser of views that learn."""
+    """Optimizer of views that learn."""
     generator: Generator
     """Draws the views, and whatever a method draws."""
     rates: Tensor
@@ -94,9 +94,9 @@ class TrainState:
         return self.model.method
 
     @property
-    def heads(self) -> list[RowHead]:
-        """Per-example heads that the run steps beside the optimiser."""
-        return row_heads(self.model.method)
+    def heads(self) -> list[PerExampleHead]:
+        """Per-example heads that the run steps beside the optimizer."""
+        return per_example_heads(self.model.method)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a consistent cut of the run, between two steps."""

@@ -91,12 +91,12 @@ USUAL: dict[str, dict[Kind, tuple[str, ...]]] = {
 
 VIEWS: dict[str, Policy] = {
     "expert": image_views(
-        "Crop 8 to 100 % of the area, mirror, jitter and remove colour (S-DIET 2025, appendix C); "
+        "Crop 8 to 100 % of the area, mirror, jitter and remove color (S-DIET 2025, appendix C); "
         "of windows it is jitter+scale+time-mask, of sounds waveaug+specaug.",
         crop_scale=(0.08, 1.0),
     ),
     "expert:feature-dropout": image_views(
-        "Crop 20 to 100 % of the area, mirror, jitter and remove colour, blur as Pillow does "
+        "Crop 20 to 100 % of the area, mirror, jitter and remove color, blur as Pillow does "
         "(Feature Dropout, Tamkin et al. 2022).",
         crop_scale=(0.2, 1.0),
         blur_sigma=(0.1, 2.0),
@@ -110,7 +110,7 @@ VIEWS: dict[str, Policy] = {
     ),
     # Our own, for features that a hard crop or a mirror destroys.
     "gentle": image_views(
-        "Crop 70 to 100 % of the area, jitter and remove colour, without mirroring; of windows it "
+        "Crop 70 to 100 % of the area, jitter and remove color, without mirroring; of windows it "
         "is jitter+time-mask, of sounds time-mask+specaug.",
         crop_scale=(0.7, 1.0),
         flip_prob=0.0,
@@ -129,8 +129,8 @@ VIEWS: dict[str, Policy] = {
         jitter_prob=0.0,
         grayscale_prob=0.0,
     ),
-    "colour": image_views(
-        "Jitter and remove colour, and nothing else.", crop_scale=None, flip_prob=0.0
+    "color": image_views(
+        "Jitter and remove color, and nothing else.", crop_scale=None, flip_prob=0.0
     ),
     "random-mask": fixed(
         "Double a random half of an image's numbers and drop the others; the second view is the "
@@ -138,7 +138,7 @@ VIEWS: dict[str, Policy] = {
         RandomMask,
         "picture",
     ),
-    "cutout": with_settings("Cover a square with grey (DeVries & Taylor 2017).", CutoutSettings),
+    "cutout": with_settings("Cover a square with gray (DeVries & Taylor 2017).", CutoutSettings),
     "noise": with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",

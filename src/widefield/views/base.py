@@ -27,7 +27,7 @@ NO_CONTEXT = AugmentContext()
 class Augmentation(nn.Module, ABC):
     """The base of everything that draws views of a batch of images.
 
-    Images and views lie in [0, 1]: normalisation belongs to the encoder, so that augmentations,
+    Images and views lie in [0, 1]: normalization belongs to the encoder, so that augmentations,
     attacks and pictures share one space. An augmentation with parameters is trained as an
     adversary of the encoder. In evaluation mode nothing is drawn: every view is the image itself.
     """

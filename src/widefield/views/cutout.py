@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
 
-GREY = 0.5
-"""Value of a covered pixel. The paper takes the mean of the data, which views do not know; grey is
+GRAY = 0.5
+"""Value of a covered pixel. The paper takes the mean of the data, which views do not know; gray is
 near it and depends neither on the image nor on the batch."""
 
 
@@ -27,9 +27,9 @@ class CutoutSettings(AugmentationSettings):
 
 
 class Cutout(Augmentation):
-    """Views with one grey square each, of s x s pixels, whose centre is any pixel of the image.
+    """Views with one gray square each, of s x s pixels, whose center is any pixel of the image.
 
-    With H x W pixels, s = round(size min(H, W)), at least 1, and a centre (i, j) uniform over all
+    With H x W pixels, s = round(size min(H, W)), at least 1, and a center (i, j) uniform over all
     pixels, the square covers the rows i - floor(s / 2) to i - floor(s / 2) + s - 1 and the columns
     likewise. The part of it that lies outside the image is lost.
 
@@ -58,7 +58,7 @@ class Cutout(Augmentation):
         context: AugmentContext = NO_CONTEXT,
     ) -> list[Tensor]:
         """Cover a square of each image of each of `views` [B, C, H, W]."""
-        return [torch.where(self._covered(x, generator), GREY, x) for x in views]
+        return [torch.where(self._covered(x, generator), GRAY, x) for x in views]
 
     def _covered(self, x: Tensor, generator: Generator | None) -> Tensor:
         """Return which pixels of `x` [B, C, H, W] are covered, bool [B, 1, H, W]."""
@@ -71,6 +71,6 @@ class Cutout(Augmentation):
     ) -> Tensor:
         """Return which of `length` pixels of an axis the squares cover, bool [count, length]."""
         shape = (count, 1)
-        centre = torch.randint(length, shape, device=like.device, generator=generator)
-        offset = torch.arange(length, device=like.device) - (centre - side // 2)
+        center = torch.randint(length, shape, device=like.device, generator=generator)
+        offset = torch.arange(length, device=like.device) - (center - side // 2)
         return (offset >= 0) & (offset < side)

@@ -1,4 +1,4 @@
-"""The usual augmentation of images: random crop and flip, colour jitter, grayscale, blur.
+"""The usual augmentation of images: random crop and flip, color jitter, grayscale, blur.
 
 Each example has its own random parameters. They are drawn for the whole batch at once (`draw`)
 and applied by pure functions of tensors. An operation that an example does not get has a neutral
@@ -42,17 +42,17 @@ class Draw(NamedTuple):
     factors: Tensor
     """Brightness, contrast and saturation factors [N, 3]; 1 changes nothing."""
     hue: Tensor
-    """Hue shift [N] in turns of the colour circle; 0 changes nothing."""
+    """Hue shift [N] in turns of the color circle; 0 changes nothing."""
     order: Tensor
-    """Indices of the four colour operations in the order of application, int64 [N, 4]."""
+    """Indices of the four color operations in the order of application, int64 [N, 4]."""
     grayscale: Tensor
-    """Whether an image loses its colour, bool [N]."""
+    """Whether an image loses its color, bool [N]."""
     sigma: Tensor
     """Standard deviation of the blur [N], pixels; 0 changes nothing."""
 
 
 class ImageAugmentation(Augmentation):
-    """Random crop, flip, colour jitter, grayscale and blur of images [B, C, H, W] in [0, 1].
+    """Random crop, flip, color jitter, grayscale and blur of images [B, C, H, W] in [0, 1].
 
     Views keep the images' size, dtype, memory format and device; half precision is computed in
     single. Saturation, hue and grayscale need 3 channels: images with another number of channels
@@ -67,7 +67,7 @@ class ImageAugmentation(Augmentation):
         jitter: (b, c, s, h): brightness, contrast and saturation factors are uniform in
             [max(0, 1 - b), 1 + b] and so on, hue shifts in [-h, h] turns.
         jitter_prob: probability of the jitter; its four operations are applied in random order.
-        grayscale_prob: probability of removing colour.
+        grayscale_prob: probability of removing color.
         blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels.
         blur_prob: probability of the blur.
         blur: torchvision for a kernel that covers a tenth of the side, as is usual for large
@@ -327,7 +327,7 @@ def luma_weights(x: Tensor) -> Tensor:
 
 
 def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
-    """Shift the HSV hue of colour images [N, 3, H, W] by `shift` [N] turns, in [-1/2, 1/2].
+    """Shift the HSV hue of color images [N, 3, H, W] by `shift` [N] turns, in [-1/2, 1/2].
 
     Let M and m be a pixel's largest and smallest channel and d = M - m. In sixths of a turn the
     hue is n / d with |n| = M - 2m + G + B - R and the sign of G - B, and a channel at position p
@@ -350,7 +350,7 @@ def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
 
 
 def to_grayscale(x: Tensor, chosen: Tensor) -> Tensor:
-    """Replace colour by luma in the `chosen` images (bool [N]); only 3 channels have a colour."""
+    """Replace color by luma in the `chosen` images (bool [N]); only 3 channels have a color."""
     n, c, h, w = x.shape
     if c != 3:
         return x

@@ -29,7 +29,7 @@ class Viewmaker(Augmentation):
         sphere:  delta = budget d / |d|                  on the sphere, as published
         ball:    delta = d min(1, budget / |d|)          inside the sphere.
 
-    The network minimises minus the encoder's loss: `widefield.train.step` takes its steps.
+    The network minimizes minus the encoder's loss: `widefield.train.step` takes its steps.
 
     Args:
         channels: C of the images.
@@ -39,7 +39,7 @@ class Viewmaker(Augmentation):
         lr: learning rate of the network (Adam, constant).
         slack: number added to |d|; published is 1e-4, which leaves delta short of its budget.
         spare_object: whether delta is 0 inside the planted object's mask, so that the object
-            stays recognisable. The rest of delta is not scaled up.
+            stays recognizable. The rest of delta is not scaled up.
 
     Raises:
         ValueError: images smaller than 5 pixels a side.
@@ -104,9 +104,9 @@ class ViewmakerNet(nn.Module):
     A channel of U[0, 1) noise is appended to the image and another before each residual block.
     Sides need not be even: upsampling restores the sizes before each downsampling.
 
-        9x9 C+1 -> 32, 3x3/2 -> 64, 3x3/2 -> 128            each instance-normalised, ReLU
+        9x9 C+1 -> 32, 3x3/2 -> 64, 3x3/2 -> 128            each instance-normalized, ReLU
         3 residual blocks at 129, 130, 131 channels
-        2 x (nearest upsampling, 3x3) -> 64 -> 32            each instance-normalised, ReLU
+        2 x (nearest upsampling, 3x3) -> 64 -> 32            each instance-normalized, ReLU
         9x9 -> C
 
     All convolutions pad by reflection.

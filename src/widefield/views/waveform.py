@@ -146,9 +146,9 @@ def granular(x: Tensor, pitch: Tensor, speed: Tensor, shift: Tensor) -> Tensor:
     middle = (steps - 1) / 2
     out = torch.zeros_like(x)
     for later in (0, 1):  # at any time two grains sound
-        centre = (torch.div(time, hop, rounding_mode="floor") + later) * hop
-        weight = 0.5 + 0.5 * torch.cos(math.pi * (time - centre) / hop)
-        source = middle + speed * (centre - middle) + pitch * (time - centre) + shift * steps
+        center = (torch.div(time, hop, rounding_mode="floor") + later) * hop
+        weight = 0.5 + 0.5 * torch.cos(math.pi * (time - center) / hop)
+        source = middle + speed * (center - middle) + pitch * (time - center) + shift * steps
         out = out + weight.to(x.dtype) * _read(x, source)
     return out
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
@@ -27,7 +27,7 @@ FORMATS = (".parquet", ".csv")
 
 @dataclass(frozen=True, kw_only=True)
 class CrossValidation:
-    """How well the labelled images are predicted by probes that were fitted without them."""
+    """How well the labeled images are predicted by probes that were fitted without them."""
 
     accuracy: float
     low: float
@@ -36,9 +36,9 @@ class CrossValidation:
     balanced_accuracy: float
     """Mean recall of the classes, whatever their sizes."""
     recall: Mapping[str, float]
-    """Share of each class's labelled images that are found."""
+    """Share of each class's labeled images that are found."""
     confusion: NDArray[np.int64]
-    """Labelled images of class i that are predicted as class j, [K, K]."""
+    """Labeled images of class i that are predicted as class j, [K, K]."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -106,7 +106,7 @@ class Classification:
         write_atomically(path, lambda draft: write(table, draft))
 
 
-@boundary
+@input_errors
 def classify(
     encoder: EncoderSpec,
     data: Data,
@@ -151,7 +151,7 @@ def classify(
     table = read_labels(labels, only="label")
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    dataset = extractor.open(data, labels=table, unlabelled=True, quiet=quiet)
+    dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)
     h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
@@ -180,7 +180,7 @@ def _matched(
     (task,) = table.tasks
     ids = dataset.labels[task]
     rows = np.flatnonzero(ids >= 0)
-    present, y = np.unique(ids[rows], return_inverse=True)  # a labelled file may be unreadable
+    present, y = np.unique(ids[rows], return_inverse=True)  # a labeled file may be unreadable
     classes = tuple(dataset.classes[task][k] for k in present)
     if len(classes) < 2:
         raise ValueError(

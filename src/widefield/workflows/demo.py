@@ -23,7 +23,7 @@ MOTION, MOTION_TEST = "motion:train", "motion:test"
 """Made accelerations: what is done, and where the sensor sits, share one window."""
 
 SETTINGS: dict[str, Any] = {"views": "gentle", "epochs": 16}
-"""Settings for 4,000 images and a minute or two. Colour is half of what tells these photographs
+"""Settings for 4,000 images and a minute or two. Color is half of what tells these photographs
 apart, so the views leave it mostly alone. They were chosen on a split of the training crops."""
 AUDIO: dict[str, Any] = {"seconds": 0.5, "epochs": 12, "batch_size": 128}
 """Settings for 2,400 words and a minute, for the run and its ceiling."""

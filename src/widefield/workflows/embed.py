@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
 from widefield.metrics.graph import load_faiss
 from widefield.workflows.pretrain import Data
@@ -40,7 +40,7 @@ class Embedding:
 
         Example:
             >>> import torch
-            >>> torch.from_dlpack(embed("random", "photos:test", limit=4)).shape
+            >>> torch.from_dlpack(embed("random", "photos:test", max_examples=4)).shape
             torch.Size([4, 128])
         """
         return self.features.__dlpack__(**options)
@@ -100,13 +100,13 @@ class Embedding:
         write_atomically(file, lambda draft: faiss.write_index(index, str(draft)))
 
 
-@boundary
+@input_errors
 def embed(
     encoder: EncoderSpec,
     data: Data,
     *,
     features: Features = "pooled",
-    limit: int | None = None,
+    max_examples: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,
@@ -120,7 +120,7 @@ def embed(
         data: a source, as `pretrain` takes it.
         features: pooled, feature-map for those before pooling, or projected for those after the
             projector that the run was trained with.
-        limit: take a class-balanced first N examples.
+        max_examples: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss.
         overwrite: replace `out` if it is there.
         quiet: show no progress.
@@ -129,14 +129,14 @@ def embed(
         ValueError: an input that cannot work; one line says which and what to do.
 
     Example:
-        >>> embed("random", "photos:test", limit=4).features.shape
+        >>> embed("random", "photos:test", max_examples=4).features.shape
         (4, 128)
     """
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    dataset = extractor.open(data, limit=limit, quiet=quiet)
+    dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.images, quiet=quiet, arithmetic="32").cpu().numpy(),
         index=np.arange(len(dataset)),

@@ -1,4 +1,4 @@
-"""Look at a set of images through an encoder: neighbours, copies, outliers, clusters, labels."""
+"""Look at a set of images through an encoder: neighbors, copies, outliers, clusters, labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
@@ -24,27 +24,27 @@ from widefield.metrics import (
     Suspects,
     density_clusters,
     near_duplicates,
-    neighbour_distance,
-    neighbour_graph,
+    neighbor_distance,
+    neighbor_graph,
     outliers,
     suspected_labels,
     tsne_map,
     typical,
 )
 from widefield.metrics.groups import VOTERS
-from widefield.metrics.tsne import MAP_NEIGHBOURS
+from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.report import write_page
 from widefield.workflows.explore_page import explore_page
 from widefield.workflows.pretrain import Data
 
-TABLES = ("neighbours", "duplicates", "outliers", "clusters", "suspects")
+TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")
 _FEWEST = 4
-"""Images that have neighbours to speak of."""
+"""Images that have neighbors to speak of."""
 _TYPICAL = 12
 """Images that stand for a cluster."""
 _TABLED = 10
-"""Neighbours of each image in the table."""
+"""Neighbors of each image in the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Exploration:
     encoder: str
     dataset: Dataset
     graph: Graph
-    """The nearest neighbours of each image."""
+    """The nearest neighbors of each image."""
     places: NDArray[np.float32]
     """Place of each image on the map, [n, 2]."""
     clusters: NDArray[np.int64]
@@ -66,14 +66,14 @@ class Exploration:
     outliers: NDArray[np.int64]
     """Images far from all others, the farthest first."""
     suspects: Mapping[str, Suspects]
-    """Labels of each task that neighbours contradict."""
+    """Labels of each task that neighbors contradict."""
     notes: tuple[str, ...]
 
     def judged(self, task: str) -> str:
-        """Return in words whose labels of a task were compared with those of neighbours."""
+        """Return in words whose labels of a task were compared with those of neighbors."""
         y, kind = self.dataset.labels[task], self.dataset.kind
         count = int((y >= 0).sum())
-        return f"all {kind}" if count == len(y) else f"the {count:,} labelled {kind}"
+        return f"all {kind}" if count == len(y) else f"the {count:,} labeled {kind}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield explore --json` prints them."""
@@ -87,7 +87,7 @@ class Exploration:
             "duplicates": sum(map(len, self.duplicates)),
             "outliers": len(self.outliers),
             "suspected_labels": {
-                task: {"count": len(found.rows), "neighbours_agree": found.agreement}
+                task: {"count": len(found.rows), "neighbors_agree": found.agreement}
                 for task, found in self.suspects.items()
             },
             "notes": list(self.notes),
@@ -102,10 +102,10 @@ class Exploration:
         rank = {row: i + 1 for rows in self.typical for i, row in enumerate(rows.tolist())}
         n = range(len(paths))
         made: dict[str, dict[str, Any]] = {
-            "neighbours": {
+            "neighbors": {
                 "path": np.repeat(paths, k),
                 "rank": np.tile(np.arange(1, k + 1), len(paths)),
-                "neighbour": paths[self.graph.index[:, :k].ravel()],
+                "neighbor": paths[self.graph.index[:, :k].ravel()],
                 "cosine": 1 - self.graph.distance[:, :k].ravel() ** 2 / 2,
             },
             "duplicates": {
@@ -114,7 +114,7 @@ class Exploration:
             },
             "outliers": {
                 "path": pa.array(paths[self.outliers], pa.string()),
-                "distance": neighbour_distance(self.graph)[self.outliers],
+                "distance": neighbor_distance(self.graph)[self.outliers],
             },
             "clusters": {
                 "path": paths,
@@ -135,7 +135,7 @@ class Exploration:
             for classes, y in [(self.dataset.classes[task], self.dataset.labels[task])]
             for row, named, share in zip(found.rows, found.named, found.share, strict=True)
         ]
-        names = ("task", "path", "label", "neighbours_say", "share")
+        names = ("task", "path", "label", "neighbors_say", "share")
         kinds = [pa.string()] * 4 + [pa.float64()]
         return {
             name: pa.array([row[i] for row in rows], kind)
@@ -157,21 +157,21 @@ class Exploration:
         return explore_page(self, seed=seed)
 
 
-@boundary
+@input_errors
 def explore(
     encoder: EncoderSpec,
     data: Data,
     *,
     labels: Labels | None = None,
     features: Features = "pooled",
-    limit: int | None = None,
+    max_examples: int | None = None,
     out: str | Path | None = None,
     tables: str | Path | None = None,
     overwrite: bool = False,
     seed: int = 0,
     quiet: bool = False,
 ) -> Exploration:
-    """Find neighbours, near-duplicates, outliers, clusters and labels to check among images.
+    """Find neighbors, near-duplicates, outliers, clusters and labels to check among images.
 
     Args:
         encoder: anything that `open_encoder` opens, or a module; it is never changed.
@@ -179,7 +179,7 @@ def explore(
         labels: labels in place of those that the data have, as `classify` takes them; every column
             but `path` is a task. Examples without a label are shown too.
         features: pooled, feature-map for those before pooling, or projected.
-        limit: take a class-balanced first N examples.
+        max_examples: take a class-balanced first N examples.
         out: an `.html` file, one page without requests to anywhere.
         tables: a folder that gets each finding as Parquet and CSV.
         overwrite: replace what is there.
@@ -199,7 +199,9 @@ def explore(
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
-    dataset = extractor.open(data, labels=table, unlabelled=True, limit=limit, quiet=quiet)
+    dataset = extractor.open(
+        data, labels=table, unlabeled=True, max_examples=max_examples, quiet=quiet
+    )
     if len(dataset) < _FEWEST:
         raise ValueError(
             f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs {_FEWEST} at least"
@@ -207,7 +209,7 @@ def explore(
     h = extractor.features(dataset.images, quiet=quiet)
     if not h.isfinite().all():
         raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
-    graph = neighbour_graph(h, min(MAP_NEIGHBOURS, len(h) - 1))
+    graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
     suspects = _suspects(h, graph, dataset.labels)
@@ -233,7 +235,7 @@ def explore(
 def _suspects(
     h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, Suspects]:
-    """Return the labels of each task that neighbours with a label contradict.
+    """Return the labels of each task that neighbors with a label contradict.
 
     A task with fewer than four labels is left out.
     """
@@ -243,7 +245,7 @@ def _suspects(
         if len(rows) == len(y):
             found[task] = suspected_labels(graph, y)
         elif len(rows) >= _FEWEST:
-            near = neighbour_graph(
+            near = neighbor_graph(
                 h[torch.from_numpy(rows).to(h.device)], min(VOTERS, len(rows) - 1)
             )
             among = suspected_labels(near, y[rows])

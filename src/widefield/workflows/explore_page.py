@@ -9,7 +9,7 @@ from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
 from widefield.inference.pictures import pictures_of
 from widefield.metrics.groups import VOTERS
-from widefield.report.explore import Colouring, ExplorePage, ImageGroup, Section
+from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 from widefield.report.figures import thumbnail
 from widefield.version import __version__
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 200
 """Groups, outliers or labels that are shown of each kind; tables have all."""
-_NEIGHBOURS = 8
+_NEIGHBORS = 8
 _DRAWN, _SIDE = 256, 96
 """Sounds or windows that are drawn at once, and the longest side of a picture of one."""
 
@@ -28,7 +28,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
     data = found.dataset
     one = data.kind.removesuffix("s")
     clusters = [str(i + 1) for i in range(len(found.typical))]
-    labels = [Colouring(name=t, values=data.classes[t], ids=y) for t, y in data.labels.items()]
+    labels = [Coloring(name=t, values=data.classes[t], ids=y) for t, y in data.labels.items()]
     return ExplorePage(
         title=f"widefield explore: {data.spec} as {found.encoder} sees it",
         summary=_summary(found),
@@ -36,8 +36,8 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
         example=one,
         paths=data.paths,
         places=found.places,
-        neighbours=found.graph.index[:, :_NEIGHBOURS],
-        colourings=[Colouring(name="cluster", values=clusters, ids=found.clusters), *labels],
+        neighbors=found.graph.index[:, :_NEIGHBORS],
+        colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
         sections=[
             section
             for section in (_clusters(found), _duplicates(found), _outliers(found), _labels(found))
@@ -105,7 +105,7 @@ def _duplicates(found: "Exploration") -> Section:
         name="duplicates",
         title="Near-duplicates",
         how=f"{found.dataset.kind.capitalize()} at most half as far from each other as from an "
-        "ordinary neighbour, the closest group first." + _first(len(found.duplicates)),
+        "ordinary neighbor, the closest group first." + _first(len(found.duplicates)),
         groups=[
             ImageGroup(title=f"{len(group):,} {found.dataset.kind}", rows=group.tolist())
             for group in found.duplicates[:_SHOWN]
@@ -117,7 +117,7 @@ def _outliers(found: "Exploration") -> Section:
     return Section(
         name="outliers",
         title="Outliers",
-        how=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbours, the "
+        how=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, the "
         "farthest first." + _first(len(found.outliers)),
         groups=[ImageGroup(rows=found.outliers[:_SHOWN].tolist())],
     )
@@ -131,11 +131,11 @@ def _labels(found: "Exploration") -> Section:
         given = found.dataset.labels[task][rows]
         groups.append(
             ImageGroup(
-                title=f"{task}: neighbours name the label of {suspects.agreement:.0%} of "
+                title=f"{task}: neighbors name the label of {suspects.agreement:.0%} of "
                 f"{found.judged(task)}; the lower, the weaker these suspicions",
                 rows=rows.tolist(),
                 captions=[
-                    f"labelled {classes[own]}; {share:.0%} of neighbours: {classes[other]}"
+                    f"labeled {classes[own]}; {share:.0%} of neighbors: {classes[other]}"
                     for own, other, share in zip(
                         given, suspects.named, suspects.share, strict=False
                     )
@@ -145,7 +145,7 @@ def _labels(found: "Exploration") -> Section:
     return Section(
         name="labels",
         title="Labels to check",
-        how=f"None of the {VOTERS} nearest neighbours has the label of these "
+        how=f"None of the {VOTERS} nearest neighbors has the label of these "
         f"{found.dataset.kind}, and half of them or more share another." + _first(total),
         groups=groups,
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.encoders import (
     MODEL_FILES,
     Encoder,
@@ -21,7 +21,7 @@ from widefield.workflows.model_card import model_card
 FORMATS = (".safetensors", ".onnx")
 
 
-@boundary
+@input_errors
 def export(
     run: str | Path, out: str | Path, *, findings: Sequence[str] = (), overwrite: bool = False
 ) -> Encoder:
@@ -29,7 +29,7 @@ def export(
 
     The weights in `.safetensors` have timm's own keys; a `.json` of the same name beside it holds
     what `timm.create_model` needs, and mean and deviation of the images. Networks that timm lacks,
-    such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalises them itself.
+    such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalizes them itself.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
     it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded.

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.remarks import left_open, remarks
+from widefield.config.remarks import remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.encoders import Encoder
-from widefield.train.distributed import Ranks
+from widefield.train.distributed import DistributedContext
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep
 from widefield.workflows.pretrain import Data, resolve_parts, resolve_with_start
@@ -78,7 +78,7 @@ class Plan:
         }
 
 
-@boundary
+@input_errors
 def plan(
     data: Data,
     *,
@@ -98,21 +98,21 @@ def plan(
         ValueError: an input that cannot work; one line says which and what to do.
 
     Example:
-        >>> ahead = plan("photos", limit=64, batch_size=16, projector_dim=32)
+        >>> ahead = plan("photos", max_examples=64, batch_size=16, projector_dim=32)
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     chosen, start = resolve_with_start(recipe, settings, data, download=download)
     dataset = open_dataset(data, **chosen.opening())
-    free = left_open(recipe, settings)
-    chosen = resolve_parts(chosen, dataset, left_open=free, given=settings)
+    free = unset(recipe, settings)
+    chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
     begun = None if start is None else start.fitted(dataset).encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
         closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
     ):
-        said = remarks(chosen, len(dataset), left_open=free, given=settings)
+        said = remarks(chosen, len(dataset), unset=free, given=settings)
         return replace(trial.plan(), remarks=said)
 
 
@@ -141,7 +141,7 @@ class _Trial:
         steps = MAX_ROUNDS * (STEPS_PER_ROUND + self.missed)
         epochs = 1 + steps // max(1, len(dataset) // recipe.batch_size)
         device = choose_device(recipe.device)
-        ranks = Ranks(device, choose_precision(recipe.precision, device))
+        ranks = DistributedContext(device, choose_precision(recipe.precision, device))
         silent = Console(stderr=True, quiet=True)
         longer = replace(recipe, epochs=epochs)
         return PretrainRun(longer, dataset, self.folder, silent, ranks, self.start)
@@ -271,7 +271,7 @@ class _Trial:
 
 
 def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
-    """Return what an optimiser holds for each element of a parameter; its count of steps is not."""
+    """Return what an optimizer holds for each element of a parameter; its count of steps is not."""
     return [x for x in entry.values() if x.ndim]
 
 

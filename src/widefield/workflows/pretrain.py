@@ -1,4 +1,4 @@
-"""Pretrain an encoder on unlabelled data, in a folder that can be resumed."""
+"""Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping
@@ -16,17 +16,17 @@ from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, make_recipe
 from widefield.config.recipes.default import method_for
-from widefield.config.remarks import batch_of, left_open, remarks
+from widefield.config.remarks import batch_of, remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import Start, kept_start, open_start, start_name
-from widefield.methods import MethodSettings, RowMethodSettings
+from widefield.methods import HeadMethodConfig, MethodConfig
 from widefield.train.checkpoint import full_disk_as_one_line
-from widefield.train.distributed import Ranks
+from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
@@ -39,7 +39,7 @@ from widefield.workflows.run import Pretrained, PretrainRun
 Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
 
 
-@boundary
+@input_errors
 def pretrain(
     data: Data,
     *,
@@ -80,9 +80,9 @@ def pretrain(
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     done = pretrain("photos", out=folder, epochs=1, limit=64, batch_size=32, quiet=True)
+        ...     done = pretrain("photos", out=folder, epochs=1, max_examples=64, quiet=True)
         >>> done.steps
-        2
+        1
     """
     if logger is not None:
         check_logger(logger)
@@ -94,7 +94,7 @@ def pretrain(
     else:
         chosen, start = resolve_with_start(recipe, settings, data, download=download)
     device = choose_device(chosen.device)
-    ranks = Ranks(device, choose_precision(chosen.precision, device))
+    ranks = DistributedContext(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
         folder.refuse_if_taken()
@@ -106,9 +106,9 @@ def pretrain(
     told = () if start is None else start.notes
     said: tuple[str, ...] = ()
     if not resume:
-        free = left_open(recipe, settings)
-        chosen = resolve_parts(chosen, dataset, left_open=free, given=settings)
-        said = remarks(chosen, len(dataset), left_open=free, given=settings)
+        free = unset(recipe, settings)
+        chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
+        said = remarks(chosen, len(dataset), unset=free, given=settings)
     for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_start(folder, chosen) if start is None else start.encoder
@@ -142,7 +142,7 @@ def pretrain(
 
 @contextmanager
 def _withdrawn_if_untrained(
-    folder: RunFolder, ranks: Ranks, resume: bool
+    folder: RunFolder, ranks: DistributedContext, resume: bool
 ) -> Iterator[list["PretrainRun"]]:
     """Leave nothing of a new run that ends before its first step, so that `out` can be used again.
 
@@ -157,19 +157,20 @@ def _withdrawn_if_untrained(
         raise
 
 
-def _apart(recipe: Recipe, ranks: Ranks) -> tuple[str, ...]:
+def _apart(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
     """Return what to say where each process compares the examples of its own part alone."""
     world, settings = ranks.shard.world, recipe.method.flat()
-    if world == 1 or settings.get("gather", True):
+    if world == 1 or settings.get("gather_distributed", True):
         return ()
     return (
         f"{world} processes: each tells the {recipe.batch_size // world} examples of its own part "
-        f"of a batch apart, not all {recipe.batch_size}: --gather compares those of all",
+        f"of a batch apart, not all {recipe.batch_size}: --gather-distributed compares those of "
+        "all",
     )
 
 
 @contextmanager
-def _claimed(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
+def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
     """Let the first rank make and lock the folder; the others wait for that."""
     with ExitStack() as stack:
         if ranks.is_rank_zero:
@@ -199,10 +200,10 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
         )
     if settings.keys() >= {"warmup_epochs", "warmup_steps"}:
         raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
-    if recipe.optimizer == "lars" and recipe.decay_all:
+    if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
         raise ValueError(
-            "lars never decays biases and the gains of norms: give decay_all=False "
-            "(--no-decay-all), or choose another optimizer"
+            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False "
+            "(--no-decay-bias-and-norm), or choose another optimizer"
         )
     bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
     return replace(recipe, precision="bf16" if bf16 else "32")
@@ -216,13 +217,13 @@ def resolve_with_start(
     Raises:
         ValueError: as `resolve`, there is no such start, or a setting contradicts it.
     """
-    spec = settings.get("start")
+    spec = settings.get("init")
     chosen, start = resolve(recipe, _named(settings), data), None
-    if chosen.start is not None:
-        start = open_start(chosen.start if spec is None else spec, download=download)
+    if chosen.init is not None:
+        start = open_start(chosen.init if spec is None else spec, download=download)
         given = set(settings)
-        if isinstance(recipe, Recipe):  # whose zero_init, of fresh weights, cannot be left out
-            given |= recipe.encoder.flat().keys() - {"zero_init"}
+        if isinstance(recipe, Recipe):  # whose zero_init_last, of fresh weights, cannot be left out
+            given |= recipe.encoder.flat().keys() - {"zero_init_last"}
         chosen = start.recipe(chosen, given)
     return chosen, start
 
@@ -230,20 +231,20 @@ def resolve_with_start(
 def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings as `run.yaml` has them: of a start, its name; the method `auto` is none."""
     named = {name: value for name, value in settings.items() if (name, value) != ("method", AUTO)}
-    spec = named.get("start")
-    return named if spec is None else {**named, "start": start_name(spec)}
+    spec = named.get("init")
+    return named if spec is None else {**named, "init": start_name(spec)}
 
 
 def resolve_parts(
     recipe: Recipe,
     dataset: Dataset,
     *,
-    left_open: Collection[str],
+    unset: Collection[str],
     given: Mapping[str, Any],
 ) -> Recipe:
     """Return a resolved recipe with what encoder and method leave to data and machine.
 
-    `left_open` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
+    `unset` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
     of examples (`batch_size` and `method`). Another method keeps the settings that were `given`.
 
     Raises:
@@ -253,19 +254,19 @@ def resolve_parts(
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
     feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
-    if "batch_size" in left_open:
+    if "batch_size" in unset:
         recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
     per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)
     steps = recipe.epochs * per_epoch
-    if "method" in left_open:
+    if "method" in unset:
         recipe = _with_method_for(recipe, per_epoch, given)
     method = recipe.method.resolved(len(dataset), feature_dim, device, steps=steps)
     multiple, _ = rate_of(encoder)
     own = {"lr": multiple * method.lr}
-    if isinstance(method, RowMethodSettings):
+    if isinstance(method, HeadMethodConfig):
         own["head_lr_scale"] = 1 / multiple  # rows keep the method's own rate
     chosen = replace(recipe, encoder=encoder, method=method)
-    chosen = chosen.changed({name: own[name] for name in own if name in left_open})
+    chosen = chosen.changed({name: own[name] for name in own if name in unset})
     if chosen.warmup_steps is not None and chosen.warmup_steps >= steps > 0:
         raise ValueError(
             f"warmup_steps is {chosen.warmup_steps} and the run has {steps} steps: give more "
@@ -277,7 +278,7 @@ def resolve_parts(
 def _with_method_for(recipe: Recipe, steps_an_epoch: int, given: Mapping[str, Any]) -> Recipe:
     """Return the recipe with the method that goes with so many steps, and the settings given."""
     method = method_for(
-        epochs=recipe.epochs, start=recipe.start, given=given, steps_an_epoch=steps_an_epoch
+        epochs=recipe.epochs, init=recipe.init, given=given, steps_an_epoch=steps_an_epoch
     )
     own = {name: value for name, value in given.items() if name in recipe.method.flat()}
     return recipe.changed({**own, "method": method})
@@ -306,7 +307,7 @@ def _spread(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     spread = dict(settings)
     for part in ("method", "views", "encoder"):
         value = settings.get(part)
-        if isinstance(value, MethodSettings):
+        if isinstance(value, MethodConfig):
             spread |= {"method": value.name, **_set(value.flat())}
         elif isinstance(value, ViewSettings):
             spread |= {"views": value.names, **_set(value.flat())}

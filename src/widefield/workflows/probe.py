@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.input_errors import boundary
+from widefield.core.input_errors import input_errors
 from widefield.core.modes import on_device
 from widefield.core.names import check_name
 from widefield.core.types import Score
@@ -100,32 +100,32 @@ class ProbeReport:
         }
 
 
-@boundary
+@input_errors
 def probe(
     encoder: EncoderSpec,
     data: Data | None = None,
     *,
-    fit_on: Data | None = None,
+    train_data: Data | None = None,
     labels: Labels | None = None,
     task: str | None = None,
-    limit: int | None = None,
+    max_examples: int | None = None,
     features: Features | None = None,
     protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
     quiet: bool = False,
 ) -> ProbeReport:
-    """Fit a linear probe and a nearest-neighbour vote on frozen features, and score them.
+    """Fit a linear probe and a nearest-neighbor vote on frozen features, and score them.
 
     Args:
         encoder: anything that `open_encoder` opens, or a module; it is never changed.
         data: what to score on; by default the test split of the run's data.
-        fit_on: what to fit on; by default the run's own training data. `data` are divided 80 / 20
-            instead where these had no labels, and where `labels` are given.
+        train_data: what to fit on; by default the run's own training data. `data` are divided
+            80 / 20 instead where these had no labels, and where `labels` are given.
         labels: labels in place of those that the data have, as `classify` takes them; every column
             but `path` is a task. Examples without one of them are left out.
         task: score this task alone.
-        limit: score on a class-balanced first N of `data`.
+        max_examples: score on a class-balanced first N of `data`.
         features: pooled, feature-map for the features before pooling, or projected for those
             after the projector that the run was trained with; by default pooled, and feature-map
             under the protocol feature-dropout.
@@ -146,7 +146,7 @@ def probe(
         >>> brightness = (48 * kind + shade) / 72  # kind 1 is brighter
         >>> data = {"x": brightness.reshape(48, 1, 1, 1).repeat(1, 8, 8, 3), "kind": kind}
         >>> fit, held = ({k: v[i::2] for k, v in data.items()} for i in (0, 1))
-        >>> report = probe(torch.nn.Flatten(), held, fit_on=fit, floors=False)
+        >>> report = probe(torch.nn.Flatten(), held, train_data=fit, floors=False)
         >>> report.tasks["kind"].score.accuracy
         1.0
     """
@@ -155,16 +155,16 @@ def probe(
     extractor = open_encoder(encoder, features)
     extractor.tell(quiet=quiet)
     table = _labels_of(labels, task)
-    divided = table is not None or _needs_division(extractor, data, fit_on)
+    divided = table is not None or _needs_division(extractor, data, train_data)
     if divided:
-        train, test = _divided(extractor, data, fit_on, table, limit, quiet=quiet)
+        train, test = _divided(extractor, data, train_data, table, max_examples, quiet=quiet)
     else:
-        train = _training_set(extractor, fit_on, quiet=quiet)
+        train = _training_set(extractor, train_data, quiet=quiet)
         test = extractor.open(
             scoring_data(extractor, data),
             like=train,
             quiet=quiet,
-            limit=limit,
+            max_examples=max_examples,
             seed=_seed(extractor),
             held_out=True,
         )
@@ -310,12 +310,14 @@ def _labels_of(labels: Labels | None, task: str | None) -> LabelTable | None:
     return None if labels is None else read_labels(labels, only=task)
 
 
-def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data | None) -> bool:
+def _needs_division(
+    extractor: FeatureExtractor, data: Data | None, train_data: Data | None
+) -> bool:
     """Whether there is nothing to fit on but `data`: the run was trained on data without labels.
 
     What is planted in those has labels, which other data need not have.
     """
-    if fit_on is not None or data is None or extractor.run is None:
+    if train_data is not None or data is None or extractor.run is None:
         return False
     settings = extractor.run.settings()
     own, tasks = str(settings["data"]), set(settings.get("tasks", ()))
@@ -328,35 +330,35 @@ def _needs_division(extractor: FeatureExtractor, data: Data | None, fit_on: Data
 def _divided(
     extractor: FeatureExtractor,
     data: Data | None,
-    fit_on: Data | None,
+    train_data: Data | None,
     table: LabelTable | None,
-    limit: int | None,
+    max_examples: int | None,
     *,
     quiet: bool,
 ) -> tuple[Dataset, Dataset]:
-    """Return both parts of `data`, as an audit divides them; `limit` is that of the scored one.
+    """Return both parts of `data`, as an audit divides them; `max_examples` of the scored one.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.
     """
-    if limit is not None and limit < 1:  # before any image is read
-        raise ValueError(f"limit is {limit}; expected at least 1")
+    if max_examples is not None and max_examples < 1:  # before any image is read
+        raise ValueError(f"max_examples is {max_examples}; expected at least 1")
     if isinstance(data, str | Path):  # either split stands for both
         data = str(replace(parse(spec_text(data)), split="train"))
     halves = open_train_test(
         extractor,
         data,
-        fit_on=fit_on,
+        train_data=train_data,
         labels=table,
-        limit=None,
+        max_examples=None,
         seed=_seed(extractor),
         quiet=quiet,
     )
     test = halves.test
-    if limit is None:
+    if max_examples is None:
         return halves.train, test
     scored = Examples(names=test.paths, labels=test.labels)
-    return halves.train, test.subset(choose(scored, np.arange(len(test)), limit))
+    return halves.train, test.subset(choose(scored, np.arange(len(test)), max_examples))
 
 
 def _division_note(data: Data | None) -> str:
@@ -371,12 +373,12 @@ def _seed(extractor: FeatureExtractor) -> int:
     return 0 if extractor.run is None else extractor.run.recipe().seed
 
 
-def _training_set(extractor: FeatureExtractor, fit_on: Data | None, *, quiet: bool) -> Dataset:
-    if fit_on is not None:
-        return extractor.open(fit_on, quiet=quiet)
+def _training_set(extractor: FeatureExtractor, train_data: Data | None, *, quiet: bool) -> Dataset:
+    if train_data is not None:
+        return extractor.open(train_data, quiet=quiet)
     if extractor.run is None:
         raise ValueError(
-            f"{extractor.name} is no run of ours: say what to fit on with --fit-on DATA"
+            f"{extractor.name} is no run of ours: say what to fit on with --train-data DATA"
         )
     return training_data(extractor.run, quiet=quiet)
 
@@ -388,9 +390,9 @@ def _shared_tasks(train: Dataset, test: Dataset, task: str | None) -> list[str]:
         raise ValueError(f"no task {task!r} in both sets: they share {', '.join(shared) or 'none'}")
     if not shared:
         raise ValueError(
-            f"{train.spec} and {test.spec} share no labelled task: give data with first-level "
+            f"{train.spec} and {test.spec} share no labeled task: give data with first-level "
             "subfolders or label arrays, labels of the data (--labels) or others to fit on "
-            "(--fit-on), or plant a feature such as +digits in both"
+            "(--train-data), or plant a feature such as +digits in both"
         )
     return shared if task is None else [task]
 

@@ -23,7 +23,7 @@ from widefield.metrics import Health
 from widefield.train.adversary import adversary_facts, refuse_misfit
 from widefield.train.build import DataFacts, build, rank_seed
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
-from widefield.train.distributed import Ranks
+from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
 from widefield.train.loop import OnStep, Trainer
@@ -56,7 +56,7 @@ class Pretrained:
     """Folder of the run."""
     encoder: Encoder = field(repr=False)
     steps: int
-    """Optimiser steps since the run began, over all resumes."""
+    """Optimizer steps since the run began, over all resumes."""
     images_per_second: float
     """Examples per second of this call, views and logging included."""
     data_wait: float
@@ -85,7 +85,7 @@ class PretrainRun:
         dataset: Dataset,
         folder: RunFolder,
         console: Console,
-        ranks: Ranks,
+        ranks: DistributedContext,
         start: Encoder | None = None,
         logger: LoggerName | None = None,
         growth: Growth | None = None,
@@ -203,7 +203,7 @@ class PretrainRun:
             if new:
                 raise ValueError(
                     f"{self.recipe.method.name} has weights for each example or class, so that no "
-                    f"new ones can join: start another run, with --start {self.folder.path}"
+                    f"new ones can join: start another run, with --init {self.folder.path}"
                 ) from error
             raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
         seed = rank_seed(self.recipe, ranks.shard, state.step)

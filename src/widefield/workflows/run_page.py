@@ -21,7 +21,7 @@ FEW_EPOCHS = 8
 """Epochs below which the curve of the loss goes by steps."""
 
 CAPTIONS = {
-    "loss": "What training minimises; it should fall, and flatten towards the end. It may begin "
+    "loss": "What training minimizes; it should fall, and flatten towards the end. It may begin "
     "low, where a head starts at the features of its own examples.",
     "adversary_loss": "What the views drive up, measured on views drawn after each step.",
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",

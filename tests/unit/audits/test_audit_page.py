@@ -54,13 +54,13 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         "What do its features want to see?",
         "A map of the images",
     ]
-    assert text.count("<img ") == 4 + 2 * 4 + 4  # a row of neighbours, two of features, the map
+    assert text.count("<img ") == 4 + 2 * 4 + 4  # a row of neighbors, two of features, the map
     assert "<b>12.3</b>" in text
     assert DIAGNOSTICS["effective_rank"].meaning in text
     assert "<b>not defined</b>" in text
     assert "of tomorrow" in text  # a diagnostic that this version does not know
     assert "31 % by linear CKA" in text
-    assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbours
+    assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbors
 
 
 def test_what_cannot_be_told_at_all_draws_no_empty_figure() -> None:
@@ -86,7 +86,7 @@ def test_every_string_of_an_audit_is_escaped() -> None:
         ('{"encoder": "resnet18", "tasks": {}}', "not an audit of layout 3"),
         ('{"format": 3, "encoder": "resnet18"}', "damaged"),
         (json.dumps({**whole().to_json(), "map": {"task": None}}), "damaged"),
-        (json.dumps({**whole().to_json(), "colour": 1}), "damaged"),
+        (json.dumps({**whole().to_json(), "color": 1}), "damaged"),
     ],
     ids=["empty", "list", "older", "short", "broken", "unknown"],
 )

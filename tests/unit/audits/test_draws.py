@@ -67,7 +67,9 @@ def test_both_short_pretrainings_are_held_against_all_draws(
     )
     extractor = open_encoder("random")
     images = np.random.default_rng(0).integers(0, 256, (80, 32, 32, 3), dtype=np.uint8)
-    data = open_train_test(extractor, {"x": images, "kind": np.arange(80) % 2}, limit=None, seed=0)
+    data = open_train_test(
+        extractor, {"x": images, "kind": np.arange(80) % 2}, max_examples=None, seed=0
+    )
     found = audit_training(
         extractor, data, "shapes", "simclr", cache=tmp_path, seed=0, say=lambda text: None
     )
@@ -84,7 +86,7 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     images = rng.integers(0, 60, size=(120, 16, 16, 3)) + 25 * kind[:, None, None, None]
     extractor = open_encoder("random")
     data = open_train_test(
-        extractor, {"x": images.astype(np.uint8), "kind": kind}, limit=None, seed=0
+        extractor, {"x": images.astype(np.uint8), "kind": kind}, max_examples=None, seed=0
     )
     (found,) = graded_bounds(
         extractor, [data], cache=tmp_path, seed=0, say=lambda text: None, draws=2
@@ -103,7 +105,7 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
 
 
 class Pooled(nn.Module):
-    """Mean colours, seen by a code that its name and its shapes do not tell."""
+    """Mean colors, seen by a code that its name and its shapes do not tell."""
 
     def __init__(self, code: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ def test_modules_of_other_code_do_not_share_floors_and_ceilings(
     monkeypatch.setattr(bounds_module, "train_supervised", lambda encoder, *_, **__: encoder)
     images = np.random.default_rng(0).integers(0, 256, (80, 8, 8, 3), dtype=np.uint8)
     data = open_train_test(
-        open_encoder("pixels"), {"x": images, "kind": np.arange(80) % 2}, limit=None, seed=0
+        open_encoder("pixels"), {"x": images, "kind": np.arange(80) % 2}, max_examples=None, seed=0
     )
 
     def kept(module: nn.Module) -> list[str]:

@@ -23,8 +23,8 @@ from widefield.views.base import NO_CONTEXT
 @pytest.fixture(scope="module")
 def data() -> TrainTest:
     return TrainTest(
-        train=open_dataset("photos+shapes", limit=128, image_size=16),
-        test=open_dataset("photos:test+shapes", limit=64, image_size=16),
+        train=open_dataset("photos+shapes", max_examples=128, image_size=16),
+        test=open_dataset("photos:test+shapes", max_examples=64, image_size=16),
     )
 
 
@@ -41,7 +41,7 @@ class HalfGone(Augmentation):
         return [view * keep for view in views]
 
 
-@pytest.mark.parametrize("policy", [*VIEWS, "crop+colour"])
+@pytest.mark.parametrize("policy", [*VIEWS, "crop+color"])
 def test_every_policy_is_drawn_and_judged(data: TrainTest, policy: str) -> None:
     found = feature_dropout("pixels", data, policy, "shapes", draws=96)
     assert found.policy == policy
@@ -79,7 +79,10 @@ def test_a_policy_that_drops_the_feature_every_other_time_has_two_heaps() -> Non
     bright = rng.integers(2, size=200)
     images = 60 + 120 * bright[:, None, None, None] + rng.integers(40, size=(200, 8, 8, 3))
     data = open_train_test(
-        open_encoder("pixels"), {"x": images.astype(np.uint8), "light": bright}, limit=None, seed=0
+        open_encoder("pixels"),
+        {"x": images.astype(np.uint8), "light": bright},
+        max_examples=None,
+        seed=0,
     )
     kept = feature_dropout("pixels", data, "none", "light", draws=200)
     gone = feature_dropout("pixels", data, HalfGone(), "light", draws=200)
@@ -99,7 +102,7 @@ def test_views_come_out_of_a_run_as_training_left_them(in_tmp: Path) -> None:
         method="simclr",
         views="viewmaker",
         encoder="resnet-tiny",
-        limit=32,
+        max_examples=32,
         image_size=16,
         batch_size=16,
         epochs=1,
@@ -116,8 +119,8 @@ def test_views_come_out_of_a_run_as_training_left_them(in_tmp: Path) -> None:
 
 def test_what_cannot_be_drawn_is_refused_in_one_line(data: TrainTest) -> None:
     plain = TrainTest(
-        train=open_dataset("photos", limit=64, image_size=16),
-        test=open_dataset("photos:test", limit=64, image_size=16),
+        train=open_dataset("photos", max_examples=64, image_size=16),
+        test=open_dataset("photos:test", max_examples=64, image_size=16),
     )
     with pytest.raises(ValueError, match="did you mean 'expert'"):
         feature_dropout("pixels", data, "expart", "shapes")

@@ -1,6 +1,6 @@
 """Encoders whose sight is known by construction must each be told what they see, on every task.
 
-An image has a tinted background, a coloured shape somewhere on its left half and a planted digit
+An image has a tinted background, a colored shape somewhere on its left half and a planted digit
 somewhere on its right half. Each is drawn as often in its negative, so that every class has the
 same mean image and nothing can be read off the pixels linearly.
 """
@@ -22,7 +22,7 @@ from widefield.inference.open_encoder import encode
 from widefield.inference.splits import TrainTest
 from widefield.probes import pixels
 
-COLOURS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
+COLORS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
 SHAPES = np.array(
     [
         [[1, 1, 1, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]],
@@ -45,22 +45,22 @@ Shapes = NDArray[np.uint8]
 
 
 def world(n: int, seed: int) -> Dataset:
-    """Images uint8 [n, 12, 24, 3] with labels of colour, shape and digit."""
+    """Images uint8 [n, 12, 24, 3] with labels of color, shape and digit."""
     rng = np.random.default_rng(seed)
-    colour, shape = rng.integers(3, size=(2, n))
+    color, shape = rng.integers(3, size=(2, n))
     digit = rng.integers(len(DIGITS), size=n)
     sign = rng.choice([-1, 1], size=(n, 2))
     images = np.tile(rng.integers(80, 176, size=(n, 1, 1, 3)), (1, 12, 24, 1)).astype(float)
     for i in range(n):
         y, x = rng.integers(8, size=2)
         images[i, y : y + 4, x : x + 4] += (
-            sign[i, 0] * SHAPES[shape[i]][..., None] * COLOURS[colour[i]]
+            sign[i, 0] * SHAPES[shape[i]][..., None] * COLORS[color[i]]
         )
         y, x = rng.integers(7), 12 + rng.integers(9)
-        grey = images[i, y : y + 5, x : x + 3]
-        grey += sign[i, 1] * DIGITS[digit[i]][..., None] * 75
+        gray = images[i, y : y + 5, x : x + 3]
+        gray += sign[i, 1] * DIGITS[digit[i]][..., None] * 75
     images += rng.normal(0, 2, size=images.shape)
-    labels = {"colour": colour, "shape": shape, "digit": digit}
+    labels = {"color": color, "shape": shape, "digit": digit}
     return Dataset(
         spec="world",
         images=np.clip(images, 0, 255).astype(np.uint8),
@@ -82,7 +82,7 @@ def templates(drawing: Tensor, glyphs: NDArray[np.int64]) -> Tensor:
     return (functional.conv2d(drawing, kernels).flatten(2).amax(2)).square()
 
 
-def see_colour(images: Shapes) -> Tensor:
+def see_color(images: Shapes) -> Tensor:
     left = scene(images)[..., :12]
     amount = left.abs().flatten(2).sum(2)
     return amount / amount.sum(1, keepdim=True)  # the sum would tell how large the shape is
@@ -108,12 +108,12 @@ def untrained(seed: int) -> Callable[[Shapes], Tensor]:
 
 
 SEES = {
-    "ignores colour": {"shape", "digit"},
-    "ignores shape": {"colour", "digit"},
+    "ignores color": {"shape", "digit"},
+    "ignores shape": {"color", "digit"},
     "only the digit": {"digit"},
     "random": set(),
 }
-SENSES = {"colour": see_colour, "shape": see_shape, "digit": see_digit}
+SENSES = {"color": see_color, "shape": see_shape, "digit": see_digit}
 
 
 def audited(seed: int) -> dict[str, dict[str, TaskAudit]]:

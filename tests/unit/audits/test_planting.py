@@ -37,8 +37,8 @@ class Corner(nn.Module):
         return x[..., :6, :6].flatten(1)
 
 
-class Centre(nn.Module):
-    """The centre, where shapes lie."""
+class Center(nn.Module):
+    """The center, where shapes lie."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[..., 8:24, 8:24].flatten(1)
@@ -71,20 +71,20 @@ def audited(encoder: nn.Module) -> planting.PlantAudit:
 def test_a_plant_that_is_not_seen_is_suppressed_and_hides_nothing() -> None:
     found = audited(Corner())
     assert [grade.verdict for grade in found.grades] == ["suppressed"] * len(GRADES["shapes"])
-    assert found.neighbours_kept == (1.0,) * len(found.grades)
+    assert found.neighbors_kept == (1.0,) * len(found.grades)
     assert found.verdict is found.grades[MIDDLE]
 
 
 @pytest.mark.usefixtures("known_bounds")
 def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
-    found = audited(Centre())
+    found = audited(Center())
     assert found.grades[-1].verdict == "learned"
     assert found.grades[-1].learned >= found.grades[0].learned
-    assert max(found.neighbours_kept[:-1]) < 3 * found.neighbours_by_chance
+    assert max(found.neighbors_kept[:-1]) < 3 * found.neighbors_by_chance
     # White and at one place, a shape leaves the images of its class, a third of all, as they were
     # to each other.
-    assert 0.15 < found.neighbours_kept[-1] < 0.4
-    assert found.neighbours_by_chance == pytest.approx(10 / 299)
+    assert 0.15 < found.neighbors_kept[-1] < 0.4
+    assert found.neighbors_by_chance == pytest.approx(10 / 299)
 
 
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("suppressed", [1])])
@@ -132,7 +132,7 @@ def test_drawn_plants_grow_larger_and_keep_still() -> None:
         assert sizes == sorted(sizes)
         opacity = [plant.alpha for plant in grades]
         assert opacity == sorted(opacity)
-        fixed = [plant.colour == "fixed" for plant in grades]
+        fixed = [plant.color == "fixed" for plant in grades]
         assert fixed == sorted(fixed)
         moves = [
             plant.jitter > 0 if isinstance(plant, Digits) else plant.place == "free"
@@ -162,9 +162,9 @@ class Constant(nn.Module):
 
 
 @pytest.mark.usefixtures("known_bounds")
-def test_neighbours_by_features_that_tell_nothing_are_kept_by_chance() -> None:
+def test_neighbors_by_features_that_tell_nothing_are_kept_by_chance() -> None:
     found = audited(Constant())
-    assert found.neighbours_kept == pytest.approx((10 / 299,) * len(found.grades))
+    assert found.neighbors_kept == pytest.approx((10 / 299,) * len(found.grades))
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
@@ -187,8 +187,8 @@ def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) 
         ("torchvision:mobilenet_v3_small", EncoderSettings(name="torchvision:mobilenet_v3_small")),
         (Constant(), EncoderSettings(name="resnet-tiny")),
         (
-            build_encoder("resnet-tiny", stem="native", zero_init=False, seed=0),
-            EncoderSettings(name="resnet-tiny", stem="native", zero_init=False),
+            build_encoder("resnet-tiny", stem="native", zero_init_last=False, seed=0),
+            EncoderSettings(name="resnet-tiny", stem="native", zero_init_last=False),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -29,7 +29,7 @@ def dataset(n: int, seed: int) -> Dataset:
         spec="made",
         images=images,
         labels=labels,
-        classes={"left": ("dark", "light"), "right": ("dark", "grey", "light")},
+        classes={"left": ("dark", "light"), "right": ("dark", "gray", "light")},
         paths=[f"row {i}" for i in range(n)],
     )
 

@@ -91,8 +91,8 @@ def test_and_so_for_epochs(epochs: int) -> None:
 
 
 def test_help_of_a_run_from_a_start_shows_the_method_of_such_runs() -> None:
-    options = {option.name: help_of(option) for option in options_of(["pretrain", "--start", "x"])}
-    assert options["start"].endswith("[default: x]")
+    options = {option.name: help_of(option) for option in options_of(["pretrain", "--init", "x"])}
+    assert options["init"].endswith("[default: x]")
     assert options.keys() == {*make_recipe(method="view-contrast").flat()}
 
 

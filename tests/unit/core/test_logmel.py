@@ -31,10 +31,10 @@ def slow_filters(rate: int, fft: int, bands: int) -> np.ndarray:
     edges = [hertz(mel(rate / 2) * i / (bands + 1)) for i in range(bands + 2)]
     out = np.zeros((bands, fft // 2 + 1))
     for band in range(bands):
-        low, centre, high = edges[band : band + 3]
+        low, center, high = edges[band : band + 3]
         for bin in range(fft // 2 + 1):
             f = bin * rate / fft
-            up, down = (f - low) / (centre - low), (high - f) / (high - centre)
+            up, down = (f - low) / (center - low), (high - f) / (high - center)
             out[band, bin] = max(0, min(up, down)) * 2 / (high - low)
     return out
 
@@ -75,9 +75,9 @@ def test_filters_equal_the_definition(rate: int, bands: int) -> None:
 
 def test_a_tone_is_highest_in_its_band() -> None:
     front_end = FrontEnd(rate=8000, samples=8000)
-    centres = band_hertz(rate=8000, bands=64)
+    centers = band_hertz(rate=8000, bands=64)
     for band in (10, 30, 55):
-        x = torch.sin(2 * math.pi * centres[band] * torch.arange(8000, dtype=torch.float64) / 8000)
+        x = torch.sin(2 * math.pi * centers[band] * torch.arange(8000, dtype=torch.float64) / 8000)
         image = LogMel(front_end)(x.float().view(1, 1, 1, -1))[0, 0]
         assert image[:, 32].argmax() == band
 

@@ -67,19 +67,19 @@ def test_labels_of_every_kind(tmp_path):
         digit=np.arange(12, dtype=np.int32) % 5,
         size=np.array([1, 0] * 6, dtype=np.uint8),
         size_classes=np.array(["small", "large", "unseen"]),
-        colour=np.array(["red", "blue"] * 6),
-        colour_classes=np.array(["red", "green", "blue"]),
+        color=np.array(["red", "blue"] * 6),
+        color_classes=np.array(["red", "green", "blue"]),
     )
     dataset = open_dataset(path)
-    assert list(dataset.labels) == ["animal", "digit", "size", "colour"]
+    assert list(dataset.labels) == ["animal", "digit", "size", "color"]
     assert dataset.classes["animal"] == ("ant", "cat", "dog")
     assert dataset.labels["animal"].tolist() == [2, 0, 1] * 4
     assert dataset.classes["digit"] == ("0", "1", "2", "3", "4")
     assert dataset.labels["digit"].tolist() == [i % 5 for i in range(12)]
     assert dataset.classes["size"] == ("small", "large", "unseen")
     assert dataset.labels["size"].tolist() == [1, 0] * 6
-    assert dataset.classes["colour"] == ("red", "green", "blue")
-    assert dataset.labels["colour"].tolist() == [0, 2] * 6
+    assert dataset.classes["color"] == ("red", "green", "blue")
+    assert dataset.labels["color"].tolist() == [0, 2] * 6
     assert all(ids.dtype == np.int64 for ids in dataset.labels.values())
 
 
@@ -106,7 +106,7 @@ def test_pack_of_encoded_files(tmp_path):
     assert open_dataset(encoded_pack(tmp_path / "j.npz", X, "JPEG")).images.shape == X.shape
 
 
-def test_pack_of_grey_images(tmp_path):
+def test_pack_of_gray_images(tmp_path):
     arrays = {"labels": np.arange(12) % 3, "classes": np.array(list("abc"))}
     dataset = open_dataset(save(tmp_path / "p.npz", images=X[..., 0], **arrays))
     assert (dataset.images == X[..., :1]).all()

@@ -68,7 +68,7 @@ def test_anything_that_changes_the_pixels_makes_another_entry(folder, cache):
     runs = [
         lambda: open_dataset(folder, memory_budget=0),
         lambda: open_dataset(folder, memory_budget=0, image_size=16),
-        lambda: open_dataset(folder, memory_budget=0, limit=8),
+        lambda: open_dataset(folder, memory_budget=0, max_examples=8),
         lambda: open_dataset(f"{folder}:train", memory_budget=0),
         lambda: open_dataset(f"{folder}+digits", memory_budget=0),
         lambda: open_dataset(f"{folder}+digits", memory_budget=0, seed=1),
@@ -84,15 +84,19 @@ def test_anything_that_changes_the_pixels_makes_another_entry(folder, cache):
     assert len(list(cache.iterdir())) == len(runs) + 1
 
 
-@pytest.mark.parametrize(("plant", "limit"), [("", 8), ("+stacked-digits", None)])
-def test_other_labels_make_another_entry_where_the_pixels_go_by_them(folder, cache, plant, limit):
+@pytest.mark.parametrize(("plant", "max_examples"), [("", 8), ("+stacked-digits", None)])
+def test_other_labels_make_another_entry_where_the_pixels_go_by_them(
+    folder, cache, plant, max_examples
+):
     first, second = (
         read_labels({f"{i:02d}.png": "cat" if i < cats else "dog" for i in range(40)})
         for cats in (4, 20)
     )
     for labels in (first, second):
         memory, disk = (
-            open_dataset(f"{folder}{plant}", limit=limit, labels=labels, memory_budget=budget)
+            open_dataset(
+                f"{folder}{plant}", max_examples=max_examples, labels=labels, memory_budget=budget
+            )
             for budget in (None, 0)
         )
         assert disk.paths == memory.paths
@@ -115,7 +119,11 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     assert decoded
     assert "for later commands" in first.place
     monkeypatch.chdir(folder.parent)
-    for name, options in (("images", {}), (f"{folder}/", {"seed": 5}), (folder, {"white": 255.0})):
+    for name, options in (
+        ("images", {}),
+        (f"{folder}/", {"seed": 5}),
+        (folder, {"max_value": 255.0}),
+    ):
         again, decoded = decoded_files(name, **options)
         assert not decoded
         assert again.images.flags.writeable
@@ -130,11 +138,11 @@ def test_values_of_many_bits_are_cached_with_their_white(tmp_path, cache, monkey
     monkeypatch.setattr(cache_module, "SLOW", 0.0)
     for i in range(3):
         (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1000 + i)))
-    assert decoded_files(tmp_path)[0].white == 1023
-    same, decoded = decoded_files(tmp_path, white=1023.0)
+    assert decoded_files(tmp_path)[0].max_value == 1023
+    same, decoded = decoded_files(tmp_path, max_value=1023.0)
     assert not decoded
-    assert same.white == 1023
-    other, decoded = decoded_files(tmp_path, white=4095.0)
+    assert same.max_value == 1023
+    other, decoded = decoded_files(tmp_path, max_value=4095.0)
     assert decoded
     assert other.images.max() == round(1002 / 4095 * 255)
 
@@ -242,7 +250,7 @@ def test_a_cache_that_cannot_be_written_is_said(folder, tmp_path, monkeypatch):
 def test_npz_and_packs_can_be_kept_on_disk_too(tmp_path, cache):
     x = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=x, t=np.arange(30) % 3)
-    dataset = open_dataset(tmp_path / "a.npz", memory_budget=0, limit=6)
+    dataset = open_dataset(tmp_path / "a.npz", memory_budget=0, max_examples=6)
     assert isinstance(dataset.images, np.memmap)
     assert (dataset.images == x[:6]).all()
     assert dataset.labels["t"].tolist() == [0, 1, 2, 0, 1, 2]
@@ -254,12 +262,12 @@ def test_the_cache_is_bounded_and_what_is_longest_unused_goes_first(folder, cach
     (cache / "audits" / "mine.npz").write_bytes(bytes(10**6))
     entries = []
     for limit in (40, 39):
-        open_dataset(folder, memory_budget=0, limit=limit)
+        open_dataset(folder, memory_budget=0, max_examples=limit)
         (new,) = {path for path in cache.iterdir() if path.name != "audits"} - set(entries)
         os.utime(new, (0, len(entries)))
         entries.append(new)
-    open_dataset(folder, memory_budget=0, limit=40)  # used again
-    open_dataset(folder, memory_budget=0, limit=38)
+    open_dataset(folder, memory_budget=0, max_examples=40)  # used again
+    open_dataset(folder, memory_budget=0, max_examples=38)
     assert len(list(cache.iterdir())) == 3
     assert [path.exists() for path in entries] == [True, False]
     assert (cache / "audits" / "mine.npz").exists()
@@ -269,7 +277,7 @@ def test_an_entry_that_is_removed_stays_whole_for_whoever_reads_it(folder, cache
     before = open_dataset(folder, memory_budget=0)
     expected = open_dataset(folder).images
     monkeypatch.setattr(cache_module, "LARGEST", 0)
-    open_dataset(folder, memory_budget=0, limit=20)
+    open_dataset(folder, memory_budget=0, max_examples=20)
     assert len(list(cache.iterdir())) == 1  # an entry larger than the bound stays alone
     assert (before.images == expected).all()
 

@@ -64,7 +64,7 @@ def test_a_constant_channel_can_be_divided_by():
 
 
 def test_a_slice_shares_the_pixels_and_positions_copy_them():
-    dataset = open_dataset("photos", limit=16)
+    dataset = open_dataset("photos", max_examples=16)
     first = dataset.subset(slice(5))
     assert np.shares_memory(first.images, dataset.images)
     assert (first.paths, first.skipped) == (dataset.paths[:5], ())
@@ -76,7 +76,7 @@ def test_a_slice_shares_the_pixels_and_positions_copy_them():
 
 
 def test_an_overlay_is_drawn_over_a_copy_of_any_part():
-    dataset = open_dataset("photos+digits", limit=32).subset(np.arange(31, 11, -1))
+    dataset = open_dataset("photos+digits", max_examples=32).subset(np.arange(31, 11, -1))
     before = dataset.images.copy()
     overlay = Shapes().draw(Canvas(shape=(32, 32, 3), seed=4, held_out=False))
     drawn = dataset.with_overlay(overlay)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from made_images import GREY_ALPHA, RGB, RGBA, png16, tiff
+from made_images import GRAY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.data import open_dataset
 from widefield.data.decode.high_bit_depth import Extent, white_of
 
@@ -23,8 +23,8 @@ def opened(tmp_path, *files, **options):
     return open_dataset(tmp_path, **options)
 
 
-def shown(values, white):
-    return np.round(np.asarray(values, dtype=float) * 255 / white)
+def shown(values, max_value):
+    return np.round(np.asarray(values, dtype=float) * 255 / max_value)
 
 
 @pytest.mark.parametrize("bits", range(8, 17))
@@ -33,7 +33,7 @@ def test_white_is_the_largest_value_of_the_bits_in_use(tmp_path, bits, container
     values = np.round(RAMP * (2**bits - 1)).astype("<u2")
     content = png16(values) if container == "png" else tiff(values, bits=16)
     dataset = opened(tmp_path, content)
-    assert dataset.white == 2**bits - 1
+    assert dataset.max_value == 2**bits - 1
     assert (dataset.images[0, ..., 0] == shown(values, 2**bits - 1)).all()
     assert len(np.unique(dataset.images)) == 64
     assert any(f"values from 0 to {2**bits - 1} became 0 to 255" in n for n in dataset.notes)
@@ -43,13 +43,13 @@ def test_white_is_one_for_a_data_set_whatever_an_image_holds(tmp_path):
     bright, dim = np.round(RAMP * 4000).astype("<u2"), np.round(RAMP * 200).astype("<u2")
     dataset = opened(tmp_path, png16(bright), png16(dim))
     assert (dataset.images[1, ..., 0] == shown(dim, 4095)).all()
-    later = open_dataset(tmp_path, limit=1, white=16383.0)
+    later = open_dataset(tmp_path, max_examples=1, max_value=16383.0)
     assert (later.images[0, ..., 0] == shown(bright, 16383)).all()
 
 
 def test_values_above_the_white_of_a_run_are_refused(tmp_path):
     with pytest.raises(ValueError, match="values up to 4000, above 1023"):
-        opened(tmp_path, png16(np.round(RAMP * 4000)), white=1023.0)
+        opened(tmp_path, png16(np.round(RAMP * 4000)), max_value=1023.0)
 
 
 def test_tiffs_where_zero_is_white(tmp_path):
@@ -73,18 +73,18 @@ def test_twelve_bits_packed_are_what_the_file_says(tmp_path):
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("<u4", 1), ("<i4", 2), ("<i2", 2), ("<f4", 3)])
-@pytest.mark.parametrize("white", [255, 1023, 65_535])
-def test_wide_values_of_few_bits(tmp_path, dtype, kind, white):
-    if dtype == "<i2" and white > 32_767:
-        white = 32_767
-    values = np.round(RAMP * white).astype(dtype)
+@pytest.mark.parametrize("max_value", [255, 1023, 65_535])
+def test_wide_values_of_few_bits(tmp_path, dtype, kind, max_value):
+    if dtype == "<i2" and max_value > 32_767:
+        max_value = 32_767
+    values = np.round(RAMP * max_value).astype(dtype)
     dataset = opened(tmp_path, tiff(values, bits=8 * values.itemsize, kind=kind))
-    assert (dataset.images[0, ..., 0] == shown(values, white)).all()
+    assert (dataset.images[0, ..., 0] == shown(values, max_value)).all()
 
 
 def test_fractions_in_unit_range_and_beyond(tmp_path):
     dataset = opened(tmp_path, tiff(RAMP.astype("<f4"), bits=32, kind=3))
-    assert dataset.white == 1
+    assert dataset.max_value == 1
     assert (dataset.images[0, ..., 0] == shown(RAMP.astype("<f4"), 1)).all()
     with pytest.raises(ValueError, match=r"fractions and values up to 2: bring them to \[0, 1\]"):
         opened(tmp_path, tiff((RAMP * 2).astype("<f4"), bits=32, kind=3))
@@ -105,25 +105,25 @@ def test_values_that_mean_no_brightness(tmp_path, values, bits, kind, message):
         opened(tmp_path, tiff(values, bits=bits, kind=kind))
 
 
-def test_colour_png_of_few_bits(tmp_path):
+def test_color_png_of_few_bits(tmp_path):
     values = np.stack([RAMP * 4095, RAMP[::-1] * 4095, RAMP.T * 4095], axis=-1).round()
     dataset = opened(tmp_path, png16(values, RGB))
     assert (dataset.images[0] == shown(values, 4095)).all()
 
 
-@pytest.mark.parametrize("kind", [GREY_ALPHA, RGBA])
+@pytest.mark.parametrize("kind", [GRAY_ALPHA, RGBA])
 def test_deep_png_with_opacity_shows_white(tmp_path, kind):
-    colours = np.repeat((RAMP * 60_000).round()[..., None], 1 if kind == GREY_ALPHA else 3, axis=-1)
+    colors = np.repeat((RAMP * 60_000).round()[..., None], 1 if kind == GRAY_ALPHA else 3, axis=-1)
     alpha = RAMP.T
-    dataset = opened(tmp_path, png16(np.dstack([colours, np.round(alpha * 65_535)]), kind))
-    expected = colours / 65_535 * alpha[..., None] + 1 - alpha[..., None]
+    dataset = opened(tmp_path, png16(np.dstack([colors, np.round(alpha * 65_535)]), kind))
+    expected = colors / 65_535 * alpha[..., None] + 1 - alpha[..., None]
     assert np.abs(dataset.images[0] - expected * 255).max() <= 1.5
     assert any("transparent" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize("bits", range(8, 17))
 @pytest.mark.parametrize("packing", ["raw", "deflate"])
-def test_colour_tiff_of_any_range(tmp_path, bits, packing):
+def test_color_tiff_of_any_range(tmp_path, bits, packing):
     values = (np.stack([RAMP, RAMP[::-1], RAMP.T], axis=-1) * (2**bits - 1)).round().astype("<u2")
     content = tiff(values, bits=16, photometric=2)
     if packing == "deflate":
@@ -141,7 +141,7 @@ def deflated(content, data):
     return content[: -len(data)] + packed
 
 
-def test_colour_tiff_in_separate_planes_is_refused(tmp_path):
+def test_color_tiff_in_separate_planes_is_refused(tmp_path):
     full = (np.stack([RAMP] * 3) * 65_535).round().astype("<u2")
     with pytest.raises(ValueError, match="16 bits in RGB, in separate planes"):
         opened(tmp_path, tiff(full, bits=16, photometric=2, planar=2))
@@ -164,7 +164,7 @@ def test_masks_of_zero_and_one_are_said_to_be_black(tmp_path):
 
 @given(st.lists(st.integers(0, 65_535), min_size=1, max_size=5))
 def test_white_is_a_power_of_two_less_one_and_the_least(values):
-    white = white_of([Extent(float(v), True, False) for v in values])
-    assert white >= max(values)
-    assert white == 255 or white < 2 * max(values)
-    assert (int(white) + 1).bit_count() == 1
+    max_value = white_of([Extent(float(v), True, False) for v in values])
+    assert max_value >= max(values)
+    assert max_value == 255 or max_value < 2 * max(values)
+    assert (int(max_value) + 1).bit_count() == 1

@@ -128,11 +128,11 @@ def test_folders_that_are_no_text_are_classes(tmp_path):
 def test_a_limit_of_all_files_of_which_one_is_bad(tmp_path):
     pictures(tmp_path, 40)
     (tmp_path / "bad.png").write_text("broken")
-    dataset = open_dataset(tmp_path, limit=41)
+    dataset = open_dataset(tmp_path, max_examples=41)
     assert len(dataset) == 40
     assert len(dataset.skipped) == 1
-    with pytest.raises(ValueError, match="limit is 42 and there are 41 examples"):
-        open_dataset(tmp_path, limit=42)
+    with pytest.raises(ValueError, match="max_examples is 42 and there are 41 examples"):
+        open_dataset(tmp_path, max_examples=42)
 
 
 def test_no_program_is_run_for_a_file(tmp_path, monkeypatch):
@@ -180,5 +180,5 @@ def test_what_was_chosen_is_said_in_one_line(tmp_path):
         "of 8 images, 2 show the first of several pages or frames; "
         "1 are shown on white where they are transparent; "
         "3 are turned as their EXIF orientation says; "
-        "1 come from CMYK, without its colour profile"
+        "1 come from CMYK, without its color profile"
     )

@@ -13,8 +13,10 @@ NAMES = ("digits", "shapes", "letters")
 COUNT = 40
 
 
-def loader(spec, *, limit=COUNT, batch_size=20, **settings):
-    dataset = open_dataset(spec, limit=limit, seed=3, memory_budget=settings.pop("budget", None))
+def loader(spec, *, max_examples=COUNT, batch_size=20, **settings):
+    dataset = open_dataset(
+        spec, max_examples=max_examples, seed=3, memory_budget=settings.pop("budget", None)
+    )
     return dataset, Loader(dataset, batch_size=batch_size, device=CPU, masks=True, **settings)
 
 
@@ -29,8 +31,8 @@ def epoch(batches, number, start=0):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_epoch_draws_class_place_and_colour_anew(name):
-    plain = open_dataset("photos", limit=COUNT).images
+def test_every_epoch_draws_class_place_and_color_anew(name):
+    plain = open_dataset("photos", max_examples=COUNT).images
     dataset, batches = loader(f"photos+{name}:fresh")
     labels = []
     for number in range(3):
@@ -71,14 +73,14 @@ def test_an_epoch_is_the_same_wherever_it_is_entered():
 
 
 def test_classes_are_drawn_evenly():
-    _, batches = loader("photos+shapes:fresh", limit=400, batch_size=400)
+    _, batches = loader("photos+shapes:fresh", max_examples=400, batch_size=400)
     labels = np.concatenate([epoch(batches, number)[2]["shapes"] for number in range(5)])
     assert chisquare(np.bincount(labels, minlength=3)).pvalue > 1e-3
 
 
 def test_images_and_labels_of_the_dataset_are_those_of_read_0():
     dataset, _ = loader("photos+shapes:fresh+digits")
-    fixed = open_dataset("photos+shapes+digits", limit=COUNT, seed=3)
+    fixed = open_dataset("photos+shapes+digits", max_examples=COUNT, seed=3)
     assert (dataset.images == fixed.images).all()
     assert {task: ids.tolist() for task, ids in dataset.labels.items()} == {
         task: ids.tolist() for task, ids in fixed.labels.items()
@@ -102,11 +104,11 @@ def test_pixels_on_disk_are_planted_as_those_in_memory():
 def test_the_switch_takes_no_value():
     with pytest.raises(ValueError, match=r"'\+shapes:fresh' takes no value, got 'yes'"):
         open_dataset("photos+shapes:fresh=yes")
-    assert open_dataset("photos+shapes:fresh", limit=16).spec == "photos:train+shapes:fresh"
+    assert open_dataset("photos+shapes:fresh", max_examples=16).spec == "photos:train+shapes:fresh"
 
 
 def test_a_subset_keeps_what_is_drawn_on_each():
-    dataset = open_dataset("photos+letters:fresh+digits", limit=COUNT, seed=3)
+    dataset = open_dataset("photos+letters:fresh+digits", max_examples=COUNT, seed=3)
     rows = np.array([31, 4, 4, 17, 8, 9])
     part = dataset.subset(rows)
     assert (part.images == dataset.images[rows]).all()
@@ -123,7 +125,7 @@ def test_a_subset_keeps_what_is_drawn_on_each():
 
 
 def test_the_first_read_stays():
-    dataset = open_dataset("photos+shapes:fresh", limit=COUNT, seed=3)
+    dataset = open_dataset("photos+shapes:fresh", max_examples=COUNT, seed=3)
     still = dataset.first_read()
     assert still.plain is None
     for epoch in range(2):

@@ -14,12 +14,12 @@ from widefield.data import open_dataset
 from widefield.data.decode.images import decode
 from widefield.data.readers.images import common_size, read_folder, resize_array
 
-GREY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+GRAY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 RGB = np.random.default_rng(0).integers(0, 256, (3, 4, 3), dtype=np.uint8)
 
 
-def three(grey):
-    return np.repeat(np.asarray(grey, dtype=np.uint8)[..., None], 3, axis=-1)
+def three(gray):
+    return np.repeat(np.asarray(gray, dtype=np.uint8)[..., None], 3, axis=-1)
 
 
 def decoded(image, tmp_path, suffix, **options):
@@ -39,30 +39,30 @@ def folder_of(tmp_path, count, side=8, suffix=".png"):
     return tmp_path
 
 
-def test_rgb_and_grey(tmp_path):
+def test_rgb_and_gray(tmp_path):
     assert (decoded(Image.fromarray(RGB), tmp_path, ".png") == RGB).all()
     assert (decoded(Image.fromarray(RGB), tmp_path, ".bmp") == RGB).all()
     assert (decoded(Image.fromarray(RGB), tmp_path, ".webp", lossless=True) == RGB).all()
-    assert (decoded(Image.fromarray(GREY), tmp_path, ".png") == three(GREY)).all()
+    assert (decoded(Image.fromarray(GRAY), tmp_path, ".png") == three(GRAY)).all()
 
 
 def test_one_bit(tmp_path):
-    bits = Image.fromarray(GREY > 100)
+    bits = Image.fromarray(GRAY > 100)
     assert bits.mode == "1"
-    assert (decoded(bits, tmp_path, ".png") == three((GREY > 100) * 255)).all()
+    assert (decoded(bits, tmp_path, ".png") == three((GRAY > 100) * 255)).all()
 
 
 def test_palette(tmp_path):
-    image = Image.fromarray(GREY // 20)
+    image = Image.fromarray(GRAY // 20)
     image.putpalette([channel for i in range(12) for channel in (i, 2 * i, 3 * i)])
-    index = GREY // 20
+    index = GRAY // 20
     expected = np.stack([index, 2 * index, 3 * index], axis=-1)
     assert (decoded(image, tmp_path, ".png") == expected).all()
     assert (decoded(image, tmp_path, ".gif") == expected).all()
 
 
 def test_transparent_palette_entry_shows_white(tmp_path):
-    image = Image.fromarray(GREY // 20)
+    image = Image.fromarray(GRAY // 20)
     image.putpalette([7] * 36)
     expected = np.full((3, 4, 3), 7)
     expected[0, 2] = 255
@@ -75,9 +75,9 @@ def test_alpha_is_composited_on_white(tmp_path):
     expected = RGB * share + 255 * (1 - share)
     rgba = Image.fromarray(np.dstack([RGB, alpha]))
     assert np.abs(decoded(rgba, tmp_path, ".png") - expected).max() <= 1
-    expected_grey = three(np.round(GREY * share[..., 0] + 255 * (1 - share[..., 0])))
-    grey_alpha = Image.merge("LA", [Image.fromarray(GREY), Image.fromarray(alpha)])
-    difference = decoded(grey_alpha, tmp_path, ".png").astype(int) - expected_grey
+    expected_gray = three(np.round(GRAY * share[..., 0] + 255 * (1 - share[..., 0])))
+    gray_alpha = Image.merge("LA", [Image.fromarray(GRAY), Image.fromarray(alpha)])
+    difference = decoded(gray_alpha, tmp_path, ".png").astype(int) - expected_gray
     assert np.abs(difference).max() <= 1
 
 
@@ -131,7 +131,7 @@ def test_large_jpeg_decoded_small_is_close_to_the_full_reduction(tmp_path):
     assert np.abs(found.pixels.astype(int) - np.asarray(full)).mean() < 3
 
 
-def test_shorter_side_is_resized_and_the_rest_cut_around_the_centre(tmp_path):
+def test_shorter_side_is_resized_and_the_rest_cut_around_the_center(tmp_path):
     pixels = np.zeros((32, 64, 3), dtype=np.uint8)
     pixels[:, 16:48] = [10, 200, 30]
     Image.fromarray(pixels).save(tmp_path / "wide.png")
@@ -178,7 +178,7 @@ def test_common_size(tmp_path, sizes, expected):
 def test_common_size_does_not_depend_on_split_or_limit(tmp_path):
     for i, side in enumerate([40, 60, 64, 90, 100, 130] * 4):
         Image.new("RGB", (side, side)).save(tmp_path / f"{i}.png")
-    shapes = {open_dataset(tmp_path, limit=2).images.shape[1:]}
+    shapes = {open_dataset(tmp_path, max_examples=2).images.shape[1:]}
     shapes |= {open_dataset(f"{tmp_path}:{split}").images.shape[1:] for split in ("train", "test")}
     assert shapes == {(64, 64, 3)}
 
@@ -304,7 +304,7 @@ def test_many_unreadable_files_are_refused(tmp_path):
 def test_limit_replaces_unreadable_files(tmp_path):
     folder_of(tmp_path, 60)
     (tmp_path / "002.png").write_text("broken")
-    dataset = open_dataset(tmp_path, limit=4)
+    dataset = open_dataset(tmp_path, max_examples=4)
     assert dataset.paths == ["000.png", "001.png", "003.png", "004.png"]
     assert [skipped.path for skipped in dataset.skipped] == ["002.png"]
 

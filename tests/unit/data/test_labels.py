@@ -156,7 +156,7 @@ def test_paths_that_lead_nowhere_or_to_two_are_refused(
     assert own.named_as(within, "photos") == own  # names as they are need no second reading
     for given, message in (
         ({"photos/a.png": "cat", "b.png": "dog"}, "means 'a.png' or 'photos/a.png'"),
-        ({"photos/../../a.png": "cat"}, "1 labelled files are not in the data"),
+        ({"photos/../../a.png": "cat"}, "1 labeled files are not in the data"),
         ({"/elsewhere/a.png": "cat"}, "such as '/elsewhere/a.png'"),
         ({"a.png": "cat", str(tmp_path / "photos/a.png"): "cat"}, "one example by two paths"),
     ):
@@ -173,10 +173,10 @@ def test_examples_without_a_label_are_left_out_or_kept_as_none() -> None:
     assert (few.images == IMAGES[[3, 8]]).all()
     assert {task: y.tolist() for task, y in few.labels.items()} == {"a": [0, 0], "b": [0, 1]}
     assert few.notes == ("38 of 40 examples have no 'a' and 'b' in labels: left out",)
-    both = open_dataset({"x": IMAGES}, labels=table, unlabelled=True)
+    both = open_dataset({"x": IMAGES}, labels=table, unlabeled=True)
     assert len(both) == 40
     assert both.labels["b"][[3, 5, 8]].tolist() == [0, -1, 1]
-    balanced = open_dataset({"x": IMAGES}, labels=table, unlabelled=True, limit=3)
+    balanced = open_dataset({"x": IMAGES}, labels=table, unlabeled=True, max_examples=3)
     assert sorted(balanced.labels["a"].tolist()) == [-1, 0, 1]
 
 
@@ -204,7 +204,7 @@ def test_windows_and_sounds_get_labels_too(key: str, shape: tuple[int, ...]) -> 
 def test_arrays_leave_out_a_task_that_some_examples_lack(data: dict[str, Any]) -> None:
     paths = [f"row {i}" for i in range(10)]
     table = read_labels(Frame(path=paths, some=["a"] * 9 + [""], all=["a", "b"] * 5))
-    dataset = open_dataset(data, labels=table, unlabelled=True)
+    dataset = open_dataset(data, labels=table, unlabeled=True)
     assert dataset.labels["some"][-1] == -1
     again = open_dataset(dataset.arrays())
     assert list(again.labels) == ["all"]

@@ -111,7 +111,7 @@ def test_writing_into_a_batch_does_not_reach_the_data(dataset):
     assert next(Loader(dataset, batch_size=10, device=CPU).epoch(0)).x.any()
 
 
-def test_grey_images():
+def test_gray_images():
     images = np.random.default_rng(0).integers(0, 256, (9, 5, 5, 1), dtype=np.uint8)
     (batch,) = Loader(open_dataset(images), batch_size=9, device=CPU).epoch(0)
     assert batch.x.shape == (9, 1, 5, 5)

@@ -62,7 +62,7 @@ def test_neither_strength_nor_raw_samples_give_the_activity_away() -> None:
         assert np.quantile(a, 0.25) < np.quantile(b, 0.75)
         assert np.quantile(b, 0.25) < np.quantile(a, 0.75)
     x = open_dataset("motion").images.reshape(2400, -1)
-    centres = np.stack([x[labels["class"] == k].mean(0) for k in range(len(ACTIVITIES))])
+    centers = np.stack([x[labels["class"] == k].mean(0) for k in range(len(ACTIVITIES))])
     test = open_dataset("motion:test")
-    near = ((test.images.reshape(600, 1, -1) - centres) ** 2).sum(2).argmin(1)
+    near = ((test.images.reshape(600, 1, -1) - centers) ** 2).sum(2).argmin(1)
     assert (near == test.labels["class"]).mean() < 0.3

@@ -110,9 +110,9 @@ def test_every_kind_of_array_is_read_as_numpy_reads_it(tmp_path, save):
 
 
 @pytest.mark.parametrize("shape", [(32, 32, 3), (32, 32, 1), (32, 30, 4), (3, 32, 32)])
-def test_one_colour_image_is_not_many_grey_ones(shape):
+def test_one_color_image_is_not_many_gray_ones(shape):
     x = np.zeros(shape, np.uint8)
-    with pytest.raises(ValueError, match=r"may be one colour image or \d+ grey ones: give x\[None"):
+    with pytest.raises(ValueError, match=r"may be one color image or \d+ gray ones: give x\[None"):
         open_dataset(x)
     assert open_dataset(x[..., None]).images.shape == (*shape, 1)
     assert len(open_dataset(x[None])) == 1

@@ -91,9 +91,9 @@ def test_deterministic(train, cut_anew):
     assert (open_dataset("photos").images == train.images).all()
 
 
-def test_no_grey_class_can_be_told_by_colour(train):
-    grey = [photos.PHOTOS.index(p) for p in ("brick", "camera", "coins", "grass", "gravel", "moon")]
-    pixels = train.images[np.isin(train.labels["class"], grey)]
+def test_no_gray_class_can_be_told_by_color(train):
+    gray = [photos.PHOTOS.index(p) for p in ("brick", "camera", "coins", "grass", "gravel", "moon")]
+    pixels = train.images[np.isin(train.labels["class"], gray)]
     assert (pixels == pixels[..., :1]).all()
 
 

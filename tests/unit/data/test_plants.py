@@ -93,7 +93,7 @@ def digest(index):
 
 
 def test_another_process_draws_the_same():
-    # A subset, in another order, with other hash randomisation.
+    # A subset, in another order, with other hash randomization.
     code = f"""
 import hashlib
 import numpy as np
@@ -128,9 +128,9 @@ def test_classes_are_equally_likely_and_independent_of_other_plants(name):
 
 def test_digits_are_pasted_two_by_two_and_equal_a_pool_image():
     data = load_digits()
-    grey = np.round(data.images * 255 / 16).astype(np.uint8)
+    gray = np.round(data.images * 255 / 16).astype(np.uint8)
     small = np.stack(
-        [np.asarray(Image.fromarray(g).resize((10, 10), Image.Resampling.BICUBIC)) for g in grey]
+        [np.asarray(Image.fromarray(g).resize((10, 10), Image.Resampling.BICUBIC)) for g in gray]
     )
     background = np.full((60, 32, 32, 3), 90, np.uint8)
     planted = plant(background, feature("digits"))
@@ -138,7 +138,7 @@ def test_digits_are_pasted_two_by_two_and_equal_a_pool_image():
     for image, label, mask in zip(planted.images, planted.labels, planted.mask, strict=True):
         corners = [image[y : y + 10, x : x + 10] for y in (4, 16) for x in (4, 16)]
         assert all((corner == corners[0]).all() for corner in corners)
-        assert (corners[0] == corners[0][..., :1]).all()  # white has no colour
+        assert (corners[0] == corners[0][..., :1]).all()  # white has no color
         pasted = np.where(small > 0, small, 90)
         match = np.flatnonzero((pasted == corners[0][..., 0]).all(axis=(1, 2)))
         assert label in data.target[match]
@@ -147,11 +147,11 @@ def test_digits_are_pasted_two_by_two_and_equal_a_pool_image():
 
 def test_held_out_digits_are_other_images_and_easy_for_who_knows_the_rest():
     data = load_digits()
-    grey = np.round(data.images * 255 / 16).astype(np.uint8)
-    train, held_out = digit_pool(grey, held_out=False), digit_pool(grey, held_out=True)
+    gray = np.round(data.images * 255 / 16).astype(np.uint8)
+    train, held_out = digit_pool(gray, held_out=False), digit_pool(gray, held_out=True)
     assert sorted([*train, *held_out]) == list(range(1797))
     assert 0.15 < len(held_out) / 1797 < 0.25
-    assert not {grey[i].tobytes() for i in train} & {grey[i].tobytes() for i in held_out}
+    assert not {gray[i].tobytes() for i in train} & {gray[i].tobytes() for i in held_out}
     stamps = {pool: prepared("digits", held_out=pool) for pool in (False, True)}
     assert len(stamps[False].intensity) == len(train)
     flat = {
@@ -172,7 +172,7 @@ def test_copies_of_one_digit_image_share_a_pool():
 
 
 def test_shapes_cover_the_stated_area_with_the_stated_alpha():
-    black, white = (
+    black, max_value = (
         plant(np.full((90, 32, 32, 3), v, np.uint8), feature("shapes")) for v in (0, 255)
     )
     assert black.classes == SHAPES
@@ -182,17 +182,17 @@ def test_shapes_cover_the_stated_area_with_the_stated_alpha():
     area = black.mask.sum(axis=(1, 2))
     for label, low, high in ((0, 81, 81), (1, 41, 54), (2, 61, 77)):
         assert ((low <= area) & (area <= high))[black.labels == label].all()
-    # out = (1 - a) * background + a * colour: the two backgrounds differ by (1 - a) * 255 = 75.
+    # out = (1 - a) * background + a * color: the two backgrounds differ by (1 - a) * 255 = 75.
     squares = black.labels == 0
-    through = white.images.astype(int) - black.images
+    through = max_value.images.astype(int) - black.images
     assert np.abs(through[squares][black.mask[squares]] - 75).max() <= 1
-    colour = black.images[squares].max(axis=(1, 2)) * (255 / 180)
-    assert len({tuple(c) for c in colour.tolist()}) == squares.sum()
-    assert colour.max() > 240
-    assert colour.min() < 15
+    color = black.images[squares].max(axis=(1, 2)) * (255 / 180)
+    assert len({tuple(c) for c in color.tolist()}) == squares.sum()
+    assert color.max() > 240
+    assert color.min() < 15
 
 
-def test_published_shapes_fill_the_centre_third() -> None:
+def test_published_shapes_fill_the_center_third() -> None:
     """At 32 pixels rows and columns 10 to 21, 12 of each, in every image."""
     images = np.zeros((90, 32, 32, 3), np.uint8)
     overlay = feature("shapes", **{"as-published": ""}).draw(CANVAS)
@@ -219,22 +219,22 @@ def test_published_shapes_scale_with_the_image(side: int, first: int, last: int)
 
 
 def test_published_shapes_by_name() -> None:
-    dataset = open_dataset("photos+shapes:as-published:fresh", limit=16)
+    dataset = open_dataset("photos+shapes:as-published:fresh", max_examples=16)
     assert dataset.spec == "photos:train+shapes:as-published:fresh"
     with pytest.raises(ValueError, match="has a size and a place of its own: leave out"):
         open_dataset("photos+shapes:as-published:size=1.2")
     with pytest.raises(ValueError, match=r"'\+shapes:as-published' takes no value, got 'yes'"):
         open_dataset("photos+shapes:as-published=yes")
-    with pytest.raises(ValueError, match="known: alpha, as-published, colour, fresh, place, size"):
+    with pytest.raises(ValueError, match="known: alpha, as-published, color, fresh, place, size"):
         open_dataset("photos+shapes:as_published")
 
 
 def test_alpha_option_replaces_the_default():
     for name in NAMES:
-        black, white = (
+        black, max_value = (
             plant(np.full((20, 32, 32, 3), v, np.uint8), feature(name, alpha=0.4)) for v in (0, 255)
         )
-        through = white.images.astype(int) - black.images
+        through = max_value.images.astype(int) - black.images
         assert abs(through[black.mask].min() - 0.6 * 255) <= 1
 
 
@@ -253,7 +253,7 @@ def test_letters_stand_at_four_jittered_places():
     assert (planted.mask.sum(axis=(1, 2)) > 4 * 8).all()
 
 
-def test_the_mask_holds_where_neighbouring_letters_touch():
+def test_the_mask_holds_where_neighboring_letters_touch():
     images = np.full((3000, 32, 32, 3), 128, np.uint8)
     planted = plant(images, feature("letters"))
     assert (planted.images[~planted.mask] == 128).all()
@@ -278,12 +278,12 @@ def alike(a, b):
     return max(np.corrcoef(np.roll(a, shift, (0, 1)).ravel(), b)[0, 1] for shift in shifts)
 
 
-def test_grey_images_get_the_luminance_of_the_colour():
-    grey = plant(np.zeros((30, 32, 32, 1), np.uint8), feature("shapes"))
-    colour = plant(np.zeros((30, 32, 32, 3), np.uint8), feature("shapes"))
-    luminance = colour.images @ np.array([0.299, 0.587, 0.114])
-    assert np.abs(grey.images[..., 0] - luminance).max() < 1.5
-    assert (grey.labels == colour.labels).all()
+def test_gray_images_get_the_luminance_of_the_color():
+    gray = plant(np.zeros((30, 32, 32, 1), np.uint8), feature("shapes"))
+    color = plant(np.zeros((30, 32, 32, 3), np.uint8), feature("shapes"))
+    luminance = color.images @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(gray.images[..., 0] - luminance).max() < 1.5
+    assert (gray.labels == color.labels).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -310,7 +310,7 @@ def test_digits_from_a_pack(tmp_path):
     right_edge = planted.images[:, 4, 13, 0].astype(int) - 100
     assert (right_edge % 2 == planted.labels).all()
     spec = f"photos+digits:source={tmp_path}/d.npz"
-    assert open_dataset(spec, limit=16).classes["digits"] == ("p", "q")
+    assert open_dataset(spec, max_examples=16).classes["digits"] == ("p", "q")
 
 
 def test_digits_source_errors(tmp_path):
@@ -318,7 +318,7 @@ def test_digits_source_errors(tmp_path):
     with pytest.raises(ValueError, match=r"no digits at 'nowhere\.npz'"):
         plant(images, feature("digits", source="nowhere.npz"))
     np.savez(tmp_path / "rgb.npz", images=images, labels=np.arange(2), classes=np.array(["a", "b"]))
-    with pytest.raises(ValueError, match=r"rgb.npz' holds no grey digits"):
+    with pytest.raises(ValueError, match=r"rgb.npz' holds no gray digits"):
         plant(images, feature("digits", source=tmp_path / "rgb.npz"))
 
 
@@ -404,12 +404,12 @@ def test_size_scales_what_is_covered(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fixed_colour_is_white_and_random_is_not(name):
-    def is_grey(images):
+def test_fixed_color_is_white_and_random_is_not(name):
+    def is_gray(images):
         return (images.min(-1) == images.max(-1)).all()
 
-    assert is_grey(graded(name, colour="fixed")[0])
-    assert not is_grey(graded(name, colour="random")[0])
+    assert is_gray(graded(name, color="fixed")[0])
+    assert not is_gray(graded(name, color="random")[0])
 
 
 @pytest.mark.parametrize("name", ["shapes", "letters"])
@@ -424,7 +424,7 @@ def test_a_fixed_place_is_the_same_in_every_image(name):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("size", "2"), ("size", "big"), ("colour", "blue"), ("place", "left")]
+    ("option", "value"), [("size", "2"), ("size", "big"), ("color", "blue"), ("place", "left")]
 )
 def test_grades_out_of_range_are_refused(option, value):
     with pytest.raises(ValueError, match=rf"{option} of '\+shapes' is '{value}'; expected"):
@@ -450,9 +450,9 @@ def test_a_pack_that_leaves_a_class_without_digits_is_refused(name, tmp_path):
     data = load_digits()
     for count, enough in ((20, False), (1797, True)):
         pack = tmp_path / f"{count}.npz"
-        grey = (15 * data.images[:count]).astype(np.uint8)
+        gray = (15 * data.images[:count]).astype(np.uint8)
         names = np.array([str(k) for k in range(10)])
-        np.savez(pack, images=grey, labels=data.target[:count], classes=names)
+        np.savez(pack, images=gray, labels=data.target[:count], classes=names)
         rng = np.random.default_rng(0)
         images = {
             "x": rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8),

@@ -116,7 +116,7 @@ def test_short_ones_stand_in_the_middle_of_silence(tmp_path: Path) -> None:
     assert (one[3000:5000] != 0).mean() > 0.99
 
 
-def test_long_ones_are_centred_to_read_and_drawn_to_train(tmp_path: Path) -> None:
+def test_long_ones_are_centered_to_read_and_drawn_to_train(tmp_path: Path) -> None:
     path = pack(tmp_path / "p.npz", [24_000] * 6)
     dataset = open_dataset(path)
     with np.load(path) as arrays:
@@ -153,7 +153,7 @@ def test_all_of_a_long_sound_is_in_its_digest() -> None:
     assert digests(long[:, : 2 * RATE]) != digests(long)
 
 
-def test_the_digest_of_a_short_sound_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+def test_the_digest_of_a_short_sound_does_not_depend_on_its_neighbors(tmp_path: Path) -> None:
     """Else a longer recording that joins a run would change all others, and hide what is shared."""
     alone = open_dataset(pack(tmp_path / "p.npz", [2000, RATE, 999]))
     beside = open_dataset(pack(tmp_path / "q.npz", [2000, RATE, 999, 2 * RATE]))
@@ -324,8 +324,8 @@ def test_made_sounds_can_be_told_apart_by_what_repeats_in_them(
     power = np.abs(np.fft.rfft(overlay.segments(index, 4000))) ** 2
     repeats = np.fft.irfft(power / power.sum(1, keepdims=True))[:, :1500]
     labels = overlay.labels(index)
-    centres = np.stack([repeats[labels == k].mean(0) for k in range(3)])
-    nearest = ((repeats[:, None] - centres) ** 2).sum(2).argmin(1)
+    centers = np.stack([repeats[labels == k].mean(0) for k in range(3)])
+    nearest = ((repeats[:, None] - centers) ** 2).sum(2).argmin(1)
     assert (nearest == labels).mean() > 0.9
     assert [len(type(feature).grades()), len(overlay.classes)] == [5, 3]
 
@@ -430,22 +430,22 @@ def test_with_a_limit_others_take_the_place_of_unreadable_files(tmp_path: Path) 
     (tmp_path / "low" / "00.wav").write_bytes(cut)  # what its header says
     for name in ("high/01.wav", "low/02.wav"):  # what only decoding finds
         soundfile.write(tmp_path / name, np.zeros(400), RATE)
-    dataset = open_dataset(tmp_path, seconds=0.05, limit=10)
+    dataset = open_dataset(tmp_path, seconds=0.05, max_examples=10)
     assert (len(dataset), np.bincount(dataset.labels["class"]).tolist()) == (10, [5, 5])
     assert [s.path for s in dataset.skipped] == ["high/01.wav", "low/00.wav", "low/02.wav"]
     whole = open_dataset(tmp_path, seconds=0.05)
     row = [whole.paths.index(path) for path in dataset.paths]
     np.testing.assert_array_equal(dataset.images, whole.images[row])
-    assert len(open_dataset(tmp_path, seconds=0.05, limit=80)) == 77
-    with pytest.raises(ValueError, match="limit is 81 and there are 80 examples"):
-        open_dataset(tmp_path, seconds=0.05, limit=81)
+    assert len(open_dataset(tmp_path, seconds=0.05, max_examples=80)) == 77
+    with pytest.raises(ValueError, match="max_examples is 81 and there are 80 examples"):
+        open_dataset(tmp_path, seconds=0.05, max_examples=81)
 
 
 def test_with_a_limit_others_take_the_place_of_silent_clips(tmp_path: Path) -> None:
     with np.load(pack(tmp_path / "p.npz", [RATE] * 40)) as arrays:
         held = dict(arrays)
     held["audio"][: 2 * RATE] = 0
-    dataset = open_dataset(held, limit=6)
+    dataset = open_dataset(held, max_examples=6)
     assert dataset.paths == [f"row {i}" for i in range(2, 8)]
     assert [s.path for s in dataset.skipped] == ["row 0", "row 1"]
 
@@ -474,7 +474,7 @@ def test_plants_that_do_not_fit_are_refused(tmp_path: Path, spec: str, words: st
 
 def test_sounds_are_not_planted_in_images() -> None:
     with pytest.raises(ValueError, match="planted in sounds"):
-        open_dataset("photos+tone", limit=4)
+        open_dataset("photos+tone", max_examples=4)
 
 
 @pytest.mark.parametrize(

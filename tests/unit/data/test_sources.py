@@ -40,9 +40,9 @@ def test_an_overlay_belongs_to_the_final_index(tmp_path):
     path, _ = npz(tmp_path, t=np.repeat([0, 1], 100))
     whole = open_dataset(f"{path}+digits")
     for limit in (2, 50, 200):
-        part = open_dataset(f"{path}+digits", limit=limit)
+        part = open_dataset(f"{path}+digits", max_examples=limit)
         assert (part.labels["digits"] == whole.labels["digits"][:limit]).all()
-        plain = open_dataset(path, limit=limit)
+        plain = open_dataset(path, max_examples=limit)
         assert (part.images == plant(plain.images, Digits()).images).all()
     split = open_dataset(f"{path}:train+digits")
     assert (split.labels["digits"] == whole.labels["digits"][: len(split)]).all()
@@ -101,42 +101,45 @@ def test_an_empty_split_is_refused(tmp_path):
         open_dataset(f"{path}:test")
 
 
-def balanced_by_hand(labels, limit):
+def balanced_by_hand(labels, max_examples):
     """Take one of each class in turn, each time the first not yet taken."""
     queues = {c: [i for i, label in enumerate(labels) if label == c] for c in set(labels)}
     taken = []
-    while len(taken) < limit:
+    while len(taken) < max_examples:
         # Within a round, who comes first in the data is served first.
         turn = sorted(queue.pop(0) for queue in queues.values() if queue)
-        taken += turn[: limit - len(taken)]
+        taken += turn[: max_examples - len(taken)]
     return sorted(taken)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.data())
 def test_limit_is_balanced(labels, data):
-    limit = data.draw(st.integers(1, len(labels)))
+    max_examples = data.draw(st.integers(1, len(labels)))
     examples = Examples(
         names=[""] * len(labels), labels={"a": np.array(labels), "b": np.zeros(len(labels), int)}
     )
-    chosen = choose(examples, np.arange(len(labels)), limit)
-    assert chosen.tolist() == balanced_by_hand(labels, limit)
+    chosen = choose(examples, np.arange(len(labels)), max_examples)
+    assert chosen.tolist() == balanced_by_hand(labels, max_examples)
 
 
 def test_limit_without_a_task_takes_the_first(tmp_path):
     path, _ = npz(tmp_path)
-    assert open_dataset(f"{path}+digits", limit=7).paths == [f"row {i}" for i in range(7)]
+    assert open_dataset(f"{path}+digits", max_examples=7).paths == [f"row {i}" for i in range(7)]
 
 
 def test_limit_of_the_photos_is_balanced():
-    labels = open_dataset("photos", limit=160).labels["class"]
+    labels = open_dataset("photos", max_examples=160).labels["class"]
     assert np.bincount(labels).tolist() == [10] * 16
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"limit": 201}, "limit is 201 and there are 200 examples; choose a smaller limit"),
-        ({"limit": 0}, "limit is 0; expected at least 1"),
+        (
+            {"max_examples": 201},
+            "max_examples is 201 and there are 200 examples; choose a smaller max_examples",
+        ),
+        ({"max_examples": 0}, "max_examples is 0; expected at least 1"),
         ({"image_size": -3}, "image_size is -3; expected at least 1"),
     ],
 )
@@ -166,7 +169,7 @@ def test_what_is_no_data_is_told_what_is(tmp_path):
         name = type(data).__name__
         with pytest.raises(ValueError, match=f"cannot read data from {name}; {whole}.*stack"):
             open_dataset(data)
-    ours = open_dataset("photos", limit=16)
+    ours = open_dataset("photos", max_examples=16)
     with pytest.raises(ValueError, match=r"cannot read data from Dataset; .* give its arrays\(\)"):
         open_dataset(ours)
     assert (open_dataset(ours.arrays()).images == ours.images).all()
@@ -176,7 +179,7 @@ def test_home_folder_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     npz(tmp_path)
     assert len(open_dataset("~/a.npz")) == 200
-    assert len(open_dataset("~/a.npz:test+digits", limit=3)) == 3
+    assert len(open_dataset("~/a.npz:test+digits", max_examples=3)) == 3
 
 
 def test_a_path_object_is_only_a_path(tmp_path, monkeypatch):
@@ -202,7 +205,7 @@ def test_cifar_comes_from_torchvision_without_download(monkeypatch, tmp_path):
 
     monkeypatch.setattr(torchvision.datasets, "CIFAR100", cifar)
     monkeypatch.setenv("WIDEFIELD_DATA", str(tmp_path))
-    train, test = open_dataset("cifar100"), open_dataset("cifar100:test", limit=4)
+    train, test = open_dataset("cifar100"), open_dataset("cifar100:test", max_examples=4)
     assert asked == [(tmp_path, True, False), (tmp_path, False, False)]
     assert train.spec == "cifar100:train"
     assert train.classes == {"class": ("a", "b")}

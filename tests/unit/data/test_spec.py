@@ -97,7 +97,7 @@ def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
         ("photos+digit", "no planted feature named 'digit'; did you mean 'digits'"),
         (
             "photos+digits:bold",
-            "has no option 'bold'; known: alpha, colour, fresh, jitter, size, source",
+            "has no option 'bold'; known: alpha, color, fresh, jitter, size, source",
         ),
         ("photos+shapes:source=x", r"'\+shapes' has no option 'source'; known: alpha"),
         ("photos+digits:alpha=2", r"alpha of '\+digits' is '2'; expected 0 < alpha <= 1"),
@@ -138,7 +138,7 @@ def test_a_path_named_like_a_built_in_source_is_a_path(
         dataset = open_dataset(data)
         assert len(dataset) == 9
         assert absolute(dataset.spec) == str(tmp_path / "photos")
-    assert len(open_dataset("photos", limit=12)) == 12  # the control
+    assert len(open_dataset("photos", max_examples=12)) == 12  # the control
 
 
 def test_arrays_in_memory_are_not_the_folder_of_that_name(

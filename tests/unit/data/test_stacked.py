@@ -23,9 +23,9 @@ def pack(tmp_path):
 def digit_files(size):
     """The digits that ship with scikit-learn at `size` (H, W), by class."""
     data = load_digits()
-    grey = np.round(data.images * (255 / 16)).astype(np.uint8)
+    gray = np.round(data.images * (255 / 16)).astype(np.uint8)
     resized = [
-        np.asarray(Image.fromarray(g).resize(size[::-1], Image.Resampling.BICUBIC)) for g in grey
+        np.asarray(Image.fromarray(g).resize(size[::-1], Image.Resampling.BICUBIC)) for g in gray
     ]
     return {k: {resized[i].tobytes() for i in np.flatnonzero(data.target == k)} for k in range(10)}
 

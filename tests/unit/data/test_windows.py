@@ -50,14 +50,16 @@ def test_splits_of_a_file_are_disjoint_and_whole(tmp_path: Path) -> None:
 
 
 def test_limit_is_balanced() -> None:
-    dataset = open_dataset({"windows": windows(20), "y": np.array([0] * 15 + [1] * 5)}, limit=6)
+    dataset = open_dataset(
+        {"windows": windows(20), "y": np.array([0] * 15 + [1] * 5)}, max_examples=6
+    )
     assert np.bincount(dataset.labels["y"]).tolist() == [3, 3]
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-2, 1e4))
 @settings(max_examples=20, deadline=None)
-def test_channel_statistics_are_those_of_the_numbers(centre: float, spread: float) -> None:
-    x = (centre + spread * np.random.default_rng(1).normal(size=(700, 2, 16))).astype(np.float32)
+def test_channel_statistics_are_those_of_the_numbers(center: float, spread: float) -> None:
+    x = (center + spread * np.random.default_rng(1).normal(size=(700, 2, 16))).astype(np.float32)
     mean, std = open_dataset({"windows": x}).channel_mean_std()
     exact = x.astype(np.float64)
     np.testing.assert_allclose(mean, exact.mean((0, 2)), rtol=1e-9)

@@ -43,13 +43,13 @@ def test_convolutions_are_the_same_at_any_size(name: str) -> None:
 
 
 @torch.no_grad()
-def test_grey_images_are_read_as_if_in_equal_channels() -> None:
+def test_gray_images_are_read_as_if_in_equal_channels() -> None:
     """Where mean and deviation of the channels are equal, exactly so."""
     before = build_encoder("resnet-tiny", mean=(0.4,) * 3, std=(0.2,) * 3, seed=1).eval()
     after, notes = adapted(before, channels=1, image_size=32)
     assert notes == ("3 channels became 1: the first layer is summed over them",)
-    grey = x(1, 32)
-    torch.testing.assert_close(after(grey), before(grey.expand(-1, 3, -1, -1)))
+    gray = x(1, 32)
+    torch.testing.assert_close(after(gray), before(gray.expand(-1, 3, -1, -1)))
     assert after.config.mean == pytest.approx((0.4,))
 
 
@@ -66,11 +66,11 @@ def test_further_channels_repeat_the_first_at_the_same_sum(channels: int) -> Non
 
 
 @torch.no_grad()
-def test_colours_for_an_encoder_of_grey_images() -> None:
+def test_colors_for_an_encoder_of_gray_images() -> None:
     before = encoder(channels=1)
     after, _ = adapted(before, channels=3, image_size=32)
-    grey = x(1, 32)
-    torch.testing.assert_close(after(grey.expand(-1, 3, -1, -1)), before(grey))
+    gray = x(1, 32)
+    torch.testing.assert_close(after(gray.expand(-1, 3, -1, -1)), before(gray))
 
 
 @torch.no_grad()

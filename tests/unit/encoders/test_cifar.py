@@ -66,7 +66,7 @@ def test_alexnets_layers_have_the_published_order_and_the_stated_sizes() -> None
     assert sizes["pool5"] == (256, 4, 4)
 
 
-def test_response_normalisation_is_the_papers() -> None:
+def test_response_normalization_is_the_papers() -> None:
     """b_i = a_i / (2 + 1e-4 sum of a_j^2 over the 5 nearest channels)^0.75, section 3.3."""
     a = 30 * images(3, channels=9)
     b = AlexNet(3).layers.norm1(a)

@@ -19,7 +19,7 @@ def test_width_and_feature_map(channels: int, steps: int) -> None:
     torch.testing.assert_close(feature_map.mean((2, 3)), encoder(x))
 
 
-def test_channels_are_normalised_first() -> None:
+def test_channels_are_normalized_first() -> None:
     stats = {"mean": (5.0, -3.0), "std": (2.0, 0.1)}
     plain = build_encoder(
         "conv1d", channels=2, image_size=(1, 32), mean=(0, 0), std=(1, 1), seed=0

@@ -50,7 +50,7 @@ def test_families_at_32_pixels(name: str, channels: int) -> None:
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_gradients_reach_every_weight_and_the_images(name: str) -> None:
-    # At 64 pixels, as the last maps of the native stems are one pixel at 32: too few to normalise.
+    # At 64 pixels, as the last maps of the native stems are one pixel at 32: too few to normalize.
     encoder = build_encoder(name, image_size=64, seed=0)
     x = images(size=64).requires_grad_()
     encoder(x).pow(2).sum().backward()
@@ -107,11 +107,11 @@ def test_the_seed_decides_the_weights_and_the_global_state_stays() -> None:
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_normalisation_is_the_encoders_first_operation(memory_format: torch.memory_format) -> None:
+def test_normalization_is_the_encoders_first_operation(memory_format: torch.memory_format) -> None:
     mean, std = (0.1, 0.5, 0.7), (0.2, 0.25, 0.5)
     encoder = build_encoder("resnet-tiny", mean=mean, std=std, seed=0).eval()
     x = images().contiguous(memory_format=memory_format)
-    y = encoder.normalise(x)
+    y = encoder.normalize(x)
     expected = torch.stack([(x[:, c] - mean[c]) / std[c] for c in range(3)], dim=1)
     torch.testing.assert_close(y, expected, atol=1e-6, rtol=0)
     assert y.is_contiguous(memory_format=memory_format)

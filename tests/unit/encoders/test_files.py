@@ -66,7 +66,7 @@ def test_plain_timm_loads_it_with_the_lines_we_print(name: str, in_tmp: Path) ->
     assert len([line for line in lines.splitlines() if line.startswith("model")]) <= 3
     names: dict[str, Any] = {}
     exec(lines, names)
-    x = encoder.normalise(images())
+    x = encoder.normalize(images())
     assert torch.equal(names["model"](x), encoder(images()))
 
 
@@ -77,7 +77,7 @@ def test_the_snippet_names_another_file(in_tmp: Path) -> None:
     (in_tmp / "encoder.safetensors").rename("photos.safetensors")
     names: dict[str, Any] = {}
     exec(timm_snippet(encoder.config, "photos"), names)
-    assert torch.equal(names["model"](encoder.normalise(images())), encoder(images()))
+    assert torch.equal(names["model"](encoder.normalize(images())), encoder(images()))
 
 
 def test_the_weights_have_timms_own_keys(tmp_path: Path) -> None:

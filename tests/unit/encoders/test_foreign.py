@@ -106,7 +106,7 @@ def test_timm_safetensors_and_a_named_architecture(tmp_path: Path) -> None:
     extractor = open_encoder(f"{path}@mobilenetv3_small_050")
     assert isinstance(extractor.encoder, Encoder)
     with torch.no_grad():
-        x = extractor.encoder.normalise(images())
+        x = extractor.encoder.normalize(images())
         expected = model.forward_head(model.forward_features(x), pre_logits=True)
         torch.testing.assert_close(extractor.encoder(images()), expected)
     assert "tensors found" in extractor.notes[0]
@@ -120,7 +120,7 @@ def test_a_vision_transformer_says_which_size_it_needs(tmp_path: Path) -> None:
     assert extractor.image_size == (224, 224)
     assert "below 'teacher.backbone.'" in extractor.notes[0]
     with torch.no_grad():
-        x = extractor.encoder.normalise(images(224))
+        x = extractor.encoder.normalize(images(224))
         torch.testing.assert_close(extractor.encoder(images(224)), model(x))
 
 
@@ -210,7 +210,7 @@ def test_unknown_names_are_answered(name: str, message: str) -> None:
 
 
 def test_solo_learns_small_first_layer_is_padded_by_two(tmp_path: Path) -> None:
-    """Another padding, the old behaviour, gives other features: the control."""
+    """Another padding, the old behavior, gives other features: the control."""
     torch.manual_seed(0)
     model = models.resnet18(weights=None)
     model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=2, bias=False)
@@ -242,24 +242,24 @@ def test_an_encoder_padded_by_two_can_be_written_and_read_again(tmp_path: Path) 
         torch.testing.assert_close(load_encoder(tmp_path).eval()(images()), encoder(images()))
 
 
-def test_the_normalisation_can_be_chosen_and_is_said(tmp_path: Path) -> None:
+def test_the_normalization_can_be_chosen_and_is_said(tmp_path: Path) -> None:
     torch.save(torchvision_resnet().state_dict(), tmp_path / "w.pth")
     usual, match = load_foreign(tmp_path / "w.pth", "resnet18")
     assert (
-        "normalised by mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225" in match.line()
+        "normalized by mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225" in match.line()
     )
     other, match = load_foreign(tmp_path / "w.pth", "resnet18~half")
-    assert "normalised by mean 0.5, 0.5, 0.5 and deviation 0.5, 0.5, 0.5" in match.line()
+    assert "normalized by mean 0.5, 0.5, 0.5 and deviation 0.5, 0.5, 0.5" in match.line()
     mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():
-        shown = ((images() - 0.5) / 0.5) * std + mean  # what `usual` normalises in the same way
+        shown = ((images() - 0.5) / 0.5) * std + mean  # what `usual` normalizes in the same way
         torch.testing.assert_close(other(images()), usual(shown))
         assert not torch.allclose(other(images()), usual(images()), rtol=1e-3)
-    with pytest.raises(ValueError, match="unknown normalisation 'imagenot': did you mean"):
+    with pytest.raises(ValueError, match="unknown normalization 'imagenot': did you mean"):
         load_foreign(tmp_path / "w.pth", "resnet18~imagenot")
 
 
-def test_the_normalisation_of_torchvisions_networks_can_be_chosen_too(tmp_path: Path) -> None:
+def test_the_normalization_of_torchvisions_networks_can_be_chosen_too(tmp_path: Path) -> None:
     torch.save(models.mobilenet_v2(weights=None).state_dict(), tmp_path / "v.pth")
     _, usual = load_foreign(tmp_path / "v.pth", "torchvision:mobilenet_v2")
     encoder, other = load_foreign(tmp_path / "v.pth", "torchvision:mobilenet_v2~half")
@@ -363,7 +363,7 @@ def test_names_of_open_clip(tmp_path: Path) -> None:
     assert "mean 0.4815" in match.line()
     with torch.no_grad():
         assert isinstance(encoder, Encoder)
-        x = encoder.normalise(images(224))
+        x = encoder.normalize(images(224))
         torch.testing.assert_close(encoder(images(224)), model(x))
 
 
@@ -406,7 +406,7 @@ def test_a_clip_is_told_from_a_plain_vision_transformer(
     assert "mean 0.4815" in match.line()
     with torch.no_grad():
         assert isinstance(encoder, Encoder)
-        x = encoder.normalise(images(224))
+        x = encoder.normalize(images(224))
         torch.testing.assert_close(encoder(images(224)), model(x))
 
 
@@ -433,7 +433,7 @@ def test_hyper_parameters_of_other_classes_are_left_out_and_nothing_runs(in_tmp:
         "state_dict": {f"backbone.{k}": v for k, v in model.state_dict().items()},
     }
     torch.save(content, "w.ckpt")
-    with pytest.raises(pickle.UnpicklingError):  # the old behaviour, the control
+    with pytest.raises(pickle.UnpicklingError):  # the old behavior, the control
         torch.load("w.ckpt", weights_only=True)
     encoder, match = load_foreign("w.ckpt")
     assert match.random == ()

@@ -86,7 +86,7 @@ def test_a_new_name_keeps_the_stem_and_whole_settings_replace_both() -> None:
     assert settings.changed({"encoder": "resnet50"}).flat() == {
         "encoder": "resnet50",
         "stem": "small",
-        "zero_init": True,
+        "zero_init_last": True,
     }
     assert settings.changed({"encoder": EncoderSettings()}) == EncoderSettings()
     assert settings.changed({"stem": "native", "epochs": 3}) == dataclasses.replace(

@@ -48,7 +48,7 @@ def test_a_resnet_has_two_starts_and_others_one(name: str, count: int) -> None:
 
 def test_the_other_start_is_torchvisions() -> None:
     _, other = untrained_starts(build_encoder("resnet-tiny", seed=0), seed=7)
-    assert_same(other, build_encoder("resnet-tiny", zero_init=False, seed=7))
+    assert_same(other, build_encoder("resnet-tiny", zero_init_last=False, seed=7))
     _, back = untrained_starts(other, seed=7)
     assert_same(back, build_encoder("resnet-tiny", seed=7))
 

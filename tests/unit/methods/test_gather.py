@@ -64,15 +64,15 @@ def check_plain(rank: int) -> None:
 
 
 def small_state(method: str, shard: Shard, *, gathered: bool) -> TrainState:
-    """A method without batch normalisation, whose statistics are each rank's own."""
+    """A method without batch normalization, whose statistics are each rank's own."""
     recipe = small_recipe(
         method,
         projector_batch_norm=False,
         projector_width=8,
         projector_dim=DIM,
         predictor_width=8,
-        row_start="random",
-        gather=gathered,
+        head_init="random",
+        gather_distributed=gathered,
         batch_size=2 * BATCH,
     )
     facts = small_facts(STEPS * 2 * BATCH)

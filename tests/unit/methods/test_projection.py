@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
 from widefield.config.recipes import make_recipe
-from widefield.head import MemoryStore, RowHead, batch_cross_entropy, decoupled_contrast
-from widefield.methods import METHODS, Diet, ProjectorSettings, load_projector, save_projector
+from widefield.head import MemoryStore, PerExampleHead, batch_cross_entropy, decoupled_contrast
+from widefield.methods import METHODS, Diet, ProjectorConfig, load_projector, save_projector
 from widefield.methods.diet import index_cross_entropy
 from widefield.methods.projector import projector
 from widefield.train.build import build
@@ -28,32 +28,32 @@ def built(name: str, **settings: object) -> TrainState:
     return build(small_recipe(name, **settings), small_facts(), device=CPU)
 
 
-@pytest.mark.parametrize("normalise", [True, False])
-def test_features_of_a_row_head_are_on_the_sphere_or_as_they_are(normalise: bool) -> None:
+@pytest.mark.parametrize("normalize", [True, False])
+def test_features_of_a_row_head_are_on_the_sphere_or_as_they_are(normalize: bool) -> None:
     z, index = 3 * draw(4, 5), torch.arange(4)
 
     def loss(z: Tensor, rows: Tensor) -> Tensor:
         return batch_cross_entropy(z, rows, scale=2.0, smoothing=0.1)
 
-    head = RowHead(6, 5, loss=loss, start="random", normalise=normalise)
-    compared = F.normalize(z, dim=1) if normalise else z
+    head = PerExampleHead(6, 5, loss=loss, init="random", normalize=normalize)
+    compared = F.normalize(z, dim=1) if normalize else z
     rows = MemoryStore(6, 5, seed=0).row[:4]
     torch.testing.assert_close(head(z, index), loss(compared, rows))
 
 
-def test_the_contrast_takes_rows_as_they_are_without_normalisation() -> None:
+def test_the_contrast_takes_rows_as_they_are_without_normalization() -> None:
     z, rows = F.normalize(draw(4, 5), dim=1), draw(4, 5, seed=1)
-    unit, raw = (decoupled_contrast(z, rows, scale=3.0, normalise=flag) for flag in (True, False))
+    unit, raw = (decoupled_contrast(z, rows, scale=3.0, normalize=flag) for flag in (True, False))
     assert not torch.allclose(unit, raw)
-    same = decoupled_contrast(z, F.normalize(rows, dim=1), scale=3.0, normalise=False)
+    same = decoupled_contrast(z, F.normalize(rows, dim=1), scale=3.0, normalize=False)
     torch.testing.assert_close(unit, same)
 
 
-@pytest.mark.parametrize("normalise", [True, False])
-def test_diet_has_features_on_the_sphere_or_as_they_are(normalise: bool) -> None:
-    method = Diet(examples=6, feature_dim=5, label_smoothing=0.8, normalise=normalise, seed=0)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_diet_has_features_on_the_sphere_or_as_they_are(normalize: bool) -> None:
+    method = Diet(examples=6, feature_dim=5, label_smoothing=0.8, normalize=normalize, seed=0)
     h, index = 3 * draw(4, 5), torch.arange(4)
-    compared = F.normalize(h, dim=1) if normalise else h
+    compared = F.normalize(h, dim=1) if normalize else h
     expected = index_cross_entropy(compared, method.rows, index, smoothing=0.8)
     torch.testing.assert_close(method(nn.Identity(), [h], index).total, expected)
 
@@ -61,21 +61,21 @@ def test_diet_has_features_on_the_sphere_or_as_they_are(normalise: bool) -> None
 @pytest.mark.parametrize("name", ["row-contrast", "s-diet", "diet"])
 def test_the_switch_reaches_the_method(name: str) -> None:
     losses = []
-    for normalise in (True, False):
-        state = built(name, normalise=normalise)
+    for normalize in (True, False):
+        state = built(name, normalize=normalize)
         x = [torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))]
         losses.append(float(state.method(state.encoder, x, torch.arange(4)).total.detach()))
     assert losses[0] != losses[1]
 
 
-def test_diet_is_published_without_normalisation() -> None:
-    assert not make_recipe(method="diet").flat()["normalise"]
-    assert make_recipe(method="s-diet").flat()["normalise"]
+def test_diet_is_published_without_normalization() -> None:
+    assert not make_recipe(method="diet").flat()["normalize"]
+    assert make_recipe(method="s-diet").flat()["normalize"]
 
 
 def test_without_layers_the_projector_is_the_identity() -> None:
     x = draw(3, 7)
-    head = ProjectorSettings(layers=0).build(7)
+    head = ProjectorConfig(layers=0).build(7)
     assert torch.equal(head(x), x)
     assert not list(head.parameters())
 
@@ -104,7 +104,7 @@ def test_rows_then_have_the_encoders_width() -> None:
         ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
         ({"projector_layers": 0, "projector_dim": 64}, "projector_dim 64 is of no use with 0"),
         ({"projector_layers": 0, "projector_width": 9}, "projector_width 9 is of no use with 0"),
-        ({"normalise": "yes"}, "normalise must be True or False, got 'yes'"),
+        ({"normalize": "yes"}, "normalize must be True or False, got 'yes'"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(settings: dict[str, object], message: str) -> None:
@@ -119,7 +119,7 @@ def test_a_saved_head_gives_the_same_projections(
     tmp_path: Path, layers: int, batch_norm: bool
 ) -> None:
     head = projector(7, layers=layers, width=6, out_dim=5, batch_norm=batch_norm)
-    head(draw(9, 7))  # moves the statistics of batch normalisation
+    head(draw(9, 7))  # moves the statistics of batch normalization
     save_projector(head, tmp_path)
     again = load_projector(tmp_path)
     assert again is not None

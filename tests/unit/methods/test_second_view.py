@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
-from widefield.head import RowHead
+from widefield.head import PerExampleHead
 from widefield.train.build import build
 from widefield.train.state import TrainState
 
@@ -30,7 +30,7 @@ def middle(z: Tensor, second: Tensor) -> Tensor:
 
 def test_a_row_starts_between_both_views() -> None:
     z, second = draw(4, 8) - 0.5, draw(4, 8, seed=1) - 0.5
-    head = RowHead(9, 8, loss=lambda z, rows, second: rows)
+    head = PerExampleHead(9, 8, loss=lambda z, rows, second: rows)
     torch.testing.assert_close(head(z, torch.arange(4), second), middle(z, second))
 
 

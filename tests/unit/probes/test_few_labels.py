@@ -28,13 +28,13 @@ def test_probabilities_are_those_of_the_world() -> None:
     """p(y = 1 | x) of two Gaussians is a logistic function of x; labels by lot miss it."""
     h, y = clouds(4000, 1.5)
     truth = 1 / (1 + np.exp(-(1.5 * h[:, 0] - 1.5**2 / 2)))
-    labelled = np.arange(200)
+    labeled = np.arange(200)
     gaps = []
     for seed in range(5):
-        found = fit_few_labels(h, labelled + 200 * seed, y[labelled + 200 * seed], classes=2)
+        found = fit_few_labels(h, labeled + 200 * seed, y[labeled + 200 * seed], classes=2)
         gaps.append(np.abs(found.probabilities[:, 1] - truth).mean())
     assert np.mean(gaps) < 0.08
-    by_lot = fit_few_labels(h, labelled, RNG(0).permutation(y[labelled]), classes=2)
+    by_lot = fit_few_labels(h, labeled, RNG(0).permutation(y[labeled]), classes=2)
     assert np.abs(by_lot.probabilities[:, 1] - truth).mean() > 0.2
 
 

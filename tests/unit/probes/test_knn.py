@@ -73,7 +73,7 @@ def test_length_of_features_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"k": 0}, "k is 0: give the number of neighbours"),
+        ({"k": 0}, "k is 0: give the number of neighbors"),
         ({"h": torch.full((20, 3), torch.nan)}, "training features contain NaN"),
         ({"h": torch.full((20, 3), 1e39, dtype=torch.float64)}, "training features contain NaN"),
         ({"y": torch.arange(80) % 2}, r"labels have shape \[80\] for 20 rows"),

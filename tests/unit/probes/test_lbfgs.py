@@ -1,9 +1,9 @@
 import torch
-from scipy.optimize import minimize
+from scipy import optimize
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.probes.lbfgs import Problems, minimise
+from widefield.probes.lbfgs import Problems, minimize
 
 
 def problems(n: int = 60, d: int = 5) -> tuple[Tensor, Problems]:
@@ -55,7 +55,7 @@ def test_the_diagonal_is_the_hessians_at_the_start() -> None:
 
 def test_every_problem_reaches_the_minimum_that_scipy_finds() -> None:
     x, p = problems()
-    solution = minimise(x, p, torch.zeros(3, 3, 5), tolerance=1e-5)
+    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=1e-5)
     for j in range(3):
 
         def loss(flat: "object", j: int = j) -> tuple[float, "object"]:
@@ -65,20 +65,20 @@ def test_every_problem_reaches_the_minimum_that_scipy_finds() -> None:
             value.backward()
             return value.item(), leaf.grad.flatten().numpy()
 
-        found = minimize(loss, torch.zeros(15).double().numpy(), jac=True, tol=1e-12)
+        found = optimize.minimize(loss, torch.zeros(15).double().numpy(), jac=True, tol=1e-12)
         expected = torch.tensor(found.x).view(3, 5).float()
         torch.testing.assert_close(solution[j], expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_solved_problem_is_returned_as_it_came() -> None:
     x, p = problems()
-    solution = minimise(x, p, torch.zeros(3, 3, 5), tolerance=1e-4)
-    again = minimise(x, p, solution, tolerance=2e-4)
+    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=1e-4)
+    again = minimize(x, p, solution, tolerance=2e-4)
     assert torch.equal(again, solution)
 
 
 def test_a_tolerance_below_rounding_still_ends() -> None:
     x, p = problems()
-    solution = minimise(x, p, torch.zeros(3, 3, 5), tolerance=0.0)
+    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=0.0)
     _, probability = p.loss(p.logits(x, solution), solution)
     assert p.gradient(x, solution, probability).norm() < 1e-4

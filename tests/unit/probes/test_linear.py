@@ -26,12 +26,12 @@ def objective(weight: Tensor, bias: Tensor, z: Tensor, y: Tensor, l2: float) -> 
     return functional.cross_entropy(z @ weight.T + bias, y) + l2 / 2 * weight.square().sum()
 
 
-def standardised(h: Tensor) -> Tensor:
+def standardized(h: Tensor) -> Tensor:
     h = h.double()
     return (h - h.mean(0)) / h.std(0, correction=0)
 
 
-def in_standardised(result: LinearResult, h: Tensor) -> tuple[Tensor, Tensor]:
+def in_standardized(result: LinearResult, h: Tensor) -> tuple[Tensor, Tensor]:
     weight, h = result.weight.double(), h.double()
     return weight * h.std(0, correction=0), result.bias.double() + weight @ h.mean(0)
 
@@ -41,10 +41,10 @@ def in_standardised(result: LinearResult, h: Tensor) -> tuple[Tensor, Tensor]:
 def test_is_the_optimum_that_scikit_learn_finds(n: int, dim: int, classes: int, l2: float) -> None:
     h, y = problem(n, dim, classes)
     result = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": classes}, l2_grid=[l2])["t"]
-    z = standardised(h)
+    z = standardized(h)
     model = LogisticRegression(C=1 / (n * l2), tol=1e-10, max_iter=10_000).fit(z.numpy(), y.numpy())
     their_weight, their_bias = torch.tensor(model.coef_), torch.tensor(model.intercept_)
-    weight, bias = in_standardised(result, h)
+    weight, bias = in_standardized(result, h)
     # f is l2-strongly convex in W, so a gradient of 1e-4 (and rounding) allows this and no more.
     gradient = 1.5e-4
     gap = objective(weight, bias, z, y, l2) - objective(their_weight, their_bias, z, y, l2)
@@ -61,8 +61,8 @@ def test_two_classes_are_scikit_learns_with_half_the_penalty() -> None:
     h, y = problem(300, 20, 2)
     result = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 2}, l2_grid=[1e-2])["t"]
     model = LogisticRegression(C=2 / (300 * 1e-2), tol=1e-10, max_iter=10_000)
-    u = model.fit(standardised(h).numpy(), y.numpy()).coef_
-    weight, _ = in_standardised(result, h)
+    u = model.fit(standardized(h).numpy(), y.numpy()).coef_
+    weight, _ = in_standardized(result, h)
     torch.testing.assert_close(weight[1:] - weight[:1], torch.tensor(u), rtol=0.02, atol=2e-3)
     torch.testing.assert_close(weight[1], -weight[0], rtol=0, atol=1e-3)
 
@@ -71,13 +71,13 @@ def test_two_classes_are_scikit_learns_with_half_the_penalty() -> None:
 def test_the_gradient_vanishes_at_the_solution(l2: float) -> None:
     h, y = problem()
     result = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[l2])["t"]
-    weight, bias = (p.requires_grad_() for p in in_standardised(result, h))
-    objective(weight, bias, standardised(h), y, l2).backward()
+    weight, bias = (p.requires_grad_() for p in in_standardized(result, h))
+    objective(weight, bias, standardized(h), y, l2).backward()
     assert weight.grad is not None
     assert bias.grad is not None
     assert torch.hypot(weight.grad.norm(), bias.grad.norm()) < 2e-4  # 1e-4, and rounding
     start = torch.zeros_like(weight).detach().requires_grad_()
-    objective(start, bias.detach(), standardised(h), y, l2).backward()
+    objective(start, bias.detach(), standardized(h), y, l2).backward()
     assert start.grad is not None
     assert start.grad.norm() > 0.1
 
@@ -131,7 +131,7 @@ def test_of_equally_accurate_strengths_the_lowest_cross_entropy_wins() -> None:
     assert result.l2 == 1e-5
 
 
-def test_a_hardly_penalised_separable_task_stays_finite() -> None:
+def test_a_hardly_penalized_separable_task_stays_finite() -> None:
     h = torch.cat([torch.eye(4) * 1e3] * 10)
     y = {"t": torch.arange(40) % 4}
     result = fit_linear(h, y, h, y, classes={"t": 4}, l2_grid=[1e-12])["t"]
@@ -201,7 +201,7 @@ def test_eigenvectors_that_lapack_does_not_reach_are_not_needed(
     again = fit_linear(h, {"task": y}, h, {"task": y}, classes=sizes, l2_grid=[1e-2])["task"]
     assert again.accuracy == found.accuracy
     assert torch.equal(again.guess, found.guess)
-    gap = (a - b for a, b in zip(in_standardised(again, h), in_standardised(found, h), strict=True))
+    gap = (a - b for a, b in zip(in_standardized(again, h), in_standardized(found, h), strict=True))
     assert all(part.norm() < 3e-2 for part in gap)  # each within 1.5e-4 / l2 of the optimum
 
 

@@ -15,7 +15,7 @@ from widefield.probes.sgd import DrawBatch, learning_rate
 CPU = torch.device("cpu")
 
 
-def coloured(count: int, seed: int = 0) -> tuple[np.ndarray, dict[str, Tensor]]:
+def colored(count: int, seed: int = 0) -> tuple[np.ndarray, dict[str, Tensor]]:
     """Images [n, 8, 8, 3] whose loudest channel is one task and whose brighter half another."""
     rng = np.random.default_rng(seed)
     channel, side = rng.integers(0, 3, count), rng.integers(0, 2, count)
@@ -52,7 +52,7 @@ def test_drops_are_at_epochs_60_and_80() -> None:
 
 
 def test_separable_tasks_are_solved_side_by_side() -> None:
-    train, test = coloured(300), coloured(100, seed=1)
+    train, test = colored(300), colored(100, seed=1)
     scores = score_sgd(
         Pixels(),
         *train,
@@ -80,9 +80,9 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
         def forward(self, x: Tensor) -> Tensor:
             return x.flatten(1)[:, ::16]
 
-    images, labels = coloured(60)
+    images, labels = colored(60)
     monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 70)
-    test, test_labels = coloured(200, seed=1)
+    test, test_labels = colored(200, seed=1)
 
     def keep(x: Tensor, generator: Generator) -> Tensor:
         seen.append(x)
@@ -115,7 +115,7 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
 
 def test_labels_are_those_of_the_epochs_own_batches() -> None:
     """What is planted anew has another class in each epoch: images and labels go together."""
-    (images, labels), test = coloured(120), coloured(100, seed=1)
+    (images, labels), test = colored(120), colored(100, seed=1)
     epochs: list[int] = []
 
     def swapped(
@@ -138,7 +138,7 @@ def test_labels_are_those_of_the_epochs_own_batches() -> None:
 def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> None:
     encoder = build_encoder("resnet-tiny", image_size=8, seed=0).train()
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    train, test = coloured(20), coloured(12, seed=1)
+    train, test = colored(20), colored(12, seed=1)
     drawn: list[int] = []
 
     def count(x: Tensor, generator: Generator) -> Tensor:
@@ -155,7 +155,7 @@ def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> No
 
 
 def test_same_seed_same_score() -> None:
-    train, test = coloured(40), coloured(30, seed=1)
+    train, test = colored(40), colored(30, seed=1)
     runs = [
         score_sgd(
             Pixels(),
@@ -185,7 +185,7 @@ def test_features_before_pooling_are_the_flattened_map(name: str, size: int, dim
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    images, labels = coloured(20)
+    images, labels = colored(20)
     with pytest.raises(ValueError, match="run from 0 to 2: give class ids 0 to 1"):
         score_sgd(
             Pixels(),

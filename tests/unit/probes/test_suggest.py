@@ -7,16 +7,16 @@ from widefield.probes import suggest as module
 from widefield.probes.suggest import suggest
 
 
-def brute_force(h, labelled, probabilities) -> list[float]:
+def brute_force(h, labeled, probabilities) -> list[float]:
     """How much doubt each example would cover, by loops."""
     unit = [row / max(np.linalg.norm(row), 1e-12) for row in h - h.mean(0)]
-    rest = [i for i in range(len(h)) if i not in labelled]
+    rest = [i for i in range(len(h)) if i not in labeled]
     growth = []
     for i in range(len(h)):
         total = 0.0
         for j in rest:
             second, first = sorted(probabilities[j])[-2:]
-            covered = max([0.0, *(unit[k] @ unit[j] for k in labelled)])
+            covered = max([0.0, *(unit[k] @ unit[j] for k in labeled)])
             total += (1 - (first - second)) * max(0.0, unit[i] @ unit[j] - covered)
         growth.append(total if i in rest else -1.0)
     return growth
@@ -27,12 +27,12 @@ def brute_force(h, labelled, probabilities) -> list[float]:
 def test_each_choice_covers_the_most_doubt(seed: int, n: int, known: int) -> None:
     rng = np.random.default_rng(seed)
     h, p = rng.normal(size=(n, 3)), rng.dirichlet(np.ones(3), size=n)
-    labelled = rng.choice(n, known, replace=False)
-    chosen = suggest(h, labelled, p, 2)
+    labeled = rng.choice(n, known, replace=False)
+    chosen = suggest(h, labeled, p, 2)
     for pick in chosen:
-        growth = brute_force(h, labelled.tolist(), p)
+        growth = brute_force(h, labeled.tolist(), p)
         assert growth[pick] >= max(growth) - 1e-9
-        labelled = np.append(labelled, pick)
+        labeled = np.append(labeled, pick)
 
 
 def test_all_are_named_once_and_none_that_has_a_label() -> None:

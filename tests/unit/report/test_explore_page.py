@@ -12,7 +12,7 @@ from PIL import Image
 
 from widefield.report import explore
 from widefield.report.atlas import atlas
-from widefield.report.explore import Colouring, ExplorePage, ImageGroup, Section
+from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>\"&'\u2028"
 N = 50
@@ -34,8 +34,8 @@ def page(text: str = "plain", images: np.ndarray | None = None) -> ExplorePage:
         images=images,
         paths=[f"{text}/{i}" for i in range(n)],
         places=places,
-        neighbours=(np.arange(n)[:, None] + np.arange(1, 4)) % n,
-        colourings=[Colouring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1)],
+        neighbors=(np.arange(n)[:, None] + np.arange(1, 4)) % n,
+        colorings=[Coloring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1)],
         sections=[
             Section(
                 name="outliers",
@@ -68,8 +68,8 @@ def test_the_page_holds_what_it_was_given() -> None:
     given = page()
     head, arrays = unpacked(given.html())
     assert head["paths"] == given.paths
-    assert (arrays["neighbours"].reshape(N, head["k"]) == given.neighbours).all()
-    assert (arrays["ids0"] == given.colourings[0].ids).all()
+    assert (arrays["neighbors"].reshape(N, head["k"]) == given.neighbors).all()
+    assert (arrays["ids0"] == given.colorings[0].ids).all()
     assert head["sections"]["outliers"] == [
         {"title": "plain", "rows": [3, 1], "captions": ["plain", "c"]}
     ]

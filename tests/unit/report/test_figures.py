@@ -17,15 +17,15 @@ def drawn(x: list[float], y: list[float], x_label: str = "x", **options: Any) ->
     return chart({"curve": (x, y)}, x_label=x_label, prefix="a-", **options)
 
 
-def test_a_chart_takes_its_colours_and_type_from_the_page() -> None:
+def test_a_chart_takes_its_colors_and_type_from_the_page() -> None:
     svg = drawn([1, 2, 3], [3.0, 1.0, 2.0], x_label="epoch")
     root = ElementTree.fromstring(svg)
     assert root.tag == f"{SVG}svg"
     assert "width" not in root.attrib
     assert "viewBox" in root.attrib
-    colours = set(re.findall(r"(?:stroke|fill): ([^;\"]+)", svg))
-    assert colours <= {"currentColor", "var(--accent)", "none"}
-    assert "var(--accent)" in colours
+    colors = set(re.findall(r"(?:stroke|fill): ([^;\"]+)", svg))
+    assert colors <= {"currentColor", "var(--accent)", "none"}
+    assert "var(--accent)" in colors
     assert "epoch" in [text.text for text in root.iter(f"{SVG}text")]
 
 

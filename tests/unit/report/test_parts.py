@@ -135,12 +135,12 @@ def test_a_verdict_shows_its_word_bar_and_interval() -> None:
     assert text.count("</b>\n<span>plain</span>") == 1
 
 
-def test_each_curve_has_a_colour_and_a_shape_of_its_own() -> None:
+def test_each_curve_has_a_color_and_a_shape_of_its_own() -> None:
     text = audited().html()
     assert '<span style="color:var(--accent)">●</span> plain' in text
     assert '<span style="color:var(--second)">■</span> b' in text
-    for colour in ("--accent", "--second"):
-        assert f"stroke: var({colour})" in text
+    for color in ("--accent", "--second"):
+        assert f"stroke: var({color})" in text
 
 
 def test_parts_that_cannot_be_drawn_are_refused() -> None:

@@ -77,7 +77,7 @@ def test_attacks_on_views_that_learn_leave_no_trace_either(method: str) -> None:
 @pytest.mark.parametrize("method", ["simclr", "vicreg", "diet", "row-contrast", "supervised"])
 def test_it_is_the_gradient(method: str) -> None:
     """A small step along it changes a loss without stopped gradients by as much as it says."""
-    run = train_step(method, "none", projector_batch_norm=False, row_start="random")
+    run = train_step(method, "none", projector_batch_norm=False, head_init="random")
     model = run.state.model
     ask = augment_context(model, batch(), run.fabric.autocast).gradients
     assert ask is not None
@@ -158,7 +158,7 @@ def test_bf16_follows_single_precision(method: str) -> None:
     assert losses[0] != losses[1]
 
 
-SETTINGS = {"projector_batch_norm": False, "row_start": "random"}
+SETTINGS = {"projector_batch_norm": False, "head_init": "random"}
 
 
 def gradients(run: TrainStep, of: Batch) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ def check_two(rank: int) -> None:
 
 def check_method(rank: int, method: str) -> None:
     """Each rank's viewmaker gets the gradient of one process with the batch of both."""
-    run = train_step(method, "viewmaker", shard=Shard(rank, 2), gather=True, **SETTINGS)
+    run = train_step(method, "viewmaker", shard=Shard(rank, 2), gather_distributed=True, **SETTINGS)
     ours = gradients(run, batch(rank, 3, skip=2))
     before = tensors(run.state.views)
     alone = train_step(method, "viewmaker", **SETTINGS)

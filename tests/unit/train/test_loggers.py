@@ -35,7 +35,7 @@ def test_a_logger_gets_the_numbers_of_metrics_csv(
     monkeypatch.setattr(loggers, kind, Kept)
     monkeypatch.setattr("widefield.workflows.pretrain.check_logger", lambda name: None)
     monkeypatch.setattr(Kept, "made", [])
-    settings = {"epochs": 2, "limit": 32, "batch_size": 16, "quiet": True}
+    settings = {"epochs": 2, "max_examples": 32, "batch_size": 16, "quiet": True}
     widefield.pretrain("photos", out="run", logger=name, **settings)
     (log,) = Kept.made
     with open(in_tmp / "run" / "metrics.csv", newline="") as file:

@@ -21,9 +21,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lars"])
-@pytest.mark.parametrize("decay_all", [False, True])
-def test_all_parameters_are_decayed_where_the_run_says_so(optimizer: str, decay_all: bool) -> None:
-    recipe = small_recipe("simclr", optimizer=optimizer, decay_all=decay_all, weight_decay=0.1)
+@pytest.mark.parametrize("decay_bias_and_norm", [False, True])
+def test_all_parameters_are_decayed_where_the_run_says_so(
+    optimizer: str, decay_bias_and_norm: bool
+) -> None:
+    recipe = small_recipe(
+        "simclr", optimizer=optimizer, decay_bias_and_norm=decay_bias_and_norm, weight_decay=0.1
+    )
     state = build(recipe, small_facts(), device=CPU)
     decay = {
         id(p): group["weight_decay"]
@@ -31,12 +35,12 @@ def test_all_parameters_are_decayed_where_the_run_says_so(optimizer: str, decay_
         for p in group["params"]
     }
     for parameter in state.model.parameters():
-        assert decay[id(parameter)] == (0.1 if decay_all or parameter.ndim > 1 else 0.0)
+        assert decay[id(parameter)] == (0.1 if decay_bias_and_norm or parameter.ndim > 1 else 0.0)
 
 
 @pytest.mark.parametrize(("examples", "batch_size"), [(10, 4), (12, 4), (5, 5), (7, 5)])
 def test_without_drop_last_an_epoch_shows_every_example(examples: int, batch_size: int) -> None:
-    dataset = open_dataset("photos", limit=examples)
+    dataset = open_dataset("photos", max_examples=examples)
     loader = Loader(dataset, batch_size=batch_size, device=CPU, drop_last=False)
     for epoch in range(2):
         shown = [batch.index.numpy() for batch in loader.epoch(epoch)]
@@ -48,7 +52,7 @@ def test_without_drop_last_an_epoch_shows_every_example(examples: int, batch_siz
 
 
 def test_a_last_batch_of_one_is_left_out_and_a_shared_one_refused() -> None:
-    dataset = open_dataset("photos", limit=9)
+    dataset = open_dataset("photos", max_examples=9)
     loader = Loader(dataset, batch_size=4, device=CPU, drop_last=False)
     assert [len(batch.index) for batch in loader.epoch(0)] == [4, 4]
     with pytest.raises(ValueError, match="2 processes cannot share a last batch"):
@@ -57,7 +61,7 @@ def test_a_last_batch_of_one_is_left_out_and_a_shared_one_refused() -> None:
 
 @pytest.mark.parametrize("method", ["row-contrast", "s-diet", "moco", "simclr"])
 def test_a_run_trains_on_the_last_batch_and_resumes(tmp_path: Path, method: str) -> None:
-    settings = {**small(method), "limit": 40, "drop_last": False}
+    settings = {**small(method), "max_examples": 40, "drop_last": False}
     whole = pretrain(images(), out=tmp_path / "whole", **settings | {"epochs": 2})
     assert whole.steps == 2 * 3  # 16, 16 and 8 examples
     pretrain(images(), out=tmp_path / "parts", **settings | {"epochs": 1, "schedule": "constant"})
@@ -68,7 +72,7 @@ def test_a_run_trains_on_the_last_batch_and_resumes(tmp_path: Path, method: str)
 
 
 def test_the_estimate_of_a_rows_next_visit_does_not_depend_on_the_last_batch() -> None:
-    recipe = small_recipe("s-diet", row_update="estimated").changed({"batch_size": 6})
+    recipe = small_recipe("s-diet", head_update="estimated").changed({"batch_size": 6})
     state = build(recipe, small_facts(12), device=CPU)
     for count in (6, 3):
         x = [torch.rand(count, 3, 16, 16)]
@@ -86,14 +90,14 @@ def last_gains(encoder: nn.Module) -> list[float]:
 
 
 def test_residual_blocks_start_as_the_identity_or_not() -> None:
-    for zero_init, gain in ((True, 0.0), (False, 1.0)):
-        encoder = EncoderSettings(name="resnet18", zero_init=zero_init).build(seed=0)
+    for zero_init_last, gain in ((True, 0.0), (False, 1.0)):
+        encoder = EncoderSettings(name="resnet18", zero_init_last=zero_init_last).build(seed=0)
         assert last_gains(encoder) == [gain] * 8
-    assert make_recipe(zero_init=False).encoder.flat()["zero_init"] is False
+    assert make_recipe(zero_init_last=False).encoder.flat()["zero_init_last"] is False
 
 
 def test_encoders_without_residual_blocks_have_no_start_to_choose() -> None:
-    settings = EncoderSettings(name="vit_tiny_patch16_224", zero_init=False)
+    settings = EncoderSettings(name="vit_tiny_patch16_224", zero_init_last=False)
     with pytest.raises(ValueError, match=r"'vit_tiny_patch16_224' is no ResNet.*leave it out") as e:
         settings.build(seed=0)
     assert "\n" not in str(e.value)

@@ -18,8 +18,8 @@ CPU = torch.device("cpu")
 
 def state(**settings: Any) -> TrainState:
     recipe = small_recipe("simclr", "none", batch_size=6, epochs=2, warmup_epochs=0)
-    recipe = recipe.changed({"start": "an encoder", "optimizer": "sgd", **settings})
-    encoder = build_encoder("resnet-tiny", image_size=16, zero_init=False, seed=4)
+    recipe = recipe.changed({"init": "an encoder", "optimizer": "sgd", **settings})
+    encoder = build_encoder("resnet-tiny", image_size=16, zero_init_last=False, seed=4)
     return build(recipe, small_facts(), device=CPU, encoder=encoder)
 
 
@@ -38,7 +38,7 @@ def stepped(state: TrainState, lr: float) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("scale", "decay"), [(1.0, 1.0), (0.1, 1.0), (0.5, 0.3)])
 def test_every_layer_moves_at_its_rate(scale: float, decay: float) -> None:
-    moved = state(start_lr_scale=scale, layer_decay=decay, weight_decay=0)
+    moved = state(init_lr_scale=scale, layer_decay=decay, weight_decay=0)
     before = {name: p.detach().clone() for name, p in moved.encoder.named_parameters()}
     gradients = stepped(moved, 0.1)
     layers = ["conv1", "layer1", "layer2", "layer3", "layer4"]
@@ -49,16 +49,16 @@ def test_every_layer_moves_at_its_rate(scale: float, decay: float) -> None:
 
 
 def test_the_projector_keeps_the_runs_rate() -> None:
-    groups = state(start_lr_scale=0.1).optimizer.param_groups
+    groups = state(init_lr_scale=0.1).optimizer.param_groups
     scales = {id(p): group["lr_scale"] for group in groups for p in group["params"]}
-    model = state(start_lr_scale=0.1).model
+    model = state(init_lr_scale=0.1).model
     assert set(scales.values()) == {0.1, 1.0}
     count = sum(1 for _ in model.method.parameters())
     assert list(scales.values()).count(1.0) == count
 
 
 def test_without_a_start_all_move_alike() -> None:
-    groups = state(start=None, start_lr_scale=0.1, layer_decay=0.5).optimizer.param_groups
+    groups = state(init=None, init_lr_scale=0.1, layer_decay=0.5).optimizer.param_groups
     assert {group["lr_scale"] for group in groups} == {1.0}
 
 
@@ -82,13 +82,13 @@ def test_norms_stand_bit_for_bit() -> None:
     norms = {name for name, part in encoder.named_modules() if isinstance(part, nn.BatchNorm2d)}
     of_norms = {name for name in encoder.state_dict() if name.rpartition(".")[0] in norms}
     assert moved_by_a_step() >= of_norms
-    moved = moved_by_a_step(freeze_norms=True)
+    moved = moved_by_a_step(freeze_norm_layers=True)
     assert moved
     assert not moved & of_norms
 
 
 def test_what_is_frozen_stays_in_evaluation_mode() -> None:
-    run = state(freeze_norms=True)
+    run = state(freeze_norm_layers=True)
     run.model.train()
     assert run.model.training
     modes = {part.training for part in run.encoder.modules() if isinstance(part, nn.BatchNorm2d)}
@@ -96,8 +96,8 @@ def test_what_is_frozen_stays_in_evaluation_mode() -> None:
 
 
 @pytest.mark.parametrize("method", ["moco", "byol"])
-@pytest.mark.parametrize("frozen", [{"freeze_norms": True}, {"freeze_blocks": 3}])
-def test_a_target_network_normalises_as_what_it_follows(
+@pytest.mark.parametrize("frozen", [{"freeze_norm_layers": True}, {"freeze_blocks": 3}])
+def test_a_target_network_normalizes_as_what_it_follows(
     method: str, frozen: dict[str, Any]
 ) -> None:
     run = state(method=method, **frozen)
@@ -119,7 +119,7 @@ def test_more_blocks_than_there_are_leave_nothing_to_train() -> None:
 
 def test_the_first_block_of_a_transformer_is_its_embedding_alone() -> None:
     encoder = build_encoder("vit_tiny_patch16_224", image_size=16, seed=0)
-    recipe = small_recipe("simclr").changed({"start": "an encoder", "freeze_blocks": 1})
+    recipe = small_recipe("simclr").changed({"init": "an encoder", "freeze_blocks": 1})
     assert freeze_start(encoder, recipe) == []
     frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
     assert frozen == set(layer_names(encoder)[0])

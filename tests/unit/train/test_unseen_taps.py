@@ -76,7 +76,7 @@ def spoil(gradient: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("cleared", [True, False])
 def test_what_is_left_there_does_not_reach_the_weights(cleared: bool) -> None:
-    """Uncleared, the old behaviour, it does: the control."""
+    """Uncleared, the old behavior, it does: the control."""
     model, x = network(), torch.rand(5, 3, 3, 3, generator=torch.Generator().manual_seed(0))
     plain = network()
     plain.load_state_dict(model.state_dict())

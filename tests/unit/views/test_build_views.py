@@ -91,7 +91,7 @@ def test_any_part_of_a_chain_is_checked() -> None:
         ("adversarial+flip", "put it last"),
         ("random-mask+crop", "leave \\[0, 1\\]: put it last"),
         ("viewmaker:published+flip", "leave \\[0, 1\\]: put it last"),
-        ("viewmaker+flip+colour", "no gradient would come back"),
+        ("viewmaker+flip+color", "no gradient would come back"),
     ],
 )
 def test_policies_that_cannot_follow_one_another_are_refused(name: str, reason: str) -> None:

@@ -11,7 +11,7 @@ from widefield.views import Cutout, build_views
 
 
 def drawn(i: int, j: int, side: int, height: int, width: int) -> np.ndarray:
-    """Draw the square about the centre (i, j): a loop over all pixels, as the paper words it."""
+    """Draw the square about the center (i, j): a loop over all pixels, as the paper words it."""
     covered = np.zeros((height, width), dtype=bool)
     for row, column in itertools.product(range(height), range(width)):
         above, left = i - side // 2, j - side // 2
@@ -20,7 +20,7 @@ def drawn(i: int, j: int, side: int, height: int, width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("height", "width", "size"), [(7, 9, 0.5), (6, 5, 1.0), (8, 8, 0.25)])
-def test_squares_are_those_of_every_centre_equally_often(
+def test_squares_are_those_of_every_center_equally_often(
     height: int, width: int, size: float
 ) -> None:
     side = round(size * min(height, width))
@@ -34,8 +34,8 @@ def test_squares_are_those_of_every_centre_equally_often(
     assert (covered == covered[:, :1]).all(), "all channels lose the same pixels"
     seen = Counter(mask.tobytes() for mask in covered[:, 0])
     assert seen.keys() == squares.keys()
-    for square, centres in squares.items():
-        assert abs(seen[square] - 400 * centres) < 5 * (400 * centres) ** 0.5
+    for square, centers in squares.items():
+        assert abs(seen[square] - 400 * centers) < 5 * (400 * centers) ** 0.5
 
 
 def test_the_rest_of_the_image_is_untouched() -> None:

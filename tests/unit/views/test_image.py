@@ -25,7 +25,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def images(*shape: int, seed: int = 0) -> Tensor:
-    """Noise, and where there are three channels some grays, blacks and full colours."""
+    """Noise, and where there are three channels some grays, blacks and full colors."""
     x = torch.rand(shape, generator=generator(seed))
     if shape[0] >= 4 and shape[1] == 3:
         x[0] = 0.3
@@ -131,7 +131,7 @@ def test_hue_of_any_pixel_is_torchvisions(pixel: tuple[float, ...], shift: float
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-def test_hue_turns_pure_colours() -> None:
+def test_hue_turns_pure_colors() -> None:
     red, green, blue = torch.eye(3).view(3, 3, 1, 1)
     x = torch.stack([red, green, blue])
     third = image.adjust_hue(x, torch.full((3,), 1 / 3))

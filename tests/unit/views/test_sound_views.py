@@ -28,7 +28,7 @@ def build(names: str) -> Augmentation:
     return views.build(channels=1, kind="sounds", front_end=FRONT_END)
 
 
-def centre(x: Tensor) -> Tensor:
+def center(x: Tensor) -> Tensor:
     """The mean frequency, weighted by power: grains add sidebands on both sides of a tone."""
     power = torch.fft.rfft(x).abs().square()
     hertz = torch.fft.rfftfreq(x.shape[-1], 1 / RATE)
@@ -49,9 +49,9 @@ def test_as_it_is_at_pitch_and_speed_one() -> None:
 def test_pitch_moves_frequencies_and_speed_does_not(pitch: float) -> None:
     x, one = tone(400.0), factors(1.0)
     higher = granular(x, factors(pitch), one, 0 * one)
-    assert float(centre(higher)) == pytest.approx(400 * pitch, rel=0.03)
+    assert float(center(higher)) == pytest.approx(400 * pitch, rel=0.03)
     faster = granular(x, one, factors(pitch), 0 * one)
-    assert float(centre(faster)) == pytest.approx(400, rel=0.03)
+    assert float(center(faster)) == pytest.approx(400, rel=0.03)
 
 
 def test_speed_moves_events_around_the_middle() -> None:
@@ -59,8 +59,8 @@ def test_speed_moves_events_around_the_middle() -> None:
     x[..., 1000:1040] = torch.randn(40, generator=generator())
     slow = granular(x, factors(1.0), factors(0.8), factors(0.0))
     energy = slow.square()[0, 0, 0]
-    centre = float((energy * torch.arange(STEPS)).sum() / energy.sum())
-    assert centre == pytest.approx(2000 - (2000 - 1020) / 0.8, abs=100)
+    center = float((energy * torch.arange(STEPS)).sum() / energy.sum())
+    assert center == pytest.approx(2000 - (2000 - 1020) / 0.8, abs=100)
 
 
 def test_what_lies_beyond_the_ends_is_silence() -> None:
@@ -76,7 +76,7 @@ def test_waveaug_draws_each_view_by_itself() -> None:
     assert bool((one != two).flatten(1).any(1).all())
     assert bool((one[:-1] != one[1:]).flatten(1).any(1).all())
     views = WaveAugment(pitch=0.15, speed=0.0, shift=0.0, noise_db=(80, 80), band=1e-6, drop=1e-6)
-    found = centre(views(x, 1, generator())[0])[:, 0, 0] / 500
+    found = center(views(x, 1, generator())[0])[:, 0, 0] / 500
     assert 0.83 < float(found.min()) < 0.9
     assert 1.1 < float(found.max()) < 1.2
 

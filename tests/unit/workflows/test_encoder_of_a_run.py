@@ -18,7 +18,7 @@ from widefield.workflows.pretrain import pretrain
 
 SMALL = {
     "method": "simclr",
-    "limit": 32,
+    "max_examples": 32,
     "batch_size": 16,
     "image_size": 16,
     "epochs": 1,
@@ -34,7 +34,7 @@ def test_a_run_keeps_its_stem_through_resume_and_export(tmp_path: Path) -> None:
     run = tmp_path / "run"
     pretrain("photos", out=run, stem="native", quiet=True, **SMALL)
     recipe = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
-    assert recipe["encoder"] == {"name": "resnet-tiny", "stem": "native", "zero_init": True}
+    assert recipe["encoder"] == {"name": "resnet-tiny", "stem": "native", "zero_init_last": True}
     for given in ({"epochs": 2, "encoder": "resnet-tiny"}, {"epochs": 3, "stem": "native"}):
         done = pretrain("photos", out=run, resume=True, quiet=True, **given)
         assert done.encoder.config.stem == "native"
@@ -75,24 +75,24 @@ def test_what_pretrain_returned_stands_for_the_run(tmp_path: Path) -> None:
     run = pretrain("photos", out=tmp_path / "run", quiet=True, **SMALL)
     assert "Encoder(" not in repr(run)
     assert load(run).state_dict().keys() == run.encoder.state_dict().keys()
-    assert embed(run, "photos", limit=4).features.shape == (4, 128)
+    assert embed(run, "photos", max_examples=4).features.shape == (4, 128)
     export(run, tmp_path / "encoder.safetensors")
-    after = pretrain("photos", out=tmp_path / "after", start=run, quiet=True, **SMALL)
+    after = pretrain("photos", out=tmp_path / "after", init=run, quiet=True, **SMALL)
     recipe = yaml.safe_load((after.run / "run.yaml").read_text())["recipe"]
-    assert recipe["start"] == str(tmp_path / "run")
+    assert recipe["init"] == str(tmp_path / "run")
 
 
 def test_how_fresh_weights_begin_does_not_contradict_a_start(tmp_path: Path) -> None:
     """A whole recipe cannot leave it out."""
-    pretrain("photos", out=tmp_path / "run", zero_init=False, quiet=True, **SMALL)
+    pretrain("photos", out=tmp_path / "run", zero_init_last=False, quiet=True, **SMALL)
     whole = make_recipe(**SMALL)
-    goes_on = {"start": str(tmp_path / "run"), "quiet": True}
+    goes_on = {"init": str(tmp_path / "run"), "quiet": True}
     after = pretrain("photos", out=tmp_path / "after", recipe=whole, **goes_on)
     recipe = yaml.safe_load((after.run / "run.yaml").read_text())["recipe"]
-    assert recipe["encoder"]["zero_init"] is False
+    assert recipe["encoder"]["zero_init_last"] is False
     for other in ({"recipe": whole}, SMALL):
-        with pytest.raises(ValueError, match="has zero_init False, not True"):
-            pretrain("photos", out=tmp_path / "no", zero_init=True, **other, **goes_on)
+        with pytest.raises(ValueError, match="has zero_init_last False, not True"):
+            pretrain("photos", out=tmp_path / "no", zero_init_last=True, **other, **goes_on)
 
 
 @pytest.mark.parametrize("encoder", [3, None, ["run"]])
@@ -100,4 +100,4 @@ def test_what_is_no_encoder_is_named(encoder: Any) -> None:
     with pytest.raises(
         ValueError, match=f"or what pretrain returned, not {type(encoder).__name__}"
     ):
-        embed(encoder, "photos", limit=4)
+        embed(encoder, "photos", max_examples=4)

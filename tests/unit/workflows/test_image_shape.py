@@ -54,7 +54,7 @@ def test_every_command_sees_the_same_images(run: Path) -> None:
     assert {name: bool((s.images == images).all()) for name, s in seen.items()} == dict.fromkeys(
         seen, True
     )
-    halves = open_train_test(extractor, data, limit=None, seed=0, quiet=True)
+    halves = open_train_test(extractor, data, max_examples=None, seed=0, quiet=True)
     assert halves.train.images.shape[1:] == halves.test.images.shape[1:] == images.shape[1:]
 
 

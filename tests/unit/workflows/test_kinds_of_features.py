@@ -53,7 +53,7 @@ def test_each_command_takes_projected_features(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "STEPS", 4)  # no score is looked at
-    report = probe(run, images(), fit_on=images(), features="projected")
+    report = probe(run, images(), train_data=images(), features="projected")
     assert report.features == "projected"
     assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
     judged = audit(run, images(), features="projected", cache=tmp_path, quiet=True)

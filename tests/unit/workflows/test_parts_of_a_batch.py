@@ -11,7 +11,7 @@ from widefield.workflows.pretrain import _apart
 
 
 @pytest.mark.parametrize(
-    ("method", "gather", "world", "said"),
+    ("method", "gather_distributed", "world", "said"),
     [
         ("simclr", False, 2, True),
         ("simclr", True, 2, False),
@@ -21,10 +21,12 @@ from widefield.workflows.pretrain import _apart
     ],
 )
 def test_a_loss_over_a_part_of_the_batch_is_said(
-    method: str, gather: bool | None, world: int, said: bool
+    method: str, gather_distributed: bool | None, world: int, said: bool
 ) -> None:
     """Without the line a loss over the batch would silently be one over a part of it."""
-    settings: dict[str, Any] = {} if gather is None else {"gather": gather}
+    settings: dict[str, Any] = (
+        {} if gather_distributed is None else {"gather_distributed": gather_distributed}
+    )
     recipe = make_recipe(method=method, batch_size=64, **settings)
     ranks: Any = SimpleNamespace(shard=Shard(0, world))
     lines = _apart(recipe, ranks)

@@ -17,7 +17,7 @@ from widefield.workflows.plan import Plan, plan
 
 N, BATCH, DIM, SIDE = 96, 16, 12, 16
 SHORT: dict[str, Any] = {
-    "limit": N,
+    "max_examples": N,
     "batch_size": BATCH,
     "image_size": SIDE,
     "encoder": "resnet-tiny",
@@ -60,10 +60,10 @@ def check_totals(ahead: Plan) -> None:
 @pytest.mark.parametrize(
     ("settings", "moments"),
     [
-        ({"row_store": "host"}, 8 * N * DIM),
-        ({"row_store": "disk"}, 8 * N * DIM),
-        ({"row_store": "disk", "row_moments": "bf16"}, 4 * N * DIM),
-        ({"row_store": "host", "row_second_moment": "row"}, 4 * N * DIM + 4 * N),
+        ({"head_storage": "host"}, 8 * N * DIM),
+        ({"head_storage": "disk"}, 8 * N * DIM),
+        ({"head_storage": "disk", "head_moments": "bf16"}, 4 * N * DIM),
+        ({"head_storage": "host", "head_second_moment": "row"}, 4 * N * DIM + 4 * N),
     ],
 )
 def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments: int) -> None:
@@ -72,7 +72,7 @@ def test_rows_are_counted_where_they_will_live(settings: dict[str, Any], moments
     held, parameters = weight_bytes("s-diet", **SMALL)
     assert ahead.parts["head"].bytes == 4 * N * DIM
     assert ahead.parts["moments"].bytes == moments
-    assert {ahead.parts[name].place for name in ("head", "moments")} == {settings["row_store"]}
+    assert {ahead.parts[name].place for name in ("head", "moments")} == {settings["head_storage"]}
     assert ahead.parts["weights"].bytes == held
     assert ahead.parts["optimizer"].bytes == 2 * parameters
 
@@ -92,7 +92,7 @@ def test_a_dense_head_is_on_the_device_and_others_have_none() -> None:
 
 @pytest.mark.parametrize("method", ["diet", "diet-mse"])
 @pytest.mark.parametrize(("optimizer", "moments"), [("sgd", 1), ("adamw", 2)])
-def test_moments_of_a_dense_head_are_those_that_its_optimiser_holds(
+def test_moments_of_a_dense_head_are_those_that_its_optimizer_holds(
     method: str, optimizer: str, moments: int
 ) -> None:
     ahead = plan("photos", **{**SHORT, "method": method, "optimizer": optimizer})
@@ -135,7 +135,7 @@ def test_the_health_check_sees_as_many_images_as_that_of_a_run(
         return extract(encoder, images, **settings)
 
     monkeypatch.setattr(findings, "extract", counted)
-    plan("photos", **{**SMALL, "method": method, "limit": 200, "batch_size": 4})
+    plan("photos", **{**SMALL, "method": method, "max_examples": 200, "batch_size": 4})
     assert seen == [200]
 
 

@@ -24,17 +24,17 @@ from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 
 CPU = torch.device("cpu")
-COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
+COLORS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
 
 
-def paint(folder: Path, colours: list[str], count: int) -> Path:
+def paint(folder: Path, colors: list[str], count: int) -> Path:
     rng = np.random.default_rng(0)
-    for colour in colours:
-        (folder / colour).mkdir(parents=True)
+    for color in colors:
+        (folder / color).mkdir(parents=True)
         for i in range(count):
             noise = rng.integers(-30, 30, (16, 16, 3))
-            pixels = np.clip(np.array(COLOURS[colour]) + noise, 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / colour / f"{i:02}.png")
+            pixels = np.clip(np.array(COLORS[color]) + noise, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / color / f"{i:02}.png")
     return folder
 
 
@@ -42,7 +42,7 @@ def test_classes_are_matched_by_name(tmp_path: Path) -> None:
     """Test data with fewer classes number them differently; names decide."""
     train = paint(tmp_path / "train", ["red", "green", "blue"], 12)
     test = paint(tmp_path / "test", ["red", "green"], 8)
-    found = probe("pixels", test, fit_on=train).tasks["class"]
+    found = probe("pixels", test, train_data=train).tasks["class"]
     assert found.score.accuracy == 1.0
     assert found.score.classes == 3
 
@@ -51,7 +51,7 @@ def test_a_class_that_was_never_fitted_is_refused(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 6)
     test = paint(tmp_path / "test", ["red", "blue"], 6)
     with pytest.raises(ValueError, match=r"class 'blue' of .* is not in"):
-        probe("pixels", test, fit_on=train)
+        probe("pixels", test, train_data=train)
 
 
 def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
@@ -59,21 +59,21 @@ def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
     fitted = {"x": images, "kind": np.arange(40) % 2 * 2}  # 0 and 2
     scored = {"x": images[:12], "kind": np.arange(12) % 3}
     with pytest.raises(ValueError, match="class '1' of memory has no example to fit on in memory"):
-        probe("pixels", scored, fit_on=fitted, floors=False)
+        probe("pixels", scored, train_data=fitted, floors=False)
     scored["kind"] = fitted["kind"][:12]  # that it is listed does no harm
-    assert probe("pixels", scored, fit_on=fitted, floors=False).tasks["kind"].score.classes == 3
+    assert probe("pixels", scored, train_data=fitted, floors=False).tasks["kind"].score.classes == 3
 
 
 def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     test = paint(tmp_path / "test", ["red", "green"], 4)  # its red ones are in `train` too
     for scored, count in ((train, "16 of the 16"), (test, "4 of the 8")):
-        (said, *_) = probe("pixels", scored, fit_on=train, floors=False).notes
+        (said, *_) = probe("pixels", scored, train_data=train, floors=False).notes
         assert said.startswith(f"{count} scored images are among those that the probe is fitted on")
     halves = (f"{train}:test+shapes", f"{train}:train+shapes")
-    clean = probe("pixels", halves[0], fit_on=halves[1], floors=False)
+    clean = probe("pixels", halves[0], train_data=halves[1], floors=False)
     assert not [note for note in clean.notes if "fitted on, so" in note]
-    planted = probe("pixels", f"{train}+shapes", fit_on=f"{train}+shapes", floors=False)
+    planted = probe("pixels", f"{train}+shapes", train_data=f"{train}+shapes", floors=False)
     assert planted.notes[0].startswith("16 of the 16 scored images")
 
 
@@ -82,7 +82,7 @@ def test_a_class_of_one_image_is_named(tmp_path: Path) -> None:
     for path in sorted((train / "blue").iterdir())[1:]:
         path.unlink()
     with pytest.raises(ValueError, match=r"class 'blue' has one example to fit on in .*: give it"):
-        probe("pixels", paint(tmp_path / "test", ["red"], 4), fit_on=train)
+        probe("pixels", paint(tmp_path / "test", ["red"], 4), train_data=train)
 
 
 def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
     encoder.train()
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    probe(encoder, train, fit_on=train)
+    probe(encoder, train, train_data=train)
     assert encoder.training
     for key, value in encoder.state_dict().items():
         assert torch.equal(value, before[key]), key
@@ -104,15 +104,15 @@ def test_the_encoder_goes_back_to_its_device(
     train = paint(tmp_path / "train", ["red", "green"], 8)
     encoder = Elsewhere()
     options: dict[str, Any] = {"features": "pooled", "floors": False, "protocol": protocol}
-    probe(encoder, train, fit_on=train, **options)
+    probe(encoder, train, train_data=train, **options)
     assert encoder.came_back()
 
 
 def test_floors_are_left_out_when_told(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
-    report = probe("random", train, fit_on=train, floors=False)
+    report = probe("random", train, train_data=train, floors=False)
     assert report.tasks["class"].floor == {}
-    assert probe("random", train, fit_on=train).tasks["class"].floor.keys() == {
+    assert probe("random", train, train_data=train).tasks["class"].floor.keys() == {
         "pixels",
         "random",
         "majority",
@@ -128,16 +128,16 @@ def test_every_kind_of_encoder_opens(tmp_path: Path) -> None:
         open_encoder("nowhere")
 
 
-@pytest.mark.parametrize("limit", [0, -1])
+@pytest.mark.parametrize("max_examples", [0, -1])
 @pytest.mark.parametrize("divided", [False, True])
 def test_a_limit_below_one_is_refused_however_the_data_are_divided(
-    tmp_path: Path, limit: int, divided: bool
+    tmp_path: Path, max_examples: int, divided: bool
 ) -> None:
     folder = paint(tmp_path / "all", ["red", "blue"], 20)
     table = {p.relative_to(folder).as_posix(): p.parent.name for p in folder.rglob("*.png")}
-    apart = {"labels": table} if divided else {"fit_on": folder}
-    with pytest.raises(ValueError, match=f"limit is {limit}; expected at least 1"):
-        probe("pixels", folder, limit=limit, floors=False, quiet=True, **apart)
+    apart = {"labels": table} if divided else {"train_data": folder}
+    with pytest.raises(ValueError, match=f"max_examples is {max_examples}; expected at least 1"):
+        probe("pixels", folder, max_examples=max_examples, floors=False, quiet=True, **apart)
 
 
 def test_public_names_are_the_workflows() -> None:
@@ -150,11 +150,11 @@ def test_public_names_are_the_workflows() -> None:
 def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 12)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
-    plain = probe(encoder, train, fit_on=train, floors=False)
+    plain = probe(encoder, train, train_data=train, floors=False)
     assert (plain.protocol, plain.features) == ("linear", "pooled")
-    before = probe(encoder, train, fit_on=train, features="feature-map", floors=False)
+    before = probe(encoder, train, train_data=train, features="feature-map", floors=False)
     assert before.features == "feature-map"
-    report = probe(encoder, train, fit_on=train, protocol="feature-dropout")
+    report = probe(encoder, train, train_data=train, protocol="feature-dropout")
     assert (report.protocol, report.features) == ("feature-dropout", "feature-map")
     found = report.tasks["class"]
     assert found.score.accuracy > 0.9
@@ -172,7 +172,7 @@ def test_features_before_pooling_and_feature_dropouts_protocol(tmp_path: Path) -
 )
 def test_unknown_ways_to_probe_are_named(options: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        probe("random", "photos:test", fit_on="photos", **options)
+        probe("random", "photos:test", train_data="photos", **options)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ class Stopped(Exception):
 
 def trained(views: str, tmp_path: Path, data: str = "photos+shapes", **settings: Any) -> Path:
     settings |= {"method": "simclr", "views": views, "batch_size": 16, "image_size": 16}
-    pretrain(data, out=tmp_path / "run", epochs=1, limit=32, quiet=True, **settings)
+    pretrain(data, out=tmp_path / "run", epochs=1, max_examples=32, quiet=True, **settings)
     return tmp_path / "run"
 
 
@@ -204,7 +204,7 @@ def first_batch(draw: DrawBatch, epoch: int = 0) -> tuple[Tensor, dict[str, Tens
 
 def feature_dropout_probe(run: Path, **options: Any) -> None:
     with pytest.raises(Stopped):
-        probe(run, "photos:test+shapes", limit=16, protocol="feature-dropout", **options)
+        probe(run, "photos:test+shapes", max_examples=16, protocol="feature-dropout", **options)
 
 
 def test_a_viewmakers_own_views_augment_the_probes_images(
@@ -213,7 +213,7 @@ def test_a_viewmakers_own_views_augment_the_probes_images(
     run = trained("viewmaker:published", tmp_path)
     feature_dropout_probe(run)
     x, _ = first_batch(seen[0])
-    images = image_batch(open_dataset("photos+shapes", limit=32, image_size=16).images, CPU)
+    images = image_batch(open_dataset("photos+shapes", max_examples=32, image_size=16).images, CPU)
     expected = run_views(run)(images, 1, torch.Generator().manual_seed(0))[0]
     assert torch.equal(x, expected.detach())
     # What the viewmaker learned decides, not the network that the run began with.
@@ -226,7 +226,7 @@ def test_other_runs_are_probed_on_expert_views(
     views: str, tmp_path: Path, seen: list[DrawBatch]
 ) -> None:
     feature_dropout_probe(trained(views, tmp_path))
-    images = image_batch(open_dataset("photos+shapes", limit=32, image_size=16).images, CPU)
+    images = image_batch(open_dataset("photos+shapes", max_examples=32, image_size=16).images, CPU)
     expert = build_views("expert:feature-dropout")
     expected = expert(images, 1, torch.Generator().manual_seed(0))[0]
     assert torch.equal(first_batch(seen[0])[0], expected)
@@ -235,7 +235,7 @@ def test_other_runs_are_probed_on_expert_views(
 def test_a_mask_viewmaker_spares_what_is_planted(tmp_path: Path, seen: list[DrawBatch]) -> None:
     run = trained("mask-viewmaker", tmp_path)
     feature_dropout_probe(run)
-    dataset = open_dataset("photos+shapes", limit=32, image_size=16)
+    dataset = open_dataset("photos+shapes", max_examples=32, image_size=16)
     spared = (
         torch.from_numpy(dataset.masks(np.arange(32))).permute(0, 3, 1, 2).expand(-1, 3, 16, 16)
     )
@@ -244,7 +244,7 @@ def test_a_mask_viewmaker_spares_what_is_planted(tmp_path: Path, seen: list[Draw
     assert torch.equal(x[spared], images[spared])
     assert (x != images)[~spared].float().mean() > 0.5
     with pytest.raises(ValueError, match="go by where an object is planted, and there is none"):
-        probe(run, "photos:test", fit_on="photos", limit=16, protocol="feature-dropout")
+        probe(run, "photos:test", train_data="photos", max_examples=16, protocol="feature-dropout")
 
 
 def test_fresh_overlays_are_drawn_anew_in_each_epoch_of_the_probe(
@@ -252,7 +252,7 @@ def test_fresh_overlays_are_drawn_anew_in_each_epoch_of_the_probe(
 ) -> None:
     run = trained("expert", tmp_path, data="photos+shapes:fresh")
     feature_dropout_probe(run)
-    dataset = open_dataset("photos+shapes:fresh", limit=32, image_size=16)
+    dataset = open_dataset("photos+shapes:fresh", max_examples=32, image_size=16)
     labels = [first_batch(seen[0], epoch)[1]["shapes"].tolist() for epoch in range(3)]
     assert labels == [
         dataset.planted[0].labels(np.arange(32), epoch + 1).tolist() for epoch in range(3)
@@ -266,7 +266,7 @@ def test_the_report_says_whose_views_they_were(
 ) -> None:
     monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 1)
     run = trained("viewmaker", tmp_path)
-    options: dict[str, Any] = {"limit": 16, "floors": False}
+    options: dict[str, Any] = {"max_examples": 16, "floors": False}
     assert probe(run, "photos:test+shapes", **options).views is None
     report = probe(run, "photos:test+shapes", protocol="feature-dropout", **options)
     assert report.views == report.to_json()["views"] == "viewmaker"
@@ -307,5 +307,5 @@ def test_what_copies_among_the_scored_images_can_do_is_said(
 def test_others_to_score_on_are_advised_where_they_are_the_same(tmp_path: Path) -> None:
     data = paint(tmp_path / "data", ["red", "green"], 8)
     for scored in (data, f"{data}:test"):
-        (note, *_) = probe("pixels", scored, fit_on=data, floors=False).notes
+        (note, *_) = probe("pixels", scored, train_data=data, floors=False).notes
         assert "score on others, as DATA:test" in note

@@ -11,7 +11,7 @@ from widefield.config.recipes.s_diet_paper import s_diet_paper, s_diet_published
 from widefield.config.recipes.solo_learn import solo_learn, solo_learn_published
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import DEFAULT_METHOD, METHODS, MethodSettings
+from widefield.methods import DEFAULT_METHOD, METHODS, MethodConfig
 from widefield.views import ViewSettings
 
 RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
@@ -66,7 +66,7 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     method = settings.pop("method", AUTO)
     if method == AUTO:
         method = FIRST_METHOD.get(name) or _default_method(settings)
-    method_name = method.name if isinstance(method, MethodSettings) else method
+    method_name = method.name if isinstance(method, MethodConfig) else method
     check_name("method", method_name, METHODS)
     recipe = RECIPES[name](method_name, plant_names(data) if data else ())
     if not isinstance(method, str):
@@ -80,6 +80,6 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
 
 def _default_method(settings: Mapping[str, Any]) -> str:
     """Return the method of a run with these settings, as far as it shows before data are read."""
-    known = {key: settings[key] for key in ("epochs", "start") if key in settings}
+    known = {key: settings[key] for key in ("epochs", "init") if key in settings}
     run = default(DEFAULT_METHOD).changed(known)
-    return method_for(epochs=run.epochs, start=run.start, given=settings)
+    return method_for(epochs=run.epochs, init=run.init, given=settings)

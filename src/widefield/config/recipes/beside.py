@@ -9,16 +9,16 @@ from widefield.data import plant_names
 MACHINERY = (
     "device",
     "seed",
-    "limit",
+    "max_examples",
     "image_size",
     "sample_rate",
     "seconds",
     "checkpoint_every",
     "health_every",
-    "gather",
-    "row_store",
-    "row_moments",
-    "row_second_moment",
+    "gather_distributed",
+    "head_storage",
+    "head_moments",
+    "head_second_moment",
 )
 """Settings that say how a run is carried out, not what is trained."""
 

@@ -22,7 +22,7 @@ def default(method: str, plants: Collection[str] = ()) -> Recipe:
 def method_for(
     *,
     epochs: int,
-    start: str | None = None,
+    init: str | None = None,
     given: Collection[str] = (),
     steps_an_epoch: int = 0,
 ) -> str:
@@ -33,20 +33,20 @@ def method_for(
 
     Args:
         epochs: those of the run.
-        start: the encoder that it goes on from, if any.
+        init: the encoder that it goes on from, if any.
         given: names of the settings that the user gave.
         steps_an_epoch: the age of rows; 0 while it is not known.
 
     Example:
         >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, given=["cross_entropy"])
+        >>> method_for(epochs=100, given=["cross_entropy_weight"])
         'view-contrast'
     """
     by_setting = chosen_by(given)
     if by_setting:
         return by_setting
-    rows_teach = epochs >= LONG and steps_an_epoch <= OLD_ROWS and start is None
+    rows_teach = epochs >= LONG and steps_an_epoch <= OLD_ROWS and init is None
     return LONG_METHOD if rows_teach else DEFAULT_METHOD
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from widefield.config.recipe import Recipe
 from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
-from widefield.methods import ProjectorSettings, SimCLRSettings
+from widefield.methods import ProjectorConfig, SimCLRConfig
 from widefield.views import ViewSettings
 
 BUDGET = 0.05
@@ -22,29 +22,29 @@ def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Rec
     Raises:
         ValueError: the paper has no settings for this method.
 
-    Source: Feature Dropout (Tamkin et al. 2022), appendix; loss, projection, optimisers and the
+    Source: Feature Dropout (Tamkin et al. 2022), appendix; loss, projection, optimizers and the
     decay of all parameters are those of the authors' code and configurations.
     """
-    if method != SimCLRSettings.name:
+    if method != SimCLRConfig.name:
         raise ValueError(
             f"the recipe feature-dropout has no settings for {method}: it is for simclr"
         )
     return Recipe(
-        method=SimCLRSettings(
+        method=SimCLRConfig(
             lr=0.03,
-            projector=ProjectorSettings(layers=1, dim=128),
+            projector=ProjectorConfig(layers=1, dim=128),
             temperature=0.07,
             loss="one-sided",
         ),
         views=ViewSettings.named("viewmaker:published").changed(
             {"viewmaker_budget": _budget(plants)}
         ),
-        encoder=EncoderSettings(name="resnet18", stem="small", zero_init=False),
+        encoder=EncoderSettings(name="resnet18", stem="small", zero_init_last=False),
         epochs=200,
         optimizer="sgd",
         schedule="constant",
         weight_decay=1e-4,
-        decay_all=True,
+        decay_bias_and_norm=True,
         warmup_epochs=0.0,
         precision="32",
     )
@@ -66,7 +66,7 @@ def feature_dropout_published(method: str, plants: Collection[str] = ()) -> Publ
             "schedule": "constant",
             "lr": 0.03,
             "weight_decay": 1e-4,
-            "decay_all": True,
+            "decay_bias_and_norm": True,
             "warmup_epochs": 0.0,
             "loss": "one-sided",
             "temperature": 0.07,

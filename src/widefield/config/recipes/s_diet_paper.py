@@ -6,11 +6,11 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
 from widefield.methods import (
-    DietSettings,
-    MethodSettings,
-    ProjectorSettings,
-    RowSettings,
-    SDietSettings,
+    DietConfig,
+    HeadConfig,
+    MethodConfig,
+    ProjectorConfig,
+    SDietConfig,
 )
 
 EPOCHS = 5000
@@ -36,27 +36,27 @@ def s_diet_paper(method: str = "s-diet", plants: Collection[str] = ()) -> Recipe
     """
     return Recipe(
         method=_method(method),
-        encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init=False),
+        encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init_last=False),
         epochs=STACKED_EPOCHS if "stacked-digits" in plants else EPOCHS,
         weight_decay=0.05,
-        decay_all=True,
+        decay_bias_and_norm=True,
         warmup_epochs=0.0,
         precision="32",
     )
 
 
-def _method(name: str) -> MethodSettings:
-    if name == SDietSettings.name:
-        return SDietSettings(
+def _method(name: str) -> MethodConfig:
+    if name == SDietConfig.name:
+        return SDietConfig(
             lr=1e-3,
-            projector=ProjectorSettings(layers=3, width=512, dim=512, batch_norm=False),
+            projector=ProjectorConfig(layers=3, width=512, dim=512, batch_norm=False),
             head_lr_scale=1.0,
             logit_scale=1.0,
             label_smoothing=0.8,
-            row=RowSettings(start="random", update="estimated"),
+            head=HeadConfig(init="random", update="estimated"),
         )
-    if name == DietSettings.name:
-        return DietSettings(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)
+    if name == DietConfig.name:
+        return DietConfig(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)
     raise ValueError(
         f"the recipe s-diet-paper has no settings for {name}: it is for s-diet and diet"
     )
@@ -75,14 +75,14 @@ def s_diet_published(method: str, plants: Collection[str] = ()) -> Published:
         "lr": 1e-3,
         "weight_decay": 0.05,
         "label_smoothing": 0.8,
-        "normalise": method == SDietSettings.name,
+        "normalize": method == SDietConfig.name,
     }
-    if method == SDietSettings.name:
+    if method == SDietConfig.name:
         values |= {
             "projector_layers": 3,
             "projector_batch_norm": False,
             "logit_scale": 1.0,
-            "row_update": "estimated",
+            "head_update": "estimated",
         }
     return Published(
         source="S-DIET (2025), sections 5 and 6, appendices C and E",
@@ -90,7 +90,7 @@ def s_diet_published(method: str, plants: Collection[str] = ()) -> Published:
         differs={
             "encoder": "resnet18, and resnet50 for others of its results",
             "projector_dim": "unstated, above 200 by figure 1c",
-            "decay_all": "unstated; no exception is named",
+            "decay_bias_and_norm": "unstated; no exception is named",
             "precision": "32 bits for the baselines, unstated for S-DIET",
         },
     )

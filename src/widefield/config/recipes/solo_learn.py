@@ -8,14 +8,14 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
 from widefield.methods import (
-    BarlowTwinsSettings,
-    BYOLSettings,
-    MethodSettings,
-    MoCoSettings,
-    ProjectorSettings,
-    SimCLRSettings,
-    SimSiamSettings,
-    VICRegSettings,
+    BarlowTwinsConfig,
+    BYOLConfig,
+    MethodConfig,
+    MoCoConfig,
+    ProjectorConfig,
+    SimCLRConfig,
+    SimSiamConfig,
+    VICRegConfig,
 )
 
 FOLDER = "solo-learn, scripts/pretrain/cifar"
@@ -26,36 +26,36 @@ class Baseline:
     """Settings of one file of solo-learn."""
 
     file: str
-    settings: Callable[[], MethodSettings]
+    settings: Callable[[], MethodConfig]
     weight_decay: float
     optimizer: str = "lars"
     differs: dict[str, str] = field(default_factory=dict)
     """What solo-learn has and no setting chooses."""
 
 
-def _mlp(layers: int, width: int, dim: int, *, batch_norm: bool = True) -> ProjectorSettings:
-    return ProjectorSettings(layers=layers, width=width, dim=dim, batch_norm=batch_norm)
+def _mlp(layers: int, width: int, dim: int, *, batch_norm: bool = True) -> ProjectorConfig:
+    return ProjectorConfig(layers=layers, width=width, dim=dim, batch_norm=batch_norm)
 
 
 BASELINES: dict[str, Baseline] = {
-    SimCLRSettings.name: Baseline(
+    SimCLRConfig.name: Baseline(
         file="simclr.yaml",
-        settings=lambda: SimCLRSettings(
+        settings=lambda: SimCLRConfig(
             lr=0.4, projector=_mlp(2, 2048, 256, batch_norm=False), temperature=0.2
         ),
         weight_decay=1e-4,
     ),
-    BarlowTwinsSettings.name: Baseline(
+    BarlowTwinsConfig.name: Baseline(
         file="barlow.yaml",
-        settings=lambda: BarlowTwinsSettings(
+        settings=lambda: BarlowTwinsConfig(
             lr=0.3, projector=_mlp(3, 2048, 2048), off_diagonal_weight=0.0051
         ),
         weight_decay=1e-4,
         differs={"factor of the loss": "0.1; here 1"},
     ),
-    BYOLSettings.name: Baseline(
+    BYOLConfig.name: Baseline(
         file="byol.yaml",
-        settings=lambda: BYOLSettings(
+        settings=lambda: BYOLConfig(
             lr=1.0,
             projector=_mlp(2, 4096, 256),
             predictor_width=4096,
@@ -64,11 +64,9 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-5,
     ),
-    SimSiamSettings.name: Baseline(
+    SimSiamConfig.name: Baseline(
         file="simsiam.yaml",
-        settings=lambda: SimSiamSettings(
-            lr=0.5, projector=_mlp(3, 2048, 2048), predictor_width=512
-        ),
+        settings=lambda: SimSiamConfig(lr=0.5, projector=_mlp(3, 2048, 2048), predictor_width=512),
         weight_decay=1e-5,
         optimizer="sgd",
         differs={
@@ -76,9 +74,9 @@ BASELINES: dict[str, Baseline] = {
             "rate of the predictor": "constant; here as of the rest",
         },
     ),
-    VICRegSettings.name: Baseline(
+    VICRegConfig.name: Baseline(
         file="vicreg.yaml",
-        settings=lambda: VICRegSettings(
+        settings=lambda: VICRegConfig(
             lr=0.3,
             projector=_mlp(3, 2048, 2048),
             invariance_weight=25.0,
@@ -87,9 +85,9 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-4,
     ),
-    MoCoSettings.name: Baseline(
+    MoCoConfig.name: Baseline(
         file="mocov2plus.yaml",
-        settings=lambda: MoCoSettings(
+        settings=lambda: MoCoConfig(
             lr=0.3,
             projector=_mlp(2, 2048, 256, batch_norm=False),
             temperature=0.2,
@@ -121,11 +119,11 @@ def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
     run: dict[str, Any] = {"optimizer": baseline.optimizer}
     return Recipe(
         method=baseline.settings(),
-        encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init=False),
+        encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init_last=False),
         epochs=1000,
         weight_decay=baseline.weight_decay,
         # LARS leaves biases and gains alone, as its `exclude_bias_n_norm` does.
-        decay_all=baseline.optimizer == "sgd",
+        decay_bias_and_norm=baseline.optimizer == "sgd",
         warmup_epochs=10.0,
         precision="32",
         **run,
@@ -148,12 +146,12 @@ def solo_learn_published(method: str, plants: Collection[str] = ()) -> Published
             "optimizer",
             "schedule",
             "weight_decay",
-            "decay_all",
+            "decay_bias_and_norm",
             "warmup_epochs",
         )
     }
     differences = {**baseline.settings().flat(), **recipe.encoder.flat(), **run}
-    for name in ("gather", "loss"):
+    for name in ("gather_distributed", "loss"):
         differences.pop(name, None)
     return Published(
         source=f"{FOLDER}/{baseline.file}; views and precision: S-DIET (2025), appendix C.1",

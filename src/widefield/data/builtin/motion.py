@@ -117,8 +117,8 @@ def _hung(
 
 def _unit(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each row of x [n, T] with mean 0 and deviation 1."""
-    centred = x - x.mean(1, keepdims=True)
-    return centred / centred.std(1, keepdims=True)
+    centered = x - x.mean(1, keepdims=True)
+    return centered / centered.std(1, keepdims=True)
 
 
 def _shares(split: Split, what: str, index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -118,7 +118,7 @@ def _candidates(photo: str, size: tuple[int, ...], split: Split, count: int) -> 
 
 
 def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the variance of the grey values at an even grid of points in each window."""
+    """Return the variance of the gray values at an even grid of points in each window."""
     left, top, right, _ = np.moveaxis(window, -1, 0)[..., None, None]
     steps = np.arange(_GRID) * (right - left) // _GRID
     points = image[top + np.swapaxes(steps, -1, -2), left + steps]

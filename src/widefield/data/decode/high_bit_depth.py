@@ -1,7 +1,7 @@
 """Images of more than 8 bits: their values, and which value of a data set is shown as white.
 
 A file says how many bits a value takes, and not how many of them a camera filled: 12 bits in a file
-of 16 would become 16 levels of grey. So white is the largest value that fits the bits in use, over
+of 16 would become 16 levels of gray. So white is the largest value that fits the bits in use, over
 all images of a data set: 2^b - 1, at least 255; 1 for fractions in [0, 1]. A run keeps it with its
 encoder, and all later data of the run are read by it.
 """
@@ -46,7 +46,7 @@ class Deep:
     """[H, W] or [H, W, C], from 0 on."""
     alpha: NDArray[np.float64] | None = None
     """Opacity in [0, 1], [H, W]."""
-    white: float | None = None
+    max_value: float | None = None
     """The value of white, where the file itself says it."""
     inverted: bool = False
     """Whether 0 is white."""
@@ -68,18 +68,18 @@ class Deep:
         whole = not is_float or not np.any(self.values.astype(np.float64) % 1)
         return Extent(high, whole, is_float and high <= 1)
 
-    def shown(self, white: float) -> Image.Image:
+    def shown(self, max_value: float) -> Image.Image:
         """Return the image in 8 bits, where `white` is 255.
 
         Raises:
             ValueError: there are values above `white`.
         """
         largest = self.extent().largest
-        if largest > white:
-            raise ValueError(f"values up to {largest:g}, above {white:g}, which is white here")
+        if largest > max_value:
+            raise ValueError(f"values up to {largest:g}, above {max_value:g}, which is white here")
         wide = self.values.astype(np.float64)
-        wide = white - wide if self.inverted else wide
-        pixels = np.round(wide * (_EIGHT_BITS / white)).astype(np.uint8)
+        wide = max_value - wide if self.inverted else wide
+        pixels = np.round(wide * (_EIGHT_BITS / max_value)).astype(np.uint8)
         image = Image.fromarray(pixels)
         if self.alpha is not None:
             image.putalpha(Image.fromarray(np.round(self.alpha * 255).astype(np.uint8)))
@@ -125,18 +125,18 @@ def deep_image(image: Image.Image, file: Path | memoryview) -> Deep | None:
         return Deep(
             values,
             (values != clear).astype(np.float64) if isinstance(clear, int) else None,
-            white=_white_of_header(image, bits),
+            max_value=_white_of_header(image, bits),
             inverted=tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO,
             orientation=orientation,
         )
     if bits > 8 and (image.mode not in ("RGB", "RGBA") or tags.get(_PLANAR) == _SEPARATE):
         raise ValueError(f"{bits} bits in {image.mode}, in separate planes or other than RGB")
     if bits > 8 or (image.format == "PNG" and _bits_of_png(file) == 16):
-        colours, alpha = _split(_sixteen_bits(file, str(image.format)))
+        colors, alpha = _split(_sixteen_bits(file, str(image.format)))
         clear = image.info.get("transparency")
         if isinstance(clear, tuple) and alpha is None:
-            alpha = (colours != clear).any(axis=-1).astype(np.float64)
-        return Deep(colours, alpha, orientation=orientation)
+            alpha = (colors != clear).any(axis=-1).astype(np.float64)
+        return Deep(colors, alpha, orientation=orientation)
     return None
 
 
@@ -189,7 +189,7 @@ def _bytes_of(
 def _split(
     values: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.float64] | None]:
-    """Divide channels [H, W, C] into colours and opacity in [0, 1], if there is one."""
+    """Divide channels [H, W, C] into colors and opacity in [0, 1], if there is one."""
     if values.shape[-1] == 3:
         return values, None
     alpha = values[..., -1] / _FULL

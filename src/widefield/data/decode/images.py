@@ -58,7 +58,7 @@ class Reading:
     """Files that cannot be read, by position."""
     choices: Counter[str] = field(default_factory=Counter)
     """How many images each choice was made for."""
-    white: float | None = None
+    max_value: float | None = None
     """The value of white in images of more than 8 bits that do not say it."""
     largest: float = 0
     """The largest value in them."""
@@ -69,7 +69,7 @@ def decode_all(
     names: Sequence[str],
     out: NDArray[np.uint8],
     progress: Progress | None = None,
-    white: float | None = None,
+    max_value: float | None = None,
 ) -> Reading:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
@@ -78,19 +78,21 @@ def decode_all(
     Raises:
         ValueError: no value can be white in all images.
     """
-    reading, extents = Reading(white=white), {}
+    reading, extents = Reading(max_value=max_value), {}
     rows: Sequence[int] = range(len(files))
-    for i, decoded in _decode_rows(rows, files, out, white, progress):
+    for i, decoded in _decode_rows(rows, files, out, max_value, progress):
         if isinstance(decoded, str):
             reading.failed[i] = Skipped(names[i], decoded)
-        elif decoded.extent is not None and white is None:
+        elif decoded.extent is not None and max_value is None:
             extents[i] = decoded.extent
         else:
             _count(reading, decoded)
     if not extents:
         return reading
-    reading.white, rows = white_of(extents.values()), sorted(extents)
-    for i, decoded in _decode_rows(rows, files, out, reading.white, _after(len(files), progress)):
+    reading.max_value, rows = white_of(extents.values()), sorted(extents)
+    for i, decoded in _decode_rows(
+        rows, files, out, reading.max_value, _after(len(files), progress)
+    ):
         if isinstance(decoded, str):
             reading.failed[i] = Skipped(names[i], decoded)
         else:
@@ -115,7 +117,7 @@ def _decode_rows(
     rows: Sequence[int],
     files: Sequence[File],
     out: NDArray[np.uint8],
-    white: float | None,
+    max_value: float | None,
     progress: Progress | None,
 ) -> Iterator[tuple[int, Decoded | str]]:
     """Decode files[i] into out[i] for i in `rows`; yield what was chosen, or why it failed."""
@@ -128,7 +130,7 @@ def _decode_rows(
             if stop.is_set():
                 break
             try:
-                decoded = decode(files[i], size, white)
+                decoded = decode(files[i], size, max_value)
             except Exception as error:  # decoders raise every kind of error on damaged files
                 done.append((i, _reason(error)))
                 continue
@@ -149,10 +151,10 @@ def _decode_rows(
             raise
 
 
-def decode(file: File, size: Size, white: float | None = None) -> Decoded:
+def decode(file: File, size: Size, max_value: float | None = None) -> Decoded:
     """Decode one image, upright, to RGB uint8 [H, W, 3].
 
-    The shorter side is brought to `size` and the rest cut off around the centre. Transparent
+    The shorter side is brought to `size` and the rest cut off around the center. Transparent
     pixels show white; of several pages or frames the first is taken. In images of more than 8
     bits the value `white` becomes 255; without it they are measured alone. Raises whatever the
     decoder raises on a damaged file.
@@ -168,10 +170,10 @@ def decode(file: File, size: Size, white: float | None = None) -> Decoded:
         was_size, deep, extent = _upright_size(image), deep_image(image, file), None
         if deep is not None:
             choices.add("deep")
-            extent = deep.extent() if deep.white is None else None
-            if deep.white is None and white is None:
+            extent = deep.extent() if deep.max_value is None else None
+            if deep.max_value is None and max_value is None:
                 return Decoded(None, extent=extent)
-            shown = deep.shown(deep.white or white or 1)
+            shown = deep.shown(deep.max_value or max_value or 1)
         else:
             shown = image
         if shown.mode == "CMYK":

@@ -3,11 +3,11 @@
 An encoder that learns only the easier of two features of an image shows it here, because the
 planted one is known. Positions are stated for 32 pixels and scale with the image; each plant's file
 says which of them are published. Options grade how easy a plant is to see (ours): `size` scales it,
-`colour=fixed` is white and `colour=random` a random one, `place=fixed` puts it at the same place in
+`color=fixed` is white and `color=random` a random one, `place=fixed` puts it at the same place in
 every image (digits have `jitter=0` for that).
 
 Held-out plants mean the same classes but come from other sources: digits from images of their own,
-letters in another face, and all colours and places from another random stream.
+letters in another face, and all colors and places from another random stream.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,20 @@ from widefield.data.planted.sounds import SoundOverlay as SoundOverlay
 from widefield.data.planted.stacked import DigitChannel as DigitChannel
 from widefield.data.planted.stacked import StackedDigits as StackedDigits
 
-Drawn = Digits | Shapes | Letters
+ImageOverlay = Digits | Shapes | Letters
 """What is drawn over an image."""
-Heard = Background | Tone | Clicks
+AudioOverlay = Background | Tone | Clicks
 """What is mixed into a sound."""
-Feature = Drawn | StackedDigits | Heard
+Feature = ImageOverlay | StackedDigits | AudioOverlay
 
 PLANTS: dict[str, type[Feature]] = {
     plant.name: plant for plant in (Digits, Shapes, Letters, StackedDigits)
 }
 """Every feature of images by name; its fields are the options that it takes."""
 
-SOUND_PLANTS: dict[str, type[Heard]] = {plant.name: plant for plant in (Background, Tone, Clicks)}
+SOUND_PLANTS: dict[str, type[AudioOverlay]] = {
+    plant.name: plant for plant in (Background, Tone, Clicks)
+}
 """Every feature of sounds by name."""
 
 
@@ -78,7 +80,7 @@ class Planted:
 
 def plant(
     images: NDArray[np.uint8],
-    feature: Drawn,
+    feature: ImageOverlay,
     *,
     seed: int = 0,
     index: ArrayLike | None = None,

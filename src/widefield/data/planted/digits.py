@@ -32,21 +32,21 @@ class Digits:
     name: ClassVar[str] = "digits"
 
     alpha: Alpha = 1.0
-    colour: Literal["fixed", "random"] = "fixed"
+    color: Literal["fixed", "random"] = "fixed"
     fresh: bool = False
     # By 5 pixels the digits would leave an image of 32.
     jitter: Annotated[int, Interval(ge=0, le=4), "pixels"] = 0
     size: Size = 1.0
     source: str | None = None
-    """A `.npz` pack of grey digits; by default those that scikit-learn ships."""
+    """A `.npz` pack of gray digits; by default those that scikit-learn ships."""
 
     @classmethod
     def grades(cls) -> "tuple[Digits, ...]":
         """Return five, from hard to easy to see."""
         return (
-            cls(size=0.8, alpha=0.6, colour="random", jitter=4),
-            cls(colour="random", jitter=4),
-            cls(size=1.2, colour="random", jitter=4),
+            cls(size=0.8, alpha=0.6, color="random", jitter=4),
+            cls(color="random", jitter=4),
+            cls(size=1.2, color="random", jitter=4),
             cls(size=1.2, jitter=4),
             cls(size=1.2, jitter=0),
         )
@@ -76,7 +76,7 @@ class Digits:
             places=low,
             jitter_range=np.tile(moves.astype(np.int64), (len(_CORNERS), 1)),
             shared_offset=True,
-            coloured=self.colour == "random",
+            colored=self.color == "random",
             alpha=self.alpha,
             seed=canvas.seed,
             held_out=canvas.held_out,
@@ -87,13 +87,13 @@ class Digits:
 def digit_source(
     source: str | None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]:
-    """Return grey digits uint8 [m, h, w], their class ids and class names."""
+    """Return gray digits uint8 [m, h, w], their class ids and class names."""
     if source is None:
         from sklearn.datasets import load_digits
 
         data = load_digits()
-        grey = np.round(data.images * (255 / 16)).astype(np.uint8)
-        return grey, data.target.astype(np.int64), tuple("0123456789")
+        gray = np.round(data.images * (255 / 16)).astype(np.uint8)
+        return gray, data.target.astype(np.int64), tuple("0123456789")
     path = Path(source).expanduser()
     if not path.is_file():
         raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
@@ -102,7 +102,7 @@ def digit_source(
 
     examples = read_npz(path)
     if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
-        raise ValueError(f"'{source}' holds no grey digits; expected keys 'images' and 'labels'")
+        raise ValueError(f"'{source}' holds no gray digits; expected keys 'images' and 'labels'")
     task = next(iter(examples.labels))
     return examples.pixels[..., 0], examples.labels[task], examples.classes[task]
 
@@ -138,5 +138,5 @@ def refuse_missing(
 
 
 def resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return a grey digit uint8 [h, w] resampled to `size`, height and width."""
+    """Return a gray digit uint8 [h, w] resampled to `size`, height and width."""
     return np.asarray(Image.fromarray(digit).resize(size[::-1], Image.Resampling.BICUBIC))

@@ -1,6 +1,6 @@
 """`+letters`: one letter, at four places of the image.
 
-It has a random colour and font size 12 at 32 pixels; x and y of each place are drawn from [0, 6] or
+It has a random color and font size 12 at 32 pixels; x and y of each place are drawn from [0, 6] or
 [16, 21]. Held-out letters have a bold, slanted face.
 
 Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
@@ -27,7 +27,7 @@ class Letters:
     name: ClassVar[str] = "letters"
 
     alpha: Alpha = 1.0
-    colour: Literal["fixed", "random"] = "random"
+    color: Literal["fixed", "random"] = "random"
     fresh: bool = False
     place: Literal["free", "fixed"] = "free"
     size: Size = 1.0
@@ -39,8 +39,8 @@ class Letters:
             cls(size=0.8, alpha=0.6),
             cls(),
             cls(size=1.2),
-            cls(size=1.2, colour="fixed"),
-            cls(size=1.2, colour="fixed", place="fixed"),
+            cls(size=1.2, color="fixed"),
+            cls(size=1.2, color="fixed", place="fixed"),
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
@@ -58,7 +58,7 @@ class Letters:
             places=np.array([(tops[row], lefts[column]) for row, column in quarters]),
             jitter_range=np.array([(down[row], right[column]) for row, column in quarters]),
             shared_offset=False,
-            coloured=self.colour == "random",
+            colored=self.color == "random",
             alpha=self.alpha,
             seed=canvas.seed,
             held_out=canvas.held_out,

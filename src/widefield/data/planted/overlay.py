@@ -1,4 +1,4 @@
-"""What is drawn over images: sprites, one a place, each drawn by example, colour and offset.
+"""What is drawn over images: sprites, one a place, each drawn by example, color and offset.
 
 Everything drawn is a pure function of (seed, index, held_out). What is `fresh` is drawn anew each
 time an example is read, as published: a function of (seed, index, read, held_out). The two views of
@@ -92,7 +92,7 @@ class Overlay:
     """How many tops and lefts there are to choose from at each place, [places, 2]."""
     shared_offset: bool
     """Whether all places of an example move by the same draw."""
-    coloured: bool
+    colored: bool
     alpha: float
     seed: int
     held_out: bool
@@ -128,7 +128,7 @@ class Overlay:
     ) -> NDArray[np.bool_]:
         """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
 
-        pixel <- pixel + alpha * alpha_mask * (intensity * colour - pixel)
+        pixel <- pixel + alpha * alpha_mask * (intensity * color - pixel)
         """
         assert images.flags.c_contiguous
         counter = self._counter(index, read)
@@ -144,8 +144,8 @@ class Overlay:
         sprite = self._sprites(counter)
         alpha_mask = self.alpha_mask[sprite]
         covered = alpha_mask > 0
-        colour = self._colours(counter, images.shape[-1])
-        target = self.intensity[sprite][..., None] * colour[:, None, None, :]
+        color = self._colors(counter, images.shape[-1])
+        target = self.intensity[sprite][..., None] * color[:, None, None, :]
         weight = np.float32(self.alpha) * alpha_mask[..., None]
         for place in range(len(self.places)):
             pixel = self._pixels(counter, place, images.shape)
@@ -170,10 +170,10 @@ class Overlay:
         # The name of the stream is part of every data set that was ever planted.
         return self._draw("stamp", counter, len(self.sprite_class))
 
-    def _colours(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
-        if not self.coloured:
+    def _colors(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
+        if not self.colored:
             return np.full((len(counter), channels), 255, dtype=np.float32)
-        rgb = np.stack([self._draw(f"colour {c}", counter, 256) for c in "rgb"], axis=1)
+        rgb = np.stack([self._draw(f"color {c}", counter, 256) for c in "rgb"], axis=1)
         return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
 
     def _pixels(

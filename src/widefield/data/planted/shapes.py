@@ -1,8 +1,8 @@
 """`+shapes`: a square, a triangle or a circle in the middle of the image.
 
-It has a random colour and alpha 180/255, as published. It is 9 pixels high at 32 pixels and stands
-at one of 3 x 3 places inside the centre third (ours): a fixed place can be read off the pixels by a
-linear classifier. `as-published` fills the centre third, rows and columns 10 to 21, in every image.
+It has a random color and alpha 180/255, as published. It is 9 pixels high at 32 pixels and stands
+at one of 3 x 3 places inside the center third (ours): a fixed place can be read off the pixels by a
+linear classifier. `as-published` fills the center third, rows and columns 10 to 21, in every image.
 
 Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
@@ -28,8 +28,8 @@ class Shapes:
 
     alpha: Alpha = 180 / 255
     as_published: bool = False
-    """Fill the centre third, always in the same place."""
-    colour: Literal["fixed", "random"] = "random"
+    """Fill the center third, always in the same place."""
+    color: Literal["fixed", "random"] = "random"
     fresh: bool = False
     place: Literal["free", "fixed"] = "free"
     size: Size = 1.0
@@ -54,7 +54,7 @@ class Shapes:
             cls(),
             cls(alpha=1.0),
             cls(size=1.2, alpha=1.0),
-            cls(size=1.2, alpha=1.0, colour="fixed", place="fixed"),
+            cls(size=1.2, alpha=1.0, color="fixed", place="fixed"),
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
@@ -70,7 +70,7 @@ class Shapes:
             places=np.array([tops]),
             jitter_range=np.array([ranges]),
             shared_offset=False,
-            coloured=self.colour == "random",
+            colored=self.color == "random",
             alpha=self.alpha,
             seed=canvas.seed,
             held_out=canvas.held_out,

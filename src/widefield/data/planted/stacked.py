@@ -63,7 +63,7 @@ class StackedDigits:
     masked: bool = False
     """Leave the channel empty."""
     source: str | None = None
-    """A `.npz` pack of grey digits; by default those that scikit-learn ships."""
+    """A `.npz` pack of gray digits; by default those that scikit-learn ships."""
 
     def draw(self, canvas: Canvas) -> DigitChannel:
         """Prepare a digit for every example of the canvas.

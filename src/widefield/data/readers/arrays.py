@@ -185,7 +185,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tupl
 
     Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels (where both readings
     are possible, the channels are last), as uint8, as bool, or as float in [0, 1]. Three
-    dimensions that could be one colour image are refused.
+    dimensions that could be one color image are refused.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
@@ -208,13 +208,13 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tupl
 
 
 def _refuse_one_image(x: NDArray[np.generic], key: str) -> None:
-    """Refuse [H, W, C] and [C, H, W], which would be read as H or C grey images."""
+    """Refuse [H, W, C] and [C, H, W], which would be read as H or C gray images."""
     channels_last = x.shape[2] in _CHANNELS and min(x.shape[:2]) > max(_CHANNELS)
     channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
     if channels_last or channels_first:
         raise ValueError(
-            f"key '{key}' is {_kind(x)}, which may be one colour image or {x.shape[0]} grey ones: "
-            "give x[None] for one image, x[..., None] for grey ones"
+            f"key '{key}' is {_kind(x)}, which may be one color image or {x.shape[0]} gray ones: "
+            "give x[None] for one image, x[..., None] for gray ones"
         )
 
 
@@ -258,11 +258,11 @@ def as_labels(
     if values.dtype.kind not in "iub":
         raise ValueError(f"key '{key}' is {_kind(values)}; expected integers or strings")
     low, high = int(values.min()), int(values.max())
-    limit = _MOST_CLASSES if known is None else len(known)
-    if low < 0 or high >= limit:
+    most = _MOST_CLASSES if known is None else len(known)
+    if low < 0 or high >= most:
         raise ValueError(
             f"key '{key}' holds class ids from {low} to {high}; "
-            f"expected 0 to {limit - 1}, or strings"
+            f"expected 0 to {most - 1}, or strings"
         )
     ids = values.astype(np.int64)
     _refuse_unused(ids, key, high + 1 if known is None else len(known))

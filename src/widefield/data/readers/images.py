@@ -190,7 +190,7 @@ def common_size(files: Sequence[File]) -> Size:
 
 
 def resize_array(images: NDArray[np.uint8], size: Size) -> NDArray[np.uint8]:
-    """Resize uint8 [n, H, W, C]: shorter side to `size`, the rest cut off around the centre."""
+    """Resize uint8 [n, H, W, C]: shorter side to `size`, the rest cut off around the center."""
     height, width = images.shape[1:3]
     scale = max(size[0] / height, size[1] / width)
     middle = (max(round(height * scale), size[0]), max(round(width * scale), size[1]))

@@ -21,7 +21,7 @@ _COLUMN = "window"
 def as_windows(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """Bring windows [n, channels, time] to float32 [n, 1, time, channels]; also return notes.
 
-    [n, time] is one channel. Numbers keep their units: the encoder normalises each channel.
+    [n, time] is one channel. Numbers keep their units: the encoder normalizes each channel.
 
     Raises:
         ValueError: another shape or type, fewer than 16 steps, or numbers that are not finite.

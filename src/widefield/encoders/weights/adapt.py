@@ -22,7 +22,7 @@ POSITIONS = ("pos_embed", "encoder.pos_embedding")
 
 
 def adapted(
-    encoder: Encoder, *, channels: int, image_size: int | Size, white: float | None = None
+    encoder: Encoder, *, channels: int, image_size: int | Size, max_value: float | None = None
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Carry an encoder over to images of `channels` and of `image_size`; it is left as it is.
 
@@ -36,14 +36,14 @@ def adapted(
 
     Example:
         >>> from widefield.encoders import build_encoder
-        >>> grey, notes = adapted(build_encoder("resnet-tiny", seed=0), channels=1, image_size=28)
-        >>> grey(torch.rand(2, 1, 28, 28)).shape
+        >>> gray, notes = adapted(build_encoder("resnet-tiny", seed=0), channels=1, image_size=28)
+        >>> gray(torch.rand(2, 1, 28, 28)).shape
         torch.Size([2, 128])
         >>> notes
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = _carried(before, channels, as_size(image_size), white)
+    config = _carried(before, channels, as_size(image_size), max_value)
     with seeded(0):  # `assemble` draws weights, which those of the encoder then replace
         result = assemble(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -65,20 +65,20 @@ def adapted(
 
 
 def _carried(
-    before: EncoderConfig, channels: int, size: Size, white: float | None
+    before: EncoderConfig, channels: int, size: Size, max_value: float | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
     if (channels, size) == (before.channels, before.image_size):
-        return replace(before, white=white)
+        return replace(before, max_value=max_value)
     config = encoder_config(
         before.name,
         stem=before.stem,  # type: ignore[arg-type]
-        zero_init=(before.timm or {}).get("zero_init_last", True) is not False,
+        zero_init_last=(before.timm or {}).get("zero_init_last", True) is not False,
         channels=channels,
         image_size=size,
         mean=_per_channel(before.mean, channels),
         std=_per_channel(before.std, channels),
-        white=white,
+        max_value=max_value,
         rate=before.rate,
     )
     if before.conv1 is None or config.conv1 is None:

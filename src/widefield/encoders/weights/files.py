@@ -161,7 +161,7 @@ def read_config(text: str) -> EncoderConfig:
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise ValueError("its configuration has other fields")
-    fields = {"white": None, "rate": None, **fields}  # files written before had none
+    fields = {"max_value": None, "rate": None, **fields}  # files written before had none
     if fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     sides = fields["image_size"]
@@ -178,9 +178,9 @@ def read_config(text: str) -> EncoderConfig:
     least, most = 1 / _LARGEST, _LARGEST
     if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units, whatever these are
         least, most = _FLOAT32.tiny, _FLOAT32.max
-    white = [] if fields["white"] is None else [fields["white"]]
-    for name, low in {"mean": -most, "std": least, "white": least}.items():
-        numbers = white if name == "white" else fields[name]
+    max_value = [] if fields["max_value"] is None else [fields["max_value"]]
+    for name, low in {"mean": -most, "std": least, "max_value": least}.items():
+        numbers = max_value if name == "max_value" else fields[name]
         numbers = numbers if isinstance(numbers, list) else [numbers]
         # Written so that a NaN is refused too.
         if not all(type(x) in (int, float) and low <= x <= most for x in numbers):
@@ -192,14 +192,14 @@ def read_config(text: str) -> EncoderConfig:
     config = encoder_config(
         fields["name"],
         stem=fields["stem"],
-        zero_init=arguments.get("zero_init_last", True) is not False,
+        zero_init_last=arguments.get("zero_init_last", True) is not False,
         channels=fields["channels"],
         image_size=(sides[0], sides[1]),
         mean=fields["mean"],
         std=fields["std"],
         rate=rate,
     )
-    config = dataclasses.replace(config, white=fields["white"])
+    config = dataclasses.replace(config, max_value=fields["max_value"])
     solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
     if config.conv1 is not None and fields["conv1"] == solo_learn:
         config = dataclasses.replace(config, conv1=solo_learn)
@@ -229,7 +229,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
         file_stem: path of the two files that the lines read, without `.json` and `.safetensors`.
 
     Returns:
-        Lines that leave `model` in evaluation mode; it expects normalised images.
+        Lines that leave `model` in evaluation mode; it expects normalized images.
 
     Example:
         >>> from widefield.encoders import encoder_config
@@ -238,14 +238,14 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
         config = json.loads(pathlib.Path("encoder.json").read_text())
         model = timm.create_model(**config["timm"]).eval()
         model.load_state_dict(safetensors.torch.load_file("encoder.safetensors"))
-        # Normalise images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
+        # Normalize images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
         return (
             "from widefield.encoders import load_encoder\n"
             f"model = load_encoder({weights}).eval()\n"
-            "# It takes images in [0, 1] and normalises them itself."
+            "# It takes images in [0, 1] and normalizes them itself."
         )
     lines = [
         "import json, pathlib, safetensors.torch, timm, torch",
@@ -253,7 +253,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
         'model = timm.create_model(**config["timm"]).eval()',
         'model.conv1, model.maxpool = torch.nn.Conv2d(**config["conv1"]), torch.nn.Identity()',
         f"model.load_state_dict(safetensors.torch.load_file({weights}))",
-        "# Normalise images in [0, 1] first, channel by channel: "
+        "# Normalize images in [0, 1] first, channel by channel: "
         '(x - config["mean"]) / config["std"]',
     ]
     if config.conv1 is None:
@@ -264,7 +264,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
 def export_onnx(encoder: Encoder, path: str | Path) -> None:
     """Write an ONNX model: `images` [B, C, H, W] in [0, 1] -> `features` [B, D], for any B.
 
-    Normalisation is part of the model. The size of the images is that of `encoder.config`.
+    Normalization is part of the model. The size of the images is that of `encoder.config`.
 
     Raises:
         ValueError: a package that writes ONNX is not installed.

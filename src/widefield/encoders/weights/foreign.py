@@ -61,7 +61,7 @@ ENOUGH = 0.9
 _BEFORE_BLOCKS = "norm_pre."
 """A layer that vision transformers of CLIP have and others lack: without it all features change."""
 
-NORMALISATIONS = {
+NORMALIZATIONS = {
     "imagenet": IMAGENET,
     "half": ((0.5,) * 3, (0.5,) * 3),
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
@@ -77,7 +77,7 @@ SOLO_LEARN = "solo-learn:"
 Tensors = Mapping[str, Tensor]
 
 
-class Skeleton(NamedTuple):
+class ArchitectureSpec(NamedTuple):
     """An architecture, how to build it, and its tensors without values."""
 
     architecture: str
@@ -88,7 +88,7 @@ class Skeleton(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
+class WeightMatch:
     """An architecture, and which tensors of a file are its weights."""
 
     architecture: str
@@ -126,7 +126,7 @@ class Match:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
         mean, std = _numbers(self.config.mean), _numbers(self.config.std)
-        rest.append(f"images normalised by mean {mean} and deviation {std}")
+        rest.append(f"images normalized by mean {mean} and deviation {std}")
         return f"{self.architecture}: {'; '.join(rest)}"
 
     @property
@@ -156,8 +156,8 @@ def load_foreign(
     architecture: str | None = None,
     *,
     prefix: str | None = None,
-    normalisation: str | None = None,
-) -> tuple[Encoder, Match]:
+    normalization: str | None = None,
+) -> tuple[Encoder, WeightMatch]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
 
     Args:
@@ -166,8 +166,8 @@ def load_foreign(
             layer, or `torchvision:NAME`; by default the best of `COMMON`.
         prefix: text before the encoder's names in the file; by default the one with most of its
             tensors, a teacher's before others.
-        normalisation: a name of `NORMALISATIONS`; by default that of the architecture's own
-            weights. `NAME#PREFIX~NORMALISATION` as the architecture says all three.
+        normalization: a name of `NORMALIZATIONS`; by default that of the architecture's own
+            weights. `NAME#PREFIX~NORMALIZATION` as the architecture says all three.
 
     Returns:
         The encoder, and which tensors were matched.
@@ -176,11 +176,11 @@ def load_foreign(
         ValueError: the file cannot be read, or holds too little of any architecture.
     """
     if architecture is not None and "~" in architecture:
-        architecture, _, normalisation = architecture.rpartition("~")
+        architecture, _, normalization = architecture.rpartition("~")
     if architecture is not None and "#" in architecture:
         architecture, _, prefix = architecture.partition("#")
-    if normalisation is not None:
-        check_name("normalisation", normalisation, NORMALISATIONS)
+    if normalization is not None:
+        check_name("normalization", normalization, NORMALIZATIONS)
     tensors = spelled_as_timm(read_tensors(Path(path)))
     is_solo_learn = architecture is None and _is_solo_learn(tensors)
     if prefix is not None:
@@ -190,18 +190,18 @@ def load_foreign(
     best = best_match(path, tensors, [fit for known in names for fit in skeletons(known)])
     if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
         best = _padded_as_solo_learn(best)
-    if normalisation is not None:
-        best = _normalised(best, normalisation)
+    if normalization is not None:
+        best = _normalized(best, normalization)
     return load_matched(tensors, best), best
 
 
 def load_fitting(
     path: str | Path,
     tensors: Tensors,
-    architectures: Sequence[Skeleton],
+    architectures: Sequence[ArchitectureSpec],
     *,
     remedy: str = NAME_IT,
-) -> tuple[Encoder, Match]:
+) -> tuple[Encoder, WeightMatch]:
     """Load the tensors of the file `path` into the architecture that they fit best.
 
     `remedy` says what to do where they fit none.
@@ -216,10 +216,10 @@ def load_fitting(
 def best_match(
     path: str | Path,
     tensors: Tensors,
-    architectures: Sequence[Skeleton],
+    architectures: Sequence[ArchitectureSpec],
     *,
     remedy: str = NAME_IT,
-) -> Match:
+) -> WeightMatch:
     """Return the match with the architecture that the tensors of the file `path` fit best.
 
     Raises:
@@ -235,7 +235,7 @@ def best_match(
     return best
 
 
-def load_matched(tensors: Tensors, found: Match) -> Encoder:
+def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
     """Build the encoder of a match, in evaluation mode, and give it its tensors."""
     with seeded(0):
         encoder = assemble(found.config)
@@ -251,7 +251,7 @@ def _is_solo_learn(tensors: Tensors) -> bool:
     return any(f"{front}classifier.weight" in tensors for front in fronts)
 
 
-def _padded_as_solo_learn(found: Match) -> Match:
+def _padded_as_solo_learn(found: WeightMatch) -> WeightMatch:
     """Return the match with 2 pixels of padding around a small first layer, if it has one."""
     if found.config.conv1 is None:
         return found
@@ -259,21 +259,21 @@ def _padded_as_solo_learn(found: Match) -> Match:
     return replace(found, config=replace(found.config, conv1=padded))
 
 
-def _normalised(found: Match, name: str) -> Match:
+def _normalized(found: WeightMatch, name: str) -> WeightMatch:
     """Return the match with another mean and deviation of its images.
 
     Raises:
         ValueError: it has other channels.
     """
-    mean, std = NORMALISATIONS[name]
+    mean, std = NORMALIZATIONS[name]
     if found.config.channels != len(mean):
         raise ValueError(
-            f"the normalisation of {found.architecture} cannot be chosen: leave it out"
+            f"the normalization of {found.architecture} cannot be chosen: leave it out"
         )
     return replace(found, config=replace(found.config, mean=mean, std=std))
 
 
-def _misfit(best: Match) -> str:
+def _misfit(best: WeightMatch) -> str:
     """Return why not even the nearest architecture will do."""
     found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
     if best.other_shapes and best.share >= ENOUGH:
@@ -295,7 +295,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more}"
 
 
-def match(tensors: Tensors, skeleton: Skeleton) -> Match:
+def match(tensors: Tensors, skeleton: ArchitectureSpec) -> WeightMatch:
     """Find the tensors of an architecture among those of a file."""
     wanted = skeleton.wanted
     found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
@@ -303,7 +303,7 @@ def match(tensors: Tensors, skeleton: Skeleton) -> Match:
         other = _below_best_prefix(wanted, renamed, tensors)
         if len(other.keys) > len(found.keys):
             found = other
-    return Match(
+    return WeightMatch(
         architecture=skeleton.architecture,
         keys=found.keys,
         random=tuple(key for key in wanted if key not in found.keys),
@@ -316,7 +316,7 @@ def match(tensors: Tensors, skeleton: Skeleton) -> Match:
 
 
 @cache
-def skeletons(architecture: str) -> tuple[Skeleton, ...]:
+def skeletons(architecture: str) -> tuple[ArchitectureSpec, ...]:
     """Return the architecture with its tensors' shapes; ResNets with either stem."""
     name = architecture.removeprefix("timm:")
     configs = [_foreign_config(name, size) for size in _usual_sizes(name)]
@@ -327,12 +327,12 @@ def skeletons(architecture: str) -> tuple[Skeleton, ...]:
     return tuple(skeleton(architecture, config) for config in configs)
 
 
-def skeleton(architecture: str, config: EncoderConfig) -> Skeleton:
+def skeleton(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
     """Return an architecture with its tensors' shapes, which take no memory."""
     with torch.device("meta"):
         network = assemble(config).backbone
     wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
-    return Skeleton(architecture, config, wanted, first_weight(network))
+    return ArchitectureSpec(architecture, config, wanted, first_weight(network))
 
 
 def _usual_sizes(name: str) -> list[int]:

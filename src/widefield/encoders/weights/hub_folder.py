@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from widefield.core.files import refuse_strange
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
-from widefield.encoders.weights.foreign import Match, load_fitting, skeleton
+from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skeleton
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
@@ -24,7 +24,7 @@ def is_model_folder(path: Path) -> bool:
     return (path / CONFIG).is_file() and any((path / name).is_file() for name in WEIGHTS)
 
 
-def load_model_folder(folder: Path) -> tuple[Encoder, Match]:
+def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     """Load the encoder of a model folder, on the CPU in evaluation mode.
 
     Architecture, size, channels, mean and deviation are those of `config.json`; which first layers

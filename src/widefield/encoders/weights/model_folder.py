@@ -36,7 +36,7 @@ def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
     """Write `config.json`, `model.safetensors` and the model card `README.md` into `folder`.
 
     `timm.create_model("local-dir:FOLDER", pretrained=True)` then gives the same features for images
-    normalised as `timm.data.resolve_model_data_config` says.
+    normalized as `timm.data.resolve_model_data_config` says.
 
     Raises:
         ValueError: timm cannot build this encoder.

@@ -6,7 +6,7 @@ from torch import nn
 from widefield.encoders.encoder import Encoder
 from widefield.encoders.weights.foreign import COMMON, load_fitting, skeletons
 
-_OWN_LOOP = "train a network of your own in your own loop, with RowHead: docs/lightning.md"
+_OWN_LOOP = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
 
 
 def load_module(module: nn.Module) -> Encoder:
@@ -14,7 +14,7 @@ def load_module(module: nn.Module) -> Encoder:
 
     A run has to build its encoder again when it is resumed, so the architecture has to be known: by
     what timm's models say of themselves, else as the best of a few common ones. The encoder
-    normalises its images as these weights are usually trained; the module is left as it is.
+    normalizes its images as these weights are usually trained; the module is left as it is.
 
     Raises:
         ValueError: the weights fit no such architecture, or are no numbers.

@@ -42,7 +42,8 @@ class DiskStore:
     `wait_seconds` says how long.
 
     A checkpoint keeps what `state_dict` returns, which names a generation and holds no rows. Once
-    it is saved, `discard_old` drops what only older checkpoints need. See `widefield.head.storage.journal`.
+    it is saved, `discard_old` drops what only older checkpoints need, see
+    `widefield.head.storage.journal`.
 
     Args:
         folder: holds the file and its journals; made at the first use.
@@ -151,7 +152,8 @@ class DiskStore:
         if self._rows is not None:
             raise ValueError(
                 f"the rows in {self._folder} are in use, and are loaded before they are: close() "
-                "their store, make a new one, and a new RowHead if it had one, and load into that"
+                "their store, make a new one, and a new PerExampleHead if it had one, and load "
+                "into that"
             )
         if "run" not in state:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""How a row and its optimiser state are kept: in which types, and as which words of a record."""
+"""How a row and its optimizer state are kept: in which types, and as which words of a record."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -101,7 +101,7 @@ FULL = Layout()
 
 
 def _rounded_at_random(v: Tensor, noise: Tensor) -> Tensor:
-    """Return float32 v >= 0 as one of its two neighbours in bf16, drawn by the bits of `noise`.
+    """Return float32 v >= 0 as one of its two neighbors in bf16, drawn by the bits of `noise`.
 
     The chance of the upper one is how far v is on the way to it, so that v is what is expected.
     """

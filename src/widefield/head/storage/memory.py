@@ -86,7 +86,7 @@ class MemoryStore:
         """Take no note: rows in memory need no announcement."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all rows and their optimiser state."""
+        """Return all rows and their optimizer state."""
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -102,12 +102,13 @@ class MemoryStore:
         if state["last"][count:].any():
             raise ValueError(
                 f"the state holds {len(state['row'])} rows, and this store {count}: make it, and "
-                "its RowHead, for as many examples as the one that was saved, or more"
+                "its PerExampleHead, for as many examples as the one that was saved, or more"
             )
         if self.last[count:].any():
             raise ValueError(
                 f"the state holds {count} rows, and this store, with {len(self.row)}, has visited "
-                "others since: make a new one, and a new RowHead if it has one, and load into that"
+                "others since: make a new one, and a new PerExampleHead if it has one, and load "
+                "into that"
             )
         for name, table in self.state_dict().items():
             table[:count] = state[name][:count]
@@ -142,7 +143,7 @@ class MemoryStore:
         if any(state[name].shape[1:] != table.shape[1:] for name, table in own.items()):
             raise ValueError(
                 f"the state holds {_shapes(state)}, and this store {_shapes(own)}: make it, and "
-                "its RowHead, with the dim, optimizer and layout of the one that was saved"
+                "its PerExampleHead, with the dim, optimizer and layout of the one that was saved"
             )
 
     def discard_old(self) -> None:
@@ -211,7 +212,7 @@ def choose_store(
         home = device if place == "device" else "cpu"
         return MemoryStore(n, dim, seed=seed, device=home, shard=shard, layout=layout)
     if folder is None:
-        raise ValueError("rows on disk need a folder: give the run one, or use row_store host")
+        raise ValueError("rows on disk need a folder: give the run one, or use head_storage host")
     return DiskStore(
         folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
     )

@@ -1,0 +1,290 @@
+"""Settings, their ranges, their words, and the recipes that combine them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+import yaml
+from annotated_types import Ge, Gt, Interval
+from hypothesis import given
+from hypothesis import strategies as st
+
+from widefield.config.arguments import RecipeArguments
+from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
+from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
+from widefield.core.names import check_name
+from widefield.core.settings import Settings, describe
+from widefield.methods import LONG_METHOD, METHODS, SimCLRConfig
+from widefield.views import VIEWS, ViewSettings
+
+HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"lr": -1.0}, "lr must be above 0, got -1.0"),
+        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
+        ({"lr": "fast"}, "lr must be a finite number, got 'fast'"),
+        ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
+        ({"epochs": True}, "epochs must be a whole number, got True"),
+        ({"max_examples": "all"}, "max_examples must be a whole number, got 'all'"),
+        ({"max_examples": 0}, "max_examples must be above 0, got 0"),
+        ({"gather_distributed": 1}, "gather_distributed must be True or False, got 1"),
+        ({"encoder": 18}, "encoder must be a word, got 18"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
+        ({"method": "s-diet", "label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
+        ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
+        ({"precision": "bf61"}, "precision must be one of auto, 32, bf16, got 'bf61'"),
+        (
+            {"head_storage": "disc"},
+            "head_storage must be one of auto, device, host, disk, got 'disc'",
+        ),
+        ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
+        ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
+        ({"callback": 3}, "unknown setting 'callback': widefield pretrain --help lists them"),
+        ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
+        ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
+        ({"method": "byol", "ema_decay": 1.1}, "ema_decay must be at most 1, got 1.1"),
+        ({"method": "infonce", "eps": -1.0}, "eps must be at least 0, got -1.0"),
+        ({"method": "moco", "queue_size": 0}, "queue_size must be at least 1, got 0"),
+        (
+            {"temperature": 0.1},
+            f"temperature is no setting of row-contrast with views expert: it is one of {HAVE_IT}",
+        ),
+        (
+            {"method": "simclr", "queue_size": 7},
+            "queue_size is no setting of simclr with views expert: it is one of moco",
+        ),
+        (
+            {"noise_std": 0.1},
+            "noise_std is no setting of row-contrast with views expert: "
+            "it is one of noise and noise:object",
+        ),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        make_recipe(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_recipe_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown recipe 'defualt': did you mean 'default'"):
+        make_recipe("defualt")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_for_some_methods_and_refuses_the_others(name: str) -> None:
+    assert make_recipe(name).method.name == FIRST_METHOD.get(name, LONG_METHOD)
+    for method in METHODS:
+        try:
+            recipe = make_recipe(name, method=method)
+        except ValueError as error:
+            assert f"the recipe {name} has no settings for {method}" in str(error)  # noqa: PT017
+        else:
+            assert recipe.method.name == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("views", ["expert", "viewmaker+flip", "noise+adversarial"])
+def test_a_recipe_survives_its_plain_values(method: str, views: str) -> None:
+    """What `run.yaml` holds is the recipe, and the flat names are the recipe too."""
+    recipe = make_recipe(method=method, views=views, epochs=3)
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert make_recipe(**recipe.flat()) == recipe
+
+
+def test_unknown_and_missing_keys_of_a_run_are_named() -> None:
+    values = make_recipe(method="simclr").to_dict()
+    with pytest.raises(ValueError, match="'color' is unknown"):
+        Recipe.from_dict({**values, "color": "red"})
+    with pytest.raises(ValueError, match="'queue_size' is unknown"):
+        Recipe.from_dict({**values, "method": {**values["method"], "queue_size": 9}})
+    with pytest.raises(ValueError, match="'epochs' is missing"):
+        Recipe.from_dict({k: v for k, v in values.items() if k != "epochs"})
+
+
+def test_a_name_belongs_to_the_run_or_to_parts_of_one_kind() -> None:
+    """No flat name means two things in one recipe."""
+    methods = {name for s in METHODS.values() for name in s().flat()}
+    views = {name for policy in VIEWS.values() for name in policy.settings().flat()}
+    run = {"method", "views", *RUN_SETTINGS}
+    assert not methods & views
+    assert not run & (methods | views)
+    assert owners().keys() == methods | views
+
+
+def test_a_method_object_is_as_good_as_its_name() -> None:
+    by_object = make_recipe(method=SimCLRConfig(temperature=0.3), epochs=2)
+    assert by_object == make_recipe(method="simclr", temperature=0.3, epochs=2)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_parts_that_are_named_again_keep_their_settings(method: str) -> None:
+    recipe = make_recipe(method=method, views="cutout+noise", lr=0.123, cutout_size=0.2)
+    assert recipe.changed({"method": method, "views": "cutout+noise"}) == recipe
+    other = recipe.changed({"views": "cutout"})
+    assert other.views.flat() == make_recipe(views="cutout").views.flat()
+    assert other.method == recipe.method
+
+
+def test_words_of_numpy_are_words() -> None:
+    words = {"optimizer": "sgd", "encoder": "resnet-tiny", "precision": "32", "init": "run"}
+    recipe = make_recipe(**{name: np.str_(word) for name, word in words.items()})
+    assert recipe == make_recipe(**words)
+    assert yaml.safe_load(yaml.safe_dump(recipe.to_dict())) == recipe.to_dict()
+
+
+def test_paper_recipe_is_appendix_c() -> None:
+    paper = make_recipe("s-diet-paper").flat()
+    assert (paper["epochs"], paper["batch_size"], paper["lr"]) == (5000, 256, 1e-3)
+    assert (paper["weight_decay"], paper["warmup_epochs"]) == (0.05, 0)
+    assert (paper["decay_bias_and_norm"], paper["precision"]) == (True, "32")
+    assert (paper["label_smoothing"], paper["projector_layers"]) == (0.8, 3)
+    assert paper["projector_dim"] > 200  # figure 1c counts more large singular values than that
+    assert (paper["method"], paper["logit_scale"]) == ("s-diet", 1.0)
+    assert (paper["head_lr_scale"], paper["head_update"]) == (1.0, "estimated")
+    assert paper["head_init"] == "random"
+    assert paper["projector_batch_norm"] is False
+    assert (paper["encoder"], paper["zero_init_last"], paper["normalize"]) == (
+        "resnet18",
+        False,
+        True,
+    )
+
+
+def test_the_papers_stem_is_small_for_cifar_alone() -> None:
+    encoder = make_recipe("s-diet-paper").encoder
+    stems = {side: encoder.build(image_size=side, seed=0).config.stem for side in (32, 64)}
+    assert stems == {32: "small", 64: "native"}
+    native = make_recipe("s-diet-paper", stem="native").encoder
+    assert native.build(image_size=32, seed=0).config.stem == "native"
+
+
+def test_stacked_digits_have_the_papers_number_of_epochs() -> None:
+    spec = "photos+stacked-digits"
+    assert make_recipe("s-diet-paper", data=spec).epochs == 500
+    assert make_recipe("s-diet-paper", data=spec, epochs=7).epochs == 7
+    assert make_recipe("s-diet-paper", data="photos+digits").epochs == 5000
+    assert make_recipe(data=spec) == make_recipe()
+
+
+def test_feature_dropout_is_as_published() -> None:
+    fd = make_recipe("feature-dropout").flat()
+    assert (fd["views"], fd["epochs"], fd["batch_size"]) == ("viewmaker:published", 200, 256)
+    assert fd["viewmaker_lr"] == 1e-3
+    assert (fd["optimizer"], fd["lr"], fd["weight_decay"]) == ("sgd", 0.03, 1e-4)
+    assert (fd["schedule"], fd["warmup_epochs"]) == ("constant", 0)
+    assert (fd["temperature"], fd["loss"], fd["viewmaker_budget"]) == (0.07, "one-sided", 0.05)
+    assert (fd["encoder"], fd["stem"], fd["precision"]) == ("resnet18", "small", "32")
+    assert (fd["projector_layers"], fd["projector_dim"]) == (1, 128)
+    assert fd["decay_bias_and_norm"]
+
+
+@pytest.mark.parametrize(
+    ("data", "budget"),
+    [("photos", 0.05), ("photos+shapes", 0.05), ("photos+digits", 0.05), ("photos+letters", 0.1)],
+)
+def test_the_viewmakers_budget_is_that_of_the_data(data: str, budget: float) -> None:
+    for views in ({}, {"views": "viewmaker:published"}, {"views": "mask-viewmaker"}):
+        recipe = make_recipe("feature-dropout", data=data, **views)
+        assert recipe.flat()["viewmaker_budget"] == budget
+    told = make_recipe("feature-dropout", data=data, viewmaker_budget=0.3)
+    assert told.flat()["viewmaker_budget"] == 0.3
+    expert = make_recipe("feature-dropout", data=data, views="expert:feature-dropout")
+    assert expert.views == ViewSettings.named("expert:feature-dropout")
+
+
+def test_ours_have_names_of_their_own_and_the_published_objective_is_as_published() -> None:
+    ours, published = make_recipe(epochs=2).flat(), make_recipe(method="s-diet").flat()
+    assert (ours["method"], ours["cross_entropy_weight"]) == ("view-contrast", None)
+    assert (published["method"], published["logit_scale"]) == ("s-diet", 1.0)
+    assert published["label_smoothing"] == 0.8
+    assert "cross_entropy_weight" not in published
+    one_view = make_recipe().flat()
+    assert (one_view["method"], one_view["logit_scale"]) == ("row-contrast", 10.0)
+    assert "label_smoothing" not in one_view
+    assert (one_view["projector_width"], published["projector_width"]) == (512, 2048)
+    shared = {n for n in one_view if n.startswith(("row_", "head_", "projector_"))}
+    assert {n for n in shared if one_view[n] != published[n]} == {"projector_width"}
+    assert {n for n in shared if ours[n] != published[n]} == set()
+
+
+def test_settings_win_over_the_recipe() -> None:
+    assert make_recipe("s-diet-paper", lr=0.5).method.lr == 0.5
+
+
+def test_every_setting_says_what_it_means() -> None:
+    parts = [s() for s in METHODS.values()] + [p.settings() for p in VIEWS.values()]
+    for part in [*parts, make_recipe()]:
+        for setting in describe(part).values():
+            assert setting.help.endswith("."), setting
+            assert "\n" not in setting.help, setting
+
+
+def test_every_setting_of_a_recipe_is_an_argument_and_an_option() -> None:
+    for method in METHODS:
+        for views in VIEWS:
+            names = make_recipe(method=method, views=views).flat()
+            assert names.keys() <= RecipeArguments.__annotations__.keys()
+
+
+def test_without_a_near_match_all_names_are_given() -> None:
+    with pytest.raises(ValueError, match="known: a, b"):
+        check_name("letter", "zzzz", ("a", "b"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner(Settings):
+    size: Annotated[int, Ge(1)] = 3
+    """Size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(Settings):
+    rate: Annotated[float, Gt(0)] = 1.0
+    """Rate."""
+    share: Annotated[float, Interval(ge=0, lt=1)] = 0.5
+    """Share."""
+    kind: Literal["a", "b"] = "a"
+    """Kind."""
+    some: Annotated[int | None, Ge(2)] = None
+    """Some."""
+    inner: Inner = Inner(size=4)
+    """Inner."""
+
+
+@given(
+    rate=st.floats(1e-3, 1e3),
+    share=st.floats(0, 0.999),
+    kind=st.sampled_from(["a", "b"]),
+    some=st.none() | st.integers(2, 9),
+    size=st.integers(1, 99),
+)
+def test_flat_names_reach_every_field(
+    rate: float, share: float, kind: str, some: int | None, size: int
+) -> None:
+    values = {"rate": rate, "share": share, "kind": kind, "some": some, "inner_size": size}
+    changed = Outer().changed(values)
+    assert changed.flat() == values
+    assert Outer.from_dict(changed.to_dict()) == changed
+    assert Outer().changed({}) == Outer()
+
+
+@given(st.one_of(st.floats(max_value=0), st.just(float("nan")), st.text(), st.booleans()))
+def test_nothing_outside_a_range_gets_in(value: object) -> None:
+    with pytest.raises(ValueError, match="rate must be"):
+        Outer(rate=value)  # type: ignore[arg-type]
+
+
+def test_a_whole_number_is_a_real_one_too() -> None:
+    """So that `--lr 1` and lr: 1.0 in run.yaml are one value."""
+    assert repr(Outer(rate=1)) == repr(Outer(rate=1.0))
+
+
+def test_settings_of_views_reach_every_policy_that_has_them() -> None:
+    chain = ViewSettings.named("noise+noise:object").changed({"noise_std": 0.3})
+    assert [settings.flat() for _, settings in chain.policies] == [{"noise_std": 0.3}] * 2

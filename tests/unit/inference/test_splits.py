@@ -1,0 +1,62 @@
+"""The two halves that an audit fits on and scores on: their classes and their sizes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from widefield.data.labels import read_labels
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.splits import TrainTest, open_train_test
+
+RNG = np.random.default_rng(0)
+
+
+def arrays(labels: Any, **others: Any) -> dict[str, Any]:
+    x = RNG.integers(0, 256, (len(labels), 8, 8, 3), dtype=np.uint8)
+    return {"x": x, "kind": np.asarray(labels), **others}
+
+
+def opened(data: Any, **options: Any) -> TrainTest:
+    return open_train_test(
+        open_encoder("pixels"), data, **({"max_examples": None, "seed": 0, "quiet": True} | options)
+    )
+
+
+def test_classes_of_two_sources_are_matched_by_name() -> None:
+    fitted = arrays(["blue", "green", "red"] * 10)
+    split = opened(arrays(["red", "green"] * 5), train_data=fitted)
+    assert split.test.classes == split.train.classes == {"kind": ("blue", "green", "red")}
+    assert split.test.labels["kind"].tolist() == [2, 1] * 5
+    with pytest.raises(ValueError, match="class 'white' of memory is not in memory: score on"):
+        opened(arrays(["red", "max_value"] * 5), train_data=fitted)
+    with pytest.raises(ValueError, match="memory has no labels of task 'kind', which memory has"):
+        opened({"x": fitted["x"], "size": np.arange(30) % 2}, train_data=fitted)
+
+
+def test_a_limit_counts_the_examples_to_fit_on(tmp_path: Path) -> None:
+    data = arrays(np.arange(200) % 4)
+    np.savez(tmp_path / "mine.npz", **data)
+    for source in (data, tmp_path / "mine.npz"):
+        split = opened(source, max_examples=80)
+        assert (len(split.train), len(split.test)) == (80, 20)
+        assert np.bincount(split.train.labels["kind"]).tolist() == [20] * 4
+    with pytest.raises(ValueError, match=r"max_examples is 200 and there are 1.. examples"):
+        opened(data, max_examples=200)
+    with pytest.raises(ValueError, match="max_examples is 0; expected at least 1"):
+        opened(data, max_examples=0)
+
+
+def test_all_are_scored_where_there_are_fewer_than_a_quarter(tmp_path: Path) -> None:
+    data, few = arrays(np.arange(120) % 2), arrays(np.arange(10) % 2)
+    assert len(opened(few, train_data=data, max_examples=80).test) == 10
+    np.savez(tmp_path / "few.npz", **few)
+    assert len(opened(tmp_path / "few.npz", train_data=data, max_examples=80).test) == 10
+    np.savez(tmp_path / "bare.npz", x=data["x"])
+    labels = read_labels({f"row {row}": "ab"[row % 2] for row in range(95)})
+    for source, given in ((data, None), (tmp_path / "bare.npz", labels)):
+        whole = opened(source, labels=given)
+        assert len(whole.test) < len(whole.train) // 4
+        split = opened(source, labels=given, max_examples=len(whole.train))
+        assert (len(split.train), len(split.test)) == (len(whole.train), len(whole.test))
