@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset, open_dataset
+from widefield.data.open import Data
 from widefield.encoders import Encoder, Projected
 from widefield.methods import load_projector
 from widefield.probes import Score, score
 from widefield.train.step import StepMetrics
-from widefield.workflows.pretrain import Data, pretrain
+from widefield.workflows.pretrain import pretrain
 
 VALIDATION = 3000  # images
 

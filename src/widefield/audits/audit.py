@@ -44,12 +44,12 @@ from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import Kind
 from widefield.data.labels import Labels, read_labels
+from widefield.data.open import Data
 from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, Features, open_encoder
 from widefield.inference.overlap import fitted_note
 from widefield.inference.splits import TrainTest, open_train_test, reading_notes
 from widefield.methods import METHODS
 from widefield.metrics import describe, linear_cka
-from widefield.workflows.pretrain import Data
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),

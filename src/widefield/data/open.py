@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,11 +45,14 @@ from widefield.data.select import choose, split_rows
 from widefield.data.skipped import Skipped, refuse_many, skipped_note
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
 
+Data = str | Path | Array | Mapping[str, Any]
+"""What a call takes as data: a spec or a path, images as an array, or arrays by name."""
+
 _CHUNK = 512
 
 
 def open_dataset(
-    data: str | Path | Array | Mapping[str, Array],
+    data: Data,
     *,
     max_examples: int | None = None,
     image_size: int | Size | None = None,

@@ -11,6 +11,7 @@ from widefield.core import rng
 from widefield.data import Dataset, count_of_source, held_out_split, same_images
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
+from widefield.data.open import Data
 from widefield.data.planted import AudioOverlay, Canvas, ImageOverlay
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, parse, spec_text
@@ -20,7 +21,6 @@ from widefield.inference.open_encoder import (
     scoring_data,
     training_data,
 )
-from widefield.workflows.pretrain import Data
 
 _TEST_SHARE = 0.2
 

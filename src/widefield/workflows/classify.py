@@ -16,11 +16,11 @@ from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.open import Data
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
-from widefield.workflows.pretrain import Data
 
 FORMATS = (".parquet", ".csv")
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
+from widefield.data.open import Data
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
 from widefield.metrics.graph import load_faiss
-from widefield.workflows.pretrain import Data
 
 FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")

@@ -18,6 +18,7 @@ from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
+from widefield.data.open import Data
 from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
 from widefield.metrics import (
     Graph,
@@ -35,7 +36,6 @@ from widefield.metrics.groups import VOTERS
 from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.report import write_page
 from widefield.workflows.explore_page import explore_page
-from widefield.workflows.pretrain import Data
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")

@@ -22,11 +22,12 @@ from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
+from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep
-from widefield.workflows.pretrain import Data, resolve_parts, resolve_with_start
+from widefield.workflows.pretrain import resolve_parts, resolve_with_start
 from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before

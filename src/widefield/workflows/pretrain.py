@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
@@ -21,6 +19,7 @@ from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
+from widefield.data.open import Data
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import Start, kept_start, open_start, start_name
@@ -35,8 +34,6 @@ from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
 from widefield.views import ViewSettings
 from widefield.workflows.run import Pretrained, PretrainRun
-
-Data = str | Path | np.ndarray | Tensor | Mapping[str, Any]
 
 
 @input_errors

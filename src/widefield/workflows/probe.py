@@ -19,6 +19,7 @@ from widefield.core.types import Score
 from widefield.data import Dataset
 from widefield.data.examples import Examples
 from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.open import Data
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.open_encoder import (
@@ -41,7 +42,6 @@ from widefield.views import (
     build_views,
     learning_parts,
 )
-from widefield.workflows.pretrain import Data
 
 Protocol = Literal["linear", "feature-dropout"]
 
