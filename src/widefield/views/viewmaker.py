@@ -8,12 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.views.base import (
-    NO_CONTEXT,
-    Augmentation,
-    AugmentationSettings,
-    AugmentContext,
-)
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 ConstraintSet = Literal["sphere", "ball"]
 
@@ -74,12 +69,7 @@ class Viewmaker(Augmentation):
         if not clamp:
             self.value_range = (-torch.inf, torch.inf)
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Perturb each of `views` [B, C, H, W]; each has its own noise."""
         x = torch.cat(views)
         y = self.net(x.to(next(self.net.parameters()).dtype), generator)
@@ -224,3 +214,9 @@ class ViewmakerSettings(AugmentationSettings):
             lr=self.viewmaker_lr,
             spare_object=spare_object,
         )
+
+
+def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
+    """Return the parameters of `views` that learn, each with its learning rate."""
+    parts = [part for part in views.modules() if isinstance(part, Viewmaker)]
+    return [(p, part.lr) for part in parts for p in part.parameters()]

@@ -6,6 +6,7 @@ import torch
 
 from widefield import views
 from widefield.views import (
+    NO_CONTEXT,
     VIEWS,
     Augmentation,
     ImageAugmentation,
@@ -103,7 +104,7 @@ def test_a_chain_applies_its_parts_from_left_to_right() -> None:
     x = torch.rand(4, 3, 16, 16)
     crop, noise = build_views("crop"), build_views("noise")
     generator = torch.Generator().manual_seed(0)
-    expected = noise.augment(crop(x, 2, generator), generator)
+    expected = noise.augment(crop(x, 2, generator), generator, NO_CONTEXT)
     chained = build_views("crop+noise")(x, 2, torch.Generator().manual_seed(0))
     assert all(torch.equal(one, two) for one, two in zip(chained, expected, strict=True))
 
