@@ -20,6 +20,7 @@ from widefield.audits import audit as audit_file
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
 from widefield.config.recipes import make_recipe
+from widefield.core.types import InputSpec
 from widefield.data import open_dataset
 from widefield.inference import open_encoder as extractor
 from widefield.inference.splits import open_train_test
@@ -208,7 +209,10 @@ def test_an_encoder_that_cannot_take_the_images(arrays: Path, command: Command) 
     refused = command.refused("embed", "timm:vgg11", arrays, "--out", "e.npz")
     assert "cannot take images of 16x16" in refused
     assert (
-        make_recipe().encoder.changed({"encoder": "vgg11"}).width(image_size=int(found[1])) == 4096
+        make_recipe()
+        .encoder.changed({"encoder": "vgg11"})
+        .width(InputSpec(image_size=int(found[1])))
+        == 4096
     )
 
 

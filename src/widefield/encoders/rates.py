@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.settings import EncoderSettings
 
@@ -59,6 +60,6 @@ def rate_of(encoder: EncoderSettings) -> tuple[float, Family]:
     """
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
     with torch.device("meta"):  # no weights are drawn
-        network = replace(encoder, stem="auto").build(image_size=size, seed=0)
+        network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)
     family = family_of_network(network)
     return RATES[family], family

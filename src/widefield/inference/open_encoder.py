@@ -15,7 +15,7 @@ from widefield.core.input_errors import input_errors
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import check_name, printable
-from widefield.core.types import Kind, Size
+from widefield.core.types import InputSpec, Kind, Size
 from widefield.data import Dataset, held_out_split, kind_of_source, open_dataset
 from widefield.data.decode.images import Progress
 from widefield.data.spec import MEMORY
@@ -25,7 +25,6 @@ from widefield.encoders import (
     FeatureMap,
     Projected,
     WeightMatch,
-    build_encoder,
     cached_weights,
     has_settings,
     is_model_folder,
@@ -233,9 +232,10 @@ def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.M
     if images.dtype == np.float32 and architecture == DEFAULT_ARCHITECTURE:
         architecture = "conv1d"  # of windows
     rate = FLOOR_RATE if images.dtype == np.int16 else None
-    seen: dict[str, Any] = {"channels": channels, "image_size": (height, width), "rate": rate}
-    EncoderSettings(name=architecture).width(**seen)  # it fits
-    return build_encoder(architecture, **seen, seed=seed)
+    inputs = InputSpec(channels=channels, image_size=(height, width), rate=rate)
+    settings = EncoderSettings(name=architecture)
+    settings.width(inputs)  # it fits
+    return settings.build(inputs, seed=seed)
 
 
 @input_errors
@@ -363,7 +363,7 @@ def _open_named(name: str) -> FeatureExtractor:
         f"--init {name} --download"
     )
     if architecture == name:  # of torchvision, whose models may have no last layer to leave out
-        EncoderSettings(name=name).width(image_size=224)
+        EncoderSettings(name=name).width(InputSpec(image_size=224))
     return FeatureExtractor(name=name, architecture=architecture, notes=(note,))
 
 

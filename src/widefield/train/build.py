@@ -1,7 +1,7 @@
 """Builds the state of a training from a recipe and facts about the data; every caller uses it."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
-from widefield.core.types import WHOLE, Kind, Shard, Size, as_size
+from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.head import per_example_heads
@@ -29,26 +29,15 @@ _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFacts:
+class DataFacts(InputSpec):
     """What a training needs to know of its data beside the batches."""
 
     examples: int
     """n."""
-    image_size: int | Size
-    """Side of the images, or their height and width, pixels."""
-    channels: int = 3
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
-    mean: tuple[float, ...] | None = None
-    """Mean of each channel of images in [0, 1]."""
-    std: tuple[float, ...] | None = None
-    """Deviation of each channel."""
-    max_value: float | None = None
-    """The value that is 1 in images of more than 8 bits."""
     kind: Kind = "images"
     """What the examples are."""
-    rate: int | None = None
-    """Samples a second of sounds, Hz."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
     growth: Growth | None = None
@@ -196,19 +185,10 @@ def _refuse_lone_parts(
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
     """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
     settings = recipe.encoder.resolved(device, data.kind)
-    sees_spectrograms = data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS
-    mean, std = (
-        data.spectrogram if sees_spectrograms and data.spectrogram else (data.mean, data.std)
-    )
-    return settings.build(
-        channels=data.channels,
-        image_size=data.image_size,
-        mean=mean,
-        std=std,
-        max_value=data.max_value,
-        rate=data.rate,
-        seed=recipe.seed,
-    )
+    if data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS:
+        mean, std = data.spectrogram
+        data = replace(data, mean=mean, std=std)
+    return settings.build(data, seed=recipe.seed)
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:

@@ -18,6 +18,7 @@ from widefield.config.remarks import batch_of, remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
+from widefield.core.types import InputSpec
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import EncoderSettings, rate_of
@@ -250,7 +251,9 @@ def resolve_parts(
     _, height, width, channels = dataset.images.shape
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
-    feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
+    feature_dim = encoder.width(
+        InputSpec(channels=channels, image_size=(height, width), rate=dataset.rate)
+    )
     if "batch_size" in unset:
         recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
     per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)

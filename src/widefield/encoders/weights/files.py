@@ -14,6 +14,7 @@ from torch import Tensor
 
 from widefield.core.files import refuse_strange, write_atomically
 from widefield.core.rng import seeded
+from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -189,17 +190,20 @@ def read_config(text: str) -> EncoderConfig:
     if not (rate is None or (type(rate) is int and 0 < rate < _LARGEST)):
         raise ValueError(f"rate is {rate!r}")
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
-    config = encoder_config(
-        fields["name"],
-        stem=fields["stem"],
-        zero_init_last=arguments.get("zero_init_last", True) is not False,
+    inputs = InputSpec(
         channels=fields["channels"],
         image_size=(sides[0], sides[1]),
         mean=fields["mean"],
         std=fields["std"],
+        max_value=fields["max_value"],
         rate=rate,
     )
-    config = dataclasses.replace(config, max_value=fields["max_value"])
+    config = encoder_config(
+        fields["name"],
+        inputs,
+        stem=fields["stem"],
+        zero_init_last=arguments.get("zero_init_last", True) is not False,
+    )
     solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
     if config.conv1 is not None and fields["conv1"] == solo_learn:
         config = dataclasses.replace(config, conv1=solo_learn)
