@@ -24,8 +24,8 @@ from widefield.core.types import InputSpec
 from widefield.data import open_dataset
 from widefield.inference import open_encoder as extractor
 from widefield.inference.splits import open_train_test
+from widefield.train.next_steps import next_command
 from widefield.train.run_dir import recipe_of
-from widefield.workflows.run import next_command
 
 TRAIN = "--max-examples 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
 TRAIN += " --projector-dim 16"

@@ -17,8 +17,8 @@ from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
 from widefield.train.manifest import Manifest
+from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
-from widefield.workflows.run import Pretrained
 
 COMPARED: dict[str, Any] = {k: v for k, v in SHORT.items() if k != "encoder"} | {"epochs": 1}
 RUN: dict[str, Any] = COMPARED | {"max_examples": 28, "batch_size": 14}
@@ -253,7 +253,7 @@ def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         adapted(tmp_path / "killed", str(run), on_step=die_at(1))
     (tmp_path / "killed" / "init" / "encoder.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"no encoder at .*start: give a folder"):
+    with pytest.raises(ValueError, match=r"no encoder at .*init: give a folder"):
         widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
 
 
@@ -289,7 +289,9 @@ def test_sounds_of_another_length_and_rate(encoder: str, tmp_path: Path) -> None
 
 
 def test_a_start_of_another_kind_is_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds sounds, and the start was trained on images"):
+    with pytest.raises(
+        ValueError, match="holds sounds, and the initial encoder was trained on images"
+    ):
         widefield.pretrain(sounds(0.5, 4000), out=tmp_path / "run", init=str(run), quiet=True)
 
 
@@ -314,7 +316,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     code, out, err = command("pretrain", "data.npz", "--out", "run", *words)
     assert code == 0, err
     said = " ".join(err.split())
-    assert "start: resnet-tiny, its mean" in said
+    assert "init: resnet-tiny, its mean" in said
     assert "neighbors kept through views" in out
     verdict = json.loads(Path("run/adaptation.json").read_text())["verdict"]
     assert f"verdict: {verdict}" in out
@@ -389,8 +391,8 @@ def test_a_start_by_its_path_is_found_from_any_folder(
 
 def test_bad_starts_are_one_line(command: Command, run: Path, in_tmp: Path) -> None:
     assert "no encoder 'nowhere'" in refused(command, "--init", "nowhere")
-    assert "leave start out" in refused(command, "--init", "random")
-    assert "leave start out" in refused(command, "--init", "pixels")
+    assert "leave init out" in refused(command, "--init", "random")
+    assert "leave init out" in refused(command, "--init", "pixels")
     line = refused(command, "--init", run, "--encoder", "resnet18")
     assert "has encoder 'resnet-tiny', not 'resnet18': leave encoder out" in line
     assert "has stem 'small', not 'native'" in refused(command, "--init", run, "--stem", "native")

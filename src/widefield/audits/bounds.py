@@ -29,7 +29,7 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.inference.open_encoder import FeatureExtractor, encode
+from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest, subset
 from widefield.methods import CEILING
 from widefield.probes import majority_hits, pixels

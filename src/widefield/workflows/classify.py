@@ -17,7 +17,8 @@ from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
@@ -112,7 +113,7 @@ def classify(
     data: Data,
     *,
     labels: Labels,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from widefield.core.types import Score
-from widefield.inference.open_encoder import training_data
+from widefield.inference.splits import training_data
 from widefield.methods import CEILING, DEFAULT_METHOD
 from widefield.report import Table
+from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import ProbeReport, probe
-from widefield.workflows.run import Pretrained
 from widefield.workflows.run_page import run_report
 
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"

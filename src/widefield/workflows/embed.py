@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss
 
 FORMATS = (".npz", ".parquet")
@@ -105,7 +106,7 @@ def embed(
     encoder: EncoderSpec,
     data: Data,
     *,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     max_examples: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,

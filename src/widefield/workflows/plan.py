@@ -25,10 +25,10 @@ from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
+from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep
 from widefield.workflows.pretrain import resolve_parts, resolve_with_start
-from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40

@@ -22,17 +22,18 @@ from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.inference.open_encoder import (
-    EncoderSpec,
-    FeatureExtractor,
-    Features,
-    open_encoder,
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.run_views import first_views, run_views
+from widefield.inference.splits import (
+    count_leaked,
+    leak_note,
+    open_train_test,
+    reading_notes,
+    same_ids,
     scoring_data,
     training_data,
 )
-from widefield.inference.overlap import fitted_note, seen_before
-from widefield.inference.run_views import first_views, run_views
-from widefield.inference.splits import open_train_test, reading_notes, same_ids
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.views import (
@@ -73,7 +74,7 @@ class ProbeReport:
 
     encoder: str
     protocol: Protocol
-    features: Features
+    features: FeatureKind
     views: str | None
     """Policy that augmented the training images; None where they were plain."""
     fitted_on: str
@@ -109,7 +110,7 @@ def probe(
     labels: Labels | None = None,
     task: str | None = None,
     max_examples: int | None = None,
-    features: Features | None = None,
+    features: FeatureKind | None = None,
     protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
@@ -207,7 +208,7 @@ def probe(
 
 def _notes(extractor: FeatureExtractor, train: Dataset, test: Dataset) -> tuple[str, ...]:
     """Return whether the score says anything, and what was chosen in reading weights and images."""
-    return (*fitted_note(test, train), *extractor.notes, *reading_notes(train, test))
+    return (*leak_note(test, train), *extractor.notes, *reading_notes(train, test))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,4 +453,4 @@ def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
     if run is None:
         return 0
     data, manifest = str(run.settings()["data"]), run.manifest
-    return seen_before(test, data, manifest.digests(), manifest.paths())
+    return count_leaked(test, data, manifest.digests(), manifest.paths())

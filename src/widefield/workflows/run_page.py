@@ -12,7 +12,9 @@ from widefield.inference.pictures import heard, view_pictures
 from widefield.inference.run_views import run_views
 from widefield.probes.features import image_batch
 from widefield.report import Lines, RunReport, Table
+from widefield.train.next_steps import next_steps
 from widefield.train.progress import read_metrics
+from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.views import AugmentContext
 
@@ -27,6 +29,19 @@ CAPTIONS = {
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all examples are the same to it.",
 }
+
+
+def write_run_page(run: PretrainRun) -> None:
+    """Write the page of a run that has just finished into its folder."""
+    page = run_report(
+        run.folder,
+        run.dataset,
+        title=f"{run.recipe.method.name} on {run.dataset.spec}",
+        summary=f"The encoder is trained. {run.findings.summary()}",
+        details=run.findings.details(),
+        next_steps=next_steps(run.folder.path, run.dataset),
+    )
+    page.write(run.folder.path / "report.html", overwrite=True)
 
 
 def run_report(

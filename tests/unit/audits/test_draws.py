@@ -24,7 +24,8 @@ from widefield.audits.planting import audit_training
 from widefield.audits.probing import probe_tasks
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.inference.open_encoder import encode, open_encoder
+from widefield.inference.features import encode
+from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 
 

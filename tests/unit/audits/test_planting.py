@@ -16,7 +16,8 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, Verdict
 from widefield.data import Dataset
 from widefield.data.planted import Digits, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
-from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, open_encoder
+from widefield.inference.features import FeatureExtractor
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
 
 DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}

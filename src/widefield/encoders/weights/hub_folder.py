@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from widefield.core.files import refuse_strange
+from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
 from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skeleton
 from widefield.encoders.weights.tensors import read_tensors
@@ -68,14 +68,12 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
             "pretrained_cfg: add them, as timm writes them"
         )
     channels, height, width = map(int, size)
-    built = partial(
-        encoder_config, channels=channels, image_size=(height, width), mean=mean, std=std
-    )
+    inputs = InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
     variants = [own for own, arguments in VARIANTS.items() if arguments["model_name"] == name]
-    configs = [built(model, stem="native") for model in (name, *variants)]
+    configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
     for model in (name, *variants):
         with suppress(ValueError):  # not every family has a small stem
-            configs.append(built(model, stem="small"))
+            configs.append(encoder_config(model, inputs, stem="small"))
     return configs
 
 

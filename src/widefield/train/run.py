@@ -1,9 +1,7 @@
-"""A run of pretraining in its folder: trains, resumes, and writes what there is to write."""
+"""A run of pretraining in its folder: trains, saves, and resumes."""
 
 import copy
-import shlex
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.data.spec import parse
 from widefield.encoders import Encoder, no_numbers, save_encoder
 from widefield.evaluation.adaptation import Adaptation
 from widefield.evaluation.gain import Gain
@@ -28,11 +25,11 @@ from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
+from widefield.train.next_steps import next_command
 from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.run_dir import RunFolder
 from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
-from widefield.workflows.run_page import run_report
 
 SAVING_SHARE = 0.05
 """Share of the time that checkpoints within an epoch may take."""
@@ -77,7 +74,10 @@ class Pretrained:
 
 
 class PretrainRun:
-    """One call of `pretrain`: trains, and writes what there is to write."""
+    """The training of one call of `pretrain`, with its logs, checkpoints and encoders.
+
+    The caller claims the folder, describes the run in it, and writes its page.
+    """
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class PretrainRun:
         if self.ranks.is_rank_zero:
             self._save_encoder(self.folder.path)
             if not self.stopped_by:
-                self._report()
+                self._compare()
         return Pretrained(
             run=self.folder.path,
             encoder=self.encoder,
@@ -366,20 +366,11 @@ class PretrainRun:
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
 
-    def _report(self) -> None:
-        """Find out what was gained, and write it down."""
+    def _compare(self) -> None:
+        """Find out what training gained, and keep what became of an initial encoder."""
         self.findings.compare()
         if self.findings.adaptation is not None:
             self.findings.adaptation.write(self.folder.adaptation_file)
-        page = run_report(
-            self.folder,
-            self.dataset,
-            title=f"{self.recipe.method.name} on {self.dataset.spec}",
-            summary=f"The encoder is trained. {self.findings.summary()}",
-            details=self.findings.details(),
-            next_steps=next_steps(self.folder.path, self.dataset),
-        )
-        page.write(self.folder.path / "report.html", overwrite=True)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save the run, so that it can go on from here, by its manifest or by a grown one.
@@ -406,38 +397,6 @@ class PretrainRun:
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
-
-
-def next_command(run: Path, dataset: Dataset) -> str:
-    """Return a command that works on a run: a probe where there is something to score on."""
-    if _can_be_scored(dataset):
-        return shlex.join(["widefield", "probe", str(run)])
-    return _command("embed", run, dataset, f"{run}.parquet")
-
-
-def next_steps(run: Path, dataset: Dataset) -> tuple[str, str]:
-    """Return what a run's page says of what to do with the encoder."""
-    explore = _command("explore", run, dataset, f"{run}-explore.html")
-    look = next_command(run, dataset) if _can_be_scored(dataset) else explore
-    away = _command("embed", run, dataset, f"{run}.parquet")
-    return f"`{look}` shows what the features hold", f"`{away}` takes them away"
-
-
-def _command(name: str, run: Path, dataset: Dataset, out: str) -> str:
-    """Return a command on the run's data; those without a name are left for the user to name."""
-    spec = "DATA"
-    with suppress(ValueError):
-        spec = str(parse(dataset.spec))
-    return shlex.join(["widefield", name, str(run), spec, "--out", out])
-
-
-def _can_be_scored(dataset: Dataset) -> bool:
-    """Whether this is a training split, whose test split has labels of two classes or more."""
-    tasks = dataset.classes.values()
-    try:
-        return parse(dataset.spec).split == "train" and len(tasks) > 0 and min(map(len, tasks)) > 1
-    except ValueError:  # arrays, which have no splits
-        return False
 
 
 def _in_turn(*callbacks: OnStep | None) -> OnStep:
