@@ -253,7 +253,7 @@ def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         adapted(tmp_path / "killed", str(run), on_step=die_at(1))
     (tmp_path / "killed" / "init" / "encoder.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"no encoder at .*start: give a folder"):
+    with pytest.raises(ValueError, match=r"no encoder at .*init: give a folder"):
         widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
 
 
