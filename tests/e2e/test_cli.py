@@ -340,7 +340,7 @@ def test_bad_input_gets_one_line(
         ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
         ("name: view-contrast", "name: viewcontrast", "did you mean 'view-contrast'"),
         ("name: expert", "name: expart", "did you mean 'expert'"),
-        ("start: .*", "start: zero", "start must be one of embedding, random, got 'zero'"),
+        ("init: .*", "init: zero", "init must be one of embedding, random, got 'zero'"),
         ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),
         ("format: 2", "format: 3", "has format 3 and this version of widefield reads format 2"),
         ("format: 2\n", "", "has format 1 and this version"),

@@ -281,7 +281,7 @@ def test_help_has_groups_in_order_and_examples_that_can_be_typed(
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp: Path) -> None:
     script = command.text("completion", shell)
-    for word in ("pretrain", "classify", "temperature", "fit-on"):
+    for word in ("pretrain", "classify", "temperature", "train-data"):
         assert word in script
     if shell == "bash":
         (in_tmp / "script").write_text(script)

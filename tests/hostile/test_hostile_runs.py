@@ -65,7 +65,7 @@ def refused(run: Path, match: str, data: Any = IMAGES, **options: Any) -> None:
     [
         ("seed: 0", "seed: 1", "seed was 0 and is 1"),
         ("batch_size: 16", "batch_size: 32", "batch_size was 16 and is 32"),
-        ("store: host", "store: disk", "store was 'host' and is 'disk'"),
+        ("storage: host", "storage: disk", "storage was 'host' and is 'disk'"),
         ("lr: .*", "lr: 0.5", "lr was .* and is 0.5"),
         ("drop_last: true", "drop_last: false", "drop_last was True and is False"),
         ("name: expert", "name: flip", "views was"),

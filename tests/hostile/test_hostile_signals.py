@@ -105,7 +105,7 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
 
 SIGNALED_LATE = """
 import os, signal
-from widefield.cli import input_errors, main
+from widefield.cli import boundary, main
 from widefield.cli.process import Ending
 
 def late(error, line_of=boundary.line_of):
