@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.config.recipes import make_recipe
-from widefield.core.plain_yaml import DEEPEST, LARGEST, read_yaml, yaml_text
+from widefield.core.plain_yaml import DEEPEST, MAX_BYTES, read_yaml, yaml_text
 from widefield.train import checkpoint
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
@@ -343,7 +343,7 @@ def test_yaml_that_is_no_list_of_settings(tmp_path: Path, text: str, words: str)
 def test_yaml_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     with file.open("wb") as opened:
-        opened.truncate(LARGEST + 1)
+        opened.truncate(MAX_BYTES + 1)
     with pytest.raises(ValueError, match="larger than"):
         read_yaml(file)
 

@@ -3,7 +3,7 @@
 Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,6 +66,9 @@ class InputSpec:
 
 COLOR_32 = InputSpec()
 """Color images of 32 x 32 pixels."""
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with (examples done, examples in all)."""
 
 Place = Literal["device", "host", "disk"]
 """Place of large data: on the accelerator, in the machine's memory, or on its disk."""

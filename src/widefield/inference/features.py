@@ -13,9 +13,8 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import printable
-from widefield.core.types import InputSpec, Kind, Size
+from widefield.core.types import InputSpec, Kind, ProgressCallback, Size
 from widefield.data import Dataset, kind_of_source, open_dataset
-from widefield.data.decode.images import Progress
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
@@ -176,7 +175,7 @@ class FeatureExtractor:
             return encode(self.build(images), images, progress, arithmetic=arithmetic)
 
 
-def images_progress(quiet: bool, doing: str) -> AbstractContextManager[Progress]:
+def images_progress(quiet: bool, doing: str) -> AbstractContextManager[ProgressCallback]:
     """Return a bar for what is done with images; in a log file, a line a minute."""
     return images_bar(Console(stderr=True, quiet=quiet), doing)
 
@@ -203,7 +202,7 @@ def _with_channels(dataset: Dataset, channels: int | None, whose: str) -> Datase
 def encode(
     encoder: nn.Module,
     images: np.ndarray,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
     arithmetic: Arithmetic = "auto",
 ) -> Tensor:

@@ -10,7 +10,7 @@ from widefield.encoders import layer_names
 from widefield.train.lars import LARS
 from widefield.train.state import PretrainModel
 
-MOMENTUM = 0.9
+_MOMENTUM = 0.9
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
@@ -64,9 +64,9 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
         scale = model.method.head_lr_scale
         listed.append({"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale})
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
+        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
-        return LARS(listed, lr=recipe.method.lr, momentum=MOMENTUM)
+        return LARS(listed, lr=recipe.method.lr, momentum=_MOMENTUM)
     return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
 
 

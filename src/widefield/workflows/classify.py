@@ -23,7 +23,7 @@ from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
 
-FORMATS = (".parquet", ".csv")
+_FORMATS = (".parquet", ".csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Classification:
                 **{f"p {name}": self.probabilities[:, k] for k, name in enumerate(self.classes)},
             }
         )
-        path = checked_output(path, FORMATS, overwrite=True)
+        path = checked_output(path, _FORMATS, overwrite=True)
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
         write_atomically(path, lambda draft: write(table, draft))
 
@@ -146,7 +146,7 @@ def classify(
         'dark'
     """
     if out is not None:
-        checked_output(out, FORMATS, overwrite=overwrite)
+        checked_output(out, _FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
     table = read_labels(labels, only="label")

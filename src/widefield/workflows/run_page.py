@@ -18,7 +18,7 @@ from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.views import AugmentContext
 
-EXAMPLES, VIEWS_SHOWN = 6, 5
+_EXAMPLES, VIEWS_SHOWN = 6, 5
 FEW_EPOCHS = 8
 """Epochs below which the curve of the loss goes by steps."""
 
@@ -73,7 +73,7 @@ def run_report(
         ],
         view_grid=view_grid(folder, dataset),
         example=dataset.kind.removesuffix("s"),
-        sounds=heard(dataset, dataset.spread_rows(EXAMPLES)),
+        sounds=heard(dataset, dataset.spread_rows(_EXAMPLES)),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
         facts={
@@ -96,7 +96,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     views = run_views(folder.path)
     if views.gradient_calls:
         return None
-    rows = dataset.spread_rows(EXAMPLES)
+    rows = dataset.spread_rows(_EXAMPLES)
     x = image_batch(dataset.images[rows], torch.device("cpu"))
     pictures = partial(view_pictures, kind=dataset.kind, rate=dataset.rate)
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None

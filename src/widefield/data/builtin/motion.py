@@ -17,7 +17,7 @@ from widefield.core import rng
 from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
-WINDOWS = {"train": 2400, "test": 600}
+WINDOW_COUNTS = {"train": 2400, "test": 600}
 RATE, STEPS = 50, 128
 """Samples a second, and samples of a window."""
 GRAVITY = 9.81
@@ -57,7 +57,7 @@ def read_motion(split: Split) -> Examples:
         >>> motion.pixels.shape, motion.classes["place"]
         ((600, 1, 128, 3), ('ankle', 'hip', 'wrist'))
     """
-    number = np.arange(WINDOWS[split])
+    number = np.arange(WINDOW_COUNTS[split])
     turn = rng.shuffled(0, f"motion/{split}", number)  # so that any part of them is a mixture
     labels = {"class": turn % len(ACTIVITIES), "place": turn // len(ACTIVITIES) % len(PLACES)}
     names, places = tuple(ACTIVITIES), tuple(PLACES)

@@ -24,7 +24,7 @@ from widefield.encoders.encoder import (
     encoder_config,
 )
 
-WEIGHTS = "encoder.safetensors"
+_WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
 
 
@@ -34,7 +34,7 @@ def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     The weights have timm's keys. Both files hold the configuration: the safetensors file alone is
     enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
     """
-    save_encoder_file(encoder, Path(folder) / WEIGHTS)
+    save_encoder_file(encoder, Path(folder) / _WEIGHTS)
 
 
 def save_encoder_file(encoder: Encoder, file: Path) -> None:
@@ -59,9 +59,9 @@ def load_encoder(path: str | Path) -> Encoder:
         ValueError: there is no such file, it is damaged, or another program wrote it.
     """
     file = Path(path)
-    file = file / WEIGHTS if file.is_dir() else file
+    file = file / _WEIGHTS if file.is_dir() else file
     if not file.is_file():
-        raise ValueError(f"no encoder at {path}: give a folder with {WEIGHTS}, or such a file")
+        raise ValueError(f"no encoder at {path}: give a folder with {_WEIGHTS}, or such a file")
     try:
         with safe_open(file, framework="pt") as opened:
             settings = (opened.metadata() or {}).get("widefield")
@@ -130,7 +130,7 @@ def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
 def has_settings(path: str | Path) -> bool:
     """Return whether `save_encoder` wrote `path`, so that it says how to rebuild its encoder."""
     file = Path(path)
-    file = file / WEIGHTS if file.is_dir() else file
+    file = file / _WEIGHTS if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
         return False
     try:

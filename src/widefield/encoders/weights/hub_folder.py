@@ -13,15 +13,15 @@ from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skelet
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-LARGEST = 1e5
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_LARGEST = 1e5
 """Size, mean and deviation at most."""
 _BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
     """Return whether `path` holds a configuration and weights as the hub has them."""
-    return (path / CONFIG).is_file() and any((path / name).is_file() for name in WEIGHTS)
+    return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
 
 
 def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
@@ -34,7 +34,7 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
         ValueError: the folder is not one of timm's, or its weights do not fit what it says.
     """
     values = _read(folder / CONFIG)
-    weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
+    weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
     name = values.get("architecture")
     if not isinstance(name, str):
         raise ValueError(
@@ -80,5 +80,5 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
 def _numbers(values: object) -> TypeGuard[list[float]]:
     """Return whether `values` are numbers that a configuration may hold."""
     return isinstance(values, list) and all(
-        type(value) in (int, float) and abs(value) < LARGEST for value in values
+        type(value) in (int, float) and abs(value) < _LARGEST for value in values
     )
