@@ -18,7 +18,7 @@ from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
 WINDOW_COUNTS = {"train": 2400, "test": 600}
-RATE, STEPS = 50, 128
+RATE, WINDOW_STEPS = 50, 128
 """Samples a second, and samples of a window."""
 GRAVITY = 9.81
 
@@ -82,7 +82,7 @@ def _movement(
         ..., None
     ]
     bursts, swings = np.array(list(PLACES.values()))[place].T[..., None]
-    time = np.arange(STEPS)[None] / RATE
+    time = np.arange(WINDOW_STEPS)[None] / RATE
     turns = cadence * (0.8 + 0.4 * share("cadence")) * time + 2 * share("phase")
     level = strength * np.exp(share("strength") - 0.5)
     burst = _unit(
@@ -110,8 +110,8 @@ def _hung(
             [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x**2 + y**2)],
         ]
     )
-    each = 3 * STEPS * number[:, None] + np.arange(3 * STEPS)
-    noise = _normal(split, "noise", each).reshape(len(number), STEPS, 3)
+    each = 3 * WINDOW_STEPS * number[:, None] + np.arange(3 * WINDOW_STEPS)
+    noise = _normal(split, "noise", each).reshape(len(number), WINDOW_STEPS, 3)
     return np.einsum("ijn,ntj->nti", rotation, body) + _NOISE * noise
 
 
