@@ -25,12 +25,12 @@ from pages import (
     methods,
     normalization,
     objectives,
+    packages,
     papers,
     pictures,
     plants,
     promises,
     recipes,
-    rooms,
     rows,
     settings_tried,
     staleness,
@@ -121,7 +121,7 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/budgets.svg": budgets.svg,
-    "docs/rooms.svg": rooms.svg,
+    "docs/packages.svg": packages.svg,
 }
 """Every file that is written whole, by its path."""
 

@@ -1,4 +1,4 @@
-"""The nouns that rooms exchange.
+"""Types that several packages share.
 
 Shapes: B batch, C channels, H height, W width, D features, n examples.
 """

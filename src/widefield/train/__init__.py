@@ -1,1 +1,1 @@
-"""The only room that moves the encoder."""
+"""Training: build, step, loop, checkpoints and the run folder; no other package moves an encoder."""
