@@ -1,4 +1,4 @@
-"""The picture of data flowing through the rooms: docs/rooms.svg."""
+"""The diagram of the data flow between packages: docs/architecture.svg."""
 
 from html import escape
 from itertools import pairwise
@@ -10,7 +10,7 @@ FILLS = {"train": "#e8f0f8", "read": "#eef5ea", "settings": "#f7f0e0", "door": "
 
 
 class Box(NamedTuple):
-    """One room: where it stands, what it is called, and what it makes."""
+    """One package: its place in the diagram, its name and its output."""
 
     left: int
     top: int
@@ -79,7 +79,7 @@ def svg() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="Helvetica, Arial, sans-serif">',
-        "<title>Data flowing through the rooms</title>",
+        "<title>Data flow between packages</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',
