@@ -51,7 +51,7 @@ def feature_dropout() -> str:
         for h in sorted(judged, key=lambda h: (h["task"] == "class", h["policy"]))
     ]
     head = (
-        "judged by an encoder trained with the labels",
+        "scored by a supervised encoder",
         *("mean P, plain", "mean P, views"),
         *("bimodality, plain", "bimodality, views"),
     )

@@ -21,7 +21,7 @@ COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in Projecto
 
 
 def methods() -> str:
-    """Return what each method is, what it takes and what a step costs."""
+    """Return each method's summary, number of views, cost of a step and source."""
     steps = step_ratios("resnet-tiny")
     rows = [
         [
@@ -33,7 +33,7 @@ def methods() -> str:
         ]
         for name, settings in METHODS.items()
     ]
-    return table(["method", "what it does", "views", "step", "source"], rows)
+    return table(["method", "objective", "views", "step", "source"], rows)
 
 
 def settings() -> str:
@@ -43,7 +43,7 @@ def settings() -> str:
         values = kind().flat()
         own = (f"`{key}` {_shown(value)}" for key, value in values.items() if key not in COMMON)
         rows.append([f"`{name}`", f"{values['lr']:g}", _projector(values), ", ".join(own)])
-    return table(["method", "`lr`", "projector", "settings of its own"], rows)
+    return table(["method", "`lr`", "projector", "other settings"], rows)
 
 
 def losses() -> str:

@@ -6,7 +6,7 @@ less about the pixels that the view changes. How well does a linear probe name t
 an image: the better, the more its features say about what is in it. And how often does a quarter
 of an image find the opposite one among those of others: the more, the more its features say about
 what both are parts of. Who is near whom goes by whitened features, as a linear probe sees them. A
-rise of the mean of the three shares shows that something was learned; docs/recipe.md says how
+rise of the mean of the three shares shows that something was learned; benchmarks/NOTEBOOK.md says how
 often. Without one, it may have been all the same.
 """
 

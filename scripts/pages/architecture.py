@@ -1,4 +1,8 @@
-"""The picture of data flowing through the packages: docs/packages.svg."""
+<<<<<<<< HEAD:scripts/pages/packages.py
+"""The diagram of the data flow between packages: docs/architecture.svg."""
+========
+"""The diagram of the data flow between packages: docs/architecture.svg."""
+>>>>>>>> redesign:scripts/pages/architecture.py
 
 from html import escape
 from itertools import pairwise
@@ -10,7 +14,11 @@ FILLS = {"train": "#e8f0f8", "read": "#eef5ea", "settings": "#f7f0e0", "calls": 
 
 
 class Box(NamedTuple):
-    """One package: its place in the picture, its name, and what it returns."""
+<<<<<<<< HEAD:scripts/pages/packages.py
+    """One package: its place in the diagram, its name and its output."""
+========
+    """One package: its place in the diagram, its name and its output."""
+>>>>>>>> redesign:scripts/pages/architecture.py
 
     left: int
     top: int
@@ -80,11 +88,15 @@ BOXES = {
 
 
 def svg() -> str:
-    """Return the picture as SVG."""
+    """Return the diagram as SVG."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="Helvetica, Arial, sans-serif">',
-        "<title>Data flowing through the packages</title>",
+<<<<<<<< HEAD:scripts/pages/packages.py
+        "<title>Data flow between packages</title>",
+========
+        "<title>Data flow between packages</title>",
+>>>>>>>> redesign:scripts/pages/architecture.py
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',
