@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:scripts/pages/packages.py
 """The diagram of the data flow between packages: docs/architecture.svg."""
-========
-"""The diagram of the data flow between packages: docs/architecture.svg."""
->>>>>>>> redesign:scripts/pages/architecture.py
 
 from html import escape
 from itertools import pairwise
@@ -14,11 +10,7 @@ FILLS = {"train": "#e8f0f8", "read": "#eef5ea", "settings": "#f7f0e0", "calls": 
 
 
 class Box(NamedTuple):
-<<<<<<<< HEAD:scripts/pages/packages.py
     """One package: its place in the diagram, its name and its output."""
-========
-    """One package: its place in the diagram, its name and its output."""
->>>>>>>> redesign:scripts/pages/architecture.py
 
     left: int
     top: int
@@ -92,11 +84,7 @@ def svg() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="Helvetica, Arial, sans-serif">',
-<<<<<<<< HEAD:scripts/pages/packages.py
         "<title>Data flow between packages</title>",
-========
-        "<title>Data flow between packages</title>",
->>>>>>>> redesign:scripts/pages/architecture.py
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',
