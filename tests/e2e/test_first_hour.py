@@ -22,6 +22,7 @@ from widefield.cli.help import EXAMPLES
 from widefield.config.recipes import make_recipe
 from widefield.core.types import InputSpec
 from widefield.data import open_dataset
+from widefield.inference import features
 from widefield.inference import open_encoder as extractor
 from widefield.inference.splits import open_train_test
 from widefield.train.next_steps import next_command
@@ -165,7 +166,7 @@ def test_timms_names_are_taken_wherever_an_encoder_is(
     if words.startswith("export"):
         return
     assert "tensors found" in err.splitlines()[0]
-    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
+    monkeypatch.setattr(features, "encode", lambda *args, **given: pytest.fail("work"))
     line = [word.replace("e.npz", "f.npz").replace("p.csv", "q.csv") for word in line]
     with pytest.raises(pytest.fail.Exception):
         command(*line)
@@ -178,7 +179,7 @@ def test_what_was_taken_of_weights_is_said_before_the_work(
 ) -> None:
     weights = resnet_file(Path("w.safetensors"))
     monkeypatch.setattr(extractor, "cached_weights", lambda name: weights)
-    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
+    monkeypatch.setattr(features, "encode", lambda *args, **given: pytest.fail("work"))
     line = [{"E": "timm:resnet10t", "D": str(arrays)}.get(word, word) for word in words.split()]
     with pytest.raises(pytest.fail.Exception, match="work"):
         command(*line)
