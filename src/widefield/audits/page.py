@@ -11,8 +11,9 @@ import numpy as np
 from widefield.audits.advice import advice
 from widefield.audits.planting import NEIGHBORS
 from widefield.audits.result import Audit
-from widefield.audits.verdict import FLOORS, TaskAudit
+from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output
+from widefield.evaluation.floors import FLOORS
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
