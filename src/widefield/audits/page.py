@@ -164,7 +164,7 @@ def _plants(audit: Audit) -> list[Figure]:
             Lines(
                 title="How easy must a planted feature be?",
                 how=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
-                "curve rises, the better the encoder sees. Gaps cannot be told: too faint even "
+                "curve rises, the better the encoder sees. Gaps are not separable: too faint even "
                 "for the ceiling, or plain to raw pixels.",
                 series=learned,
                 x_label="ease",

@@ -178,6 +178,6 @@ def _row(task: "TaskAudit") -> list[str]:
 
 def _learned(task: "TaskAudit") -> str:
     if task.learned is None or task.learned_low is None or task.learned_high is None:
-        return "cannot be told"
+        return "not separable"
     low, high = 100 * task.learned_low, 100 * task.learned_high
     return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"

@@ -21,7 +21,7 @@ from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageOverlay, Shapes, plant
 from widefield.encoders import untrained_starts
-from widefield.evaluation.cross_fit import Hits, Labels, cross_fit
+from widefield.evaluation.cross_fit import CrossFit, Hits, Labels, cross_fit
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import (
     FeatureFunction,
@@ -206,23 +206,23 @@ def compare(
         _differences(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
         for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", raw, new))
     )
-    states = [health(x) for x in h]
+    states = health(h[0]), health(h[1])
     rank = states[0].effective_rank, states[1].effective_rank
     collapsed = states[0].verdict == "healthy" != states[1].verdict
     if baseline == "untrained":
-        judgement = judge_against_untrained(label_free["mean"], collapsed=collapsed)
-        with_labels = overruled_by_labels(judgement, linear)
+        without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
+        verdict, reason = overruled_by_labels(without_labels, linear)
     else:
-        judgement = judge_without_labels(
-            label_free["neighbor_consistency"], planted, rank=rank, collapsed=collapsed
-        )
-        judged = linear and not collapsed
-        with_labels = judge_with_labels([*linear.values(), *knn.values()]) if judged else judgement
+        consistency = label_free["neighbor_consistency"]
+        without_labels = judge_without_labels(consistency, planted, rank=rank, collapsed=collapsed)
+        verdict, reason = without_labels
+        if linear and not collapsed:
+            verdict, reason = judge_with_labels([*linear.values(), *knn.values()])
     return Comparison(
         baseline=baseline,
-        verdict=with_labels[0],
-        reason=with_labels[1],
-        without_labels=judgement[0],
+        verdict=verdict,
+        reason=reason,
+        without_labels=without_labels[0],
         examples=len(images),
         health=(states[0].verdict, states[1].verdict),
         effective_rank=rank,
@@ -307,14 +307,11 @@ def _planted(
     _, height, width, channels = images.shape
     if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
         return {}
-    hits = {}
+    found: dict[str, CrossFit] = {}
     for name in plants:
         drawn = plant(images, PLANTS[name], seed=seed)
-        for task, found in cross_fit(
-            features(drawn.images), {name: drawn.labels}, seed=seed
-        ).items():
-            hits[task] = found.linear
-    return hits
+        found |= cross_fit(features(drawn.images), {name: drawn.labels}, seed=seed)
+    return {name: hits.linear for name, hits in found.items()}
 
 
 def _differences(
