@@ -332,11 +332,12 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     )
     words += " --projector-width 64 --projector-dim 32 --out"
     said = command.text(*words.split(), "good", "--epochs", 12)
-    assert "\nbetter than untrained: images keep " in said
-    assert "\na linear probe reads class: " in said
+    assert "\nbetter than untrained: " in said
+    assert "\nneighbor consistency under augmentation " in said
+    assert "\nlinear-probe accuracy (class): " in said
     page = Path("good/report.html").read_text()
-    assert "It is better than untrained" in page
-    assert "A linear probe reads class: " in page
-    found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["gain"]
-    assert found["verdict"] == "not shown to be better than untrained"
-    assert found["labels"]["class"]["untrained"]["low"] <= 0
+    assert "Verdict: better than untrained." in page
+    assert "Linear-probe accuracy (class): " in page
+    found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["comparison"]
+    assert found["without_labels"] in ("no significant difference", "inconclusive")
+    assert found["linear"]["class"]["low"] <= 0

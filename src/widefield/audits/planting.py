@@ -271,4 +271,4 @@ def _thinned(data: TrainTest) -> TrainTest:
 
 
 def _share(task: TaskAudit) -> str:
-    return "cannot be told" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"

@@ -19,7 +19,7 @@ RATES: dict[Family, float] = {
     "networks without batch norm": 0.03,
     "transformers": 0.03,
 }
-"""Learning rate of a family, as a multiple of the method's own; benchmarks/NOTEBOOK.md says how found."""
+"""Learning rate of a family, as a multiple of the method's own; benchmarks/NOTEBOOK.md."""
 
 RATES_MEASURED_ON = (
     "resnet-tiny",

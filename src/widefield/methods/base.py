@@ -129,7 +129,7 @@ class MethodConfig(Settings, ABC):
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the work of a step, by name; `bench step` times them too."""
     min_epochs: ClassVar[int] = 1
-    """Visits of each example that features need to become good; benchmarks/NOTEBOOK.md has how found."""
+    """Visits of each example that features need to become good; benchmarks/NOTEBOOK.md."""
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""

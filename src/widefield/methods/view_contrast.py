@@ -27,7 +27,7 @@ BALANCE = {
     600: Balance(scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(scale=5.0, cross_entropy_weight=3.0),
 }
-"""Steps that a run has at least -> its balance; benchmarks/NOTEBOOK.md has the measurements."""
+"""Steps that a run has at least -> its balance; benchmarks/NOTEBOOK.md."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,7 @@ class _Trial:
         self.run = self._run(few)
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
-        self.run.findings.dataset = dataset  # for its health check
+        self.run.monitor.dataset = dataset  # for its health check
         self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
@@ -150,7 +150,7 @@ class _Trial:
     def plan(self) -> Plan:
         """Take the steps, and add up."""
         activations, seconds = self._steps()
-        self.run.findings.check_health()  # its batches are larger than those of most runs
+        self.run.monitor.check_health()  # its batches are larger than those of most runs
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()

@@ -1,6 +1,6 @@
 """Score each task with probes on frozen features, beside three floors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
+from widefield.evaluation.floors import floors as measure_floors
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import first_views, run_views
@@ -185,7 +186,13 @@ def probe(
     measured = scores(extractor, examples, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
-        floor_scores = _floor_scores(extractor, examples, partial(scores, seed=seed))
+        starts = extractor.untrained_starts(examples.train.images)
+        floor_scores = measure_floors(
+            partial(scores, examples=examples, seed=seed),
+            pixels=FeatureExtractor(name="pixels"),
+            untrained=(FeatureExtractor(name="random", encoder=start) for start in starts),
+            majority=majority(examples.labels, examples.expected, classes=examples.classes),
+        )
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -425,26 +432,6 @@ def _refuse_unfitted_classes(train: Dataset, test: Dataset, expected: dict[str, 
                 f"task {task!r}: class {train.classes[task][unfitted]!r} of {test.spec} has no "
                 f"example to fit on in {train.spec}: give it two, or leave it or the task out"
             )
-
-
-def _floor_scores(
-    extractor: FeatureExtractor,
-    examples: _Examples,
-    scores: Callable[[FeatureExtractor, _Examples], dict[str, Score]],
-) -> dict[str, dict[str, Score]]:
-    """Return what an encoder has to beat to have learned something: floor -> task -> score."""
-    starts = extractor.untrained_starts(examples.train.images)
-    untrained = [FeatureExtractor(name="random", encoder=start) for start in starts]
-    return {
-        "pixels": scores(FeatureExtractor(name="pixels"), examples),
-        "random": _best([scores(source, examples) for source in untrained]),
-        "majority": majority(examples.labels, examples.expected, classes=examples.classes),
-    }
-
-
-def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
-    """Return the better score of each task."""
-    return {task: max((row[task] for row in rows), key=lambda s: s.accuracy) for task in rows[0]}
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

@@ -173,7 +173,7 @@ class Overlay:
     def _colors(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
         if not self.colored:
             return np.full((len(counter), channels), 255, dtype=np.float32)
-        # The name of a random stream decides what is drawn: this one is older than the spelling.
+        # The stream keeps its old name: another one would draw other colors.
         rgb = np.stack([self._draw(f"colour {c}", counter, 256) for c in "rgb"], axis=1)
         return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
 
