@@ -73,9 +73,8 @@ COMMANDS: dict[str, str] = {
     "recipe": "recipe default --method simclr",
     "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
     "demo": "demo --out taken --seed 0",
-    "bench": "bench stop --rounds 0",
 }
-"""What is damaged: calls that succeed, but for the last two, which would take long."""
+"""What is damaged: calls that succeed, but for the last, which would take long."""
 
 OPTIONS = (
     "--method",

@@ -65,7 +65,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "export": ("widefield export run --out encoder.safetensors",),
     "recipe": ("widefield recipe s-diet-paper", "widefield recipe --method simclr"),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
-    "bench": ("widefield bench step --methods simclr",),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
 """Command lines that work, for each command."""
