@@ -28,7 +28,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
     "Views": ("views",),
     "Output": (
         *("out", "overwrite", "resume", "json", "checkpoint_every", "health_every", "cache"),
-        *("suggest", "parameters", "from_file", "tables", "logger"),
+        *("suggest", "parameters", "tables", "logger"),
         *("checkpoint_minutes", "metrics_every"),
     ),
 }
