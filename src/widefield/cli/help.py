@@ -63,7 +63,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
-    "recipe": ("widefield recipe s-diet-paper", "widefield recipe --method simclr"),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
