@@ -68,7 +68,7 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     if recipe.optimizer == "lars":
         for group in listed:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
-        return Lars(  # type: ignore[no-any-return]
+        return Lars(
             listed, lr=recipe.method.lr, momentum=MOMENTUM, trust_coeff=0.02, trust_clip=True
         )
     return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
