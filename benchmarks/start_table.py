@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from widefield.train.run import Pretrained
 
 from study import Results, Run, accuracies, validation_sets
 from widefield.audits.audit import audit
@@ -37,6 +36,7 @@ from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, load_encoder, untrained_like
 from widefield.evaluation.comparison import Comparison, compare_with_baseline
 from widefield.probes import extract
+from widefield.train.run import Pretrained
 from widefield.workflows.pretrain import pretrain
 
 STARTS = {"labels": "supervised", "s-diet": "s-diet"}

@@ -26,7 +26,6 @@ ORDER = (
     {"inference"},
     {"workflows"},
     {"audits"},
-    {"bench"},
     {"cli"},
 )
 """Packages, the lowest first: one imports those of lower levels, and none of its own level."""
@@ -40,7 +39,7 @@ TYPES_ONLY = {"config/arguments.py"}
 """Names types of higher packages for the type checker, and imports none of them when it runs."""
 
 HOMES = {
-    r"\.backward\(": ("train/", "bench/"),
+    r"\.backward\(": ("train/",),
     r"\bmatplotlib\b": ("report/",),
     r"(?<![.\w])print\(": ("cli/",),
     r"\bsvdvals\b": ("metrics/",),

@@ -4,7 +4,6 @@ from cyclopts import App
 
 import widefield
 from widefield.cli.audit import audit
-from widefield.cli.bench import bench
 from widefield.cli.classify import classify
 from widefield.cli.completion import completion
 from widefield.cli.demo import demo
@@ -17,12 +16,11 @@ from widefield.cli.numbers import UNROUNDED
 from widefield.cli.plan import plan
 from widefield.cli.pretrain import pretrain
 from widefield.cli.probe import probe
-from widefield.cli.recipe import recipe
 from widefield.cli.recipe_options import all_options, options_of, with_options
 from widefield.version import __version__
 
 COMMANDS = (
-    *(demo, plan, pretrain, probe, audit, explore, classify, embed, export, recipe, lab, bench),
+    *(demo, plan, pretrain, probe, audit, explore, classify, embed, export, lab),
     completion,
 )
 TAKE_SETTINGS = (plan, pretrain)

@@ -1,9 +1,7 @@
 """`widefield audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.output import percent, print_json, print_line, print_table
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    encoder: str | None = None,
+    encoder: str,
     data: str | None = None,
     /,
     *,
@@ -28,7 +26,6 @@ def audit(
     pretrain_with: str | None = None,
     max_examples: int | None = None,
     cache: Path | None = None,
-    from_file: Annotated[Path | None, Parameter(name="--from")] = None,
     out: Path | None = None,
     overwrite: bool = False,
     seed: int = 0,
@@ -64,8 +61,6 @@ def audit(
         Fit on a class-balanced first N, and score on a quarter as many.
     cache
         Keep floors and ceilings in this folder; default: ~/.cache/widefield/audits.
-    from_file
-        Read an audit that --json wrote instead of making one, and tell it or draw its page again.
     out
         Write a report to this .html file.
     overwrite
@@ -75,53 +70,30 @@ def audit(
     json
         Print one JSON object: everything that the report shows.
     """
-    options = {
-        "train_data": train_data,
-        "labels": labels,
-        "plant": tuple(name for name in plant.split(",") if name),
-        "compare": compare,
-        "all_checkpoints": all_checkpoints,
-        "pretrain_with": pretrain_with,
-        "max_examples": max_examples,
-        "cache": cache,
-        "seed": seed,
-    }
-    if from_file is None:
-        result = _made(encoder, data, features=features, out=out, overwrite=overwrite, **options)
-    else:
-        options |= {"encoder": encoder, "data": data, "features": features.removeprefix("pooled")}
-        result = _read(from_file, out, overwrite, options)
+    from widefield.audits.audit import audit as call
+
+    result = call(
+        encoder,
+        data,
+        train_data=train_data,
+        labels=labels,
+        features=features,
+        plant=tuple(name for name in plant.split(",") if name),
+        compare=compare,
+        all_checkpoints=all_checkpoints,
+        pretrain_with=pretrain_with,
+        max_examples=max_examples,
+        cache=cache,
+        out=out,
+        overwrite=overwrite,
+        seed=seed,
+    )
     if json:
         print_json(result.to_json())
     else:
         _tell(result, out)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
-
-
-def _made(encoder: str | None, data: str | None, **options: Any) -> "Audit":
-    from widefield.audits.audit import audit as call
-
-    if encoder is None:
-        raise ValueError("say which encoder to audit, or give an audit with --from AUDIT.json")
-    return call(encoder, data, **options)
-
-
-def _read(path: Path, out: Path | None, overwrite: bool, options: dict[str, Any]) -> "Audit":
-    """Read an audit from its file, and write its page if `out` is given."""
-    from dataclasses import replace
-
-    from widefield.audits.page import write_audit_page
-    from widefield.audits.result import read_audit
-
-    for name, value in options.items():
-        if value:
-            option = name if name in ("encoder", "data") else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is part of an audit that --from reads: leave it out")
-    result = read_audit(path)
-    if out is None:
-        return result
-    return replace(result, report=write_audit_page(result, out, overwrite=overwrite))
 
 
 def _tell(audit: "Audit", out: Path | None) -> None:

@@ -28,7 +28,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
     "Views": ("views",),
     "Output": (
         *("out", "overwrite", "resume", "json", "checkpoint_every", "health_every", "cache"),
-        *("suggest", "parameters", "from_file", "tables", "logger"),
+        *("suggest", "parameters", "tables", "logger"),
         *("checkpoint_minutes", "metrics_every"),
     ),
 }
@@ -63,9 +63,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
-    "recipe": ("widefield recipe s-diet-paper", "widefield recipe --method simclr"),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
-    "bench": ("widefield bench step --methods simclr",),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
 """Command lines that work, for each command."""
