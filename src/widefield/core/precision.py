@@ -46,5 +46,5 @@ def at_least_float32(x: T) -> T:
         torch.float32
     """
     if isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16):
-        return x.float()
+        return x.float()  # type: ignore[return-value]
     return x
