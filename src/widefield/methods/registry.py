@@ -22,6 +22,8 @@ from widefield.methods.infonce import InfoNCE as InfoNCE
 from widefield.methods.infonce import InfoNCEConfig as InfoNCEConfig
 from widefield.methods.lejepa import LeJEPA as LeJEPA
 from widefield.methods.lejepa import LeJEPAConfig as LeJEPAConfig
+from widefield.methods.mmcr import MMCR as MMCR
+from widefield.methods.mmcr import MMCRConfig as MMCRConfig
 from widefield.methods.moco import MoCo as MoCo
 from widefield.methods.moco import MoCoConfig as MoCoConfig
 from widefield.methods.pair import PairLoss as PairLoss
@@ -60,6 +62,7 @@ METHODS: dict[str, type[MethodConfig]] = {
     "spectral": SpectralConfig,
     "barlow-twins": BarlowTwinsConfig,
     "vicreg": VICRegConfig,
+    "mmcr": MMCRConfig,
     "lejepa": LeJEPAConfig,
     "moco": MoCoConfig,
     "byol": BYOLConfig,
