@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from timm.optim import Lars
+from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe, Schedule
@@ -107,9 +107,3 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if is_norm and stands:
             still.append(module)
     return still
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the schedule."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_scale"]
