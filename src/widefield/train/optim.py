@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from timm.optim import Lars
+from timm.optim import Lars  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe, Schedule
