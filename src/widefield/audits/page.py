@@ -59,7 +59,11 @@ def audit_page(audit: Audit) -> str:
             *_map(audit),
         ],
         diagnostics=[
-            (name.replace("_", " "), _number(value), _meaning(name).replace("image", _one(audit)))
+            (
+                name.replace("_", " "),
+                _number(value),
+                DIAGNOSTICS[name].meaning.replace("image", _one(audit)),
+            )
             for name, value in audit.features.items()
         ],
         facts=_facts(audit),
@@ -303,11 +307,6 @@ def _one(audit: Audit) -> str:
 
 def _number(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.3g}"
-
-
-def _meaning(name: str) -> str:
-    """Return what a diagnostic says; empty for one that another version measured."""
-    return DIAGNOSTICS[name].meaning if name in DIAGNOSTICS else ""
 
 
 def _share(task: TaskAudit) -> float:

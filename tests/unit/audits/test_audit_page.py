@@ -54,7 +54,6 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     assert "<b>12.3</b>" in text
     assert DIAGNOSTICS["effective_rank"].meaning in text
     assert "<b>not defined</b>" in text
-    assert "of tomorrow" in text  # a diagnostic that this version does not know
     assert "31 % by linear CKA" in text
     assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbors
 
