@@ -115,9 +115,8 @@ def has_room(data: TrainTest, name: str, *, seed: int) -> bool:
     It needs two classes or more, and two examples of each that is there.
     """
     y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
-    _, sizes = np.unique(
-        y[: _EXAMPLES["train"]], return_counts=True
-    )  # drawn by place, not by image
+    # Drawn by place, not by image.
+    _, sizes = np.unique(y[: _EXAMPLES["train"]], return_counts=True)
     return len(sizes) > 1 and bool(sizes.min() > 1)
 
 

@@ -252,7 +252,7 @@ def compare_with_baseline(
 
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
-        dataset: images, such as those that it was trained on; `IMAGE_COUNTS` says how many are used.
+        dataset: images, such as those that it was trained on; `IMAGE_COUNTS` has how many are used.
             Of fewer, and of windows and sounds, None is returned.
         initial: what the encoder was initialized from.
         seed: seeds untrained weights, augmentation, plants, folds and intervals.
