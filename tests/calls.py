@@ -226,7 +226,7 @@ def call(words: Sequence[str]) -> Outcome:
         mock.patch("sys.argv", ["widefield", *words]),
         mock.patch("widefield.cli.limit_memory"),  # this process has more to do
         mock.patch("widefield.core.hardware.keep_freed_memory"),
-        mock.patch("widefield.audits.bounds.STEPS", 4),  # of a ceiling, which takes seconds
+        mock.patch("widefield.audits.bounds.CEILING_STEPS", 4),  # of a ceiling, which takes seconds
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         time_limit(),

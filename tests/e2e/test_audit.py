@@ -27,7 +27,7 @@ TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 12)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 12)
     monkeypatch.setattr(pictures, "STEPS", 4)
 
 

@@ -85,7 +85,7 @@ def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Comman
 def test_an_audit_plants_sounds(
     sounds: Path, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 4)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
     page = sounds / "audit.html"
     command.text("audit", trained, sounds / "data", "--plant", "tone", "--out", page)
     text = page.read_text()
@@ -132,7 +132,7 @@ def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path
 def test_an_audit_without_labels_plants_tones_and_clicks(
     sounds: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 2)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 2)
     bare = open_dataset(sounds / "data", seconds=0.5).arrays()
     for task in ("class", "classes"):
         bare.pop(task, None)

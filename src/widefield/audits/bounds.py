@@ -39,7 +39,7 @@ from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
 from widefield.train.loop import Trainer
 
-STEPS = 600
+CEILING_STEPS = 600
 """Steps that a ceiling is trained for."""
 BUDGET: dict[str, Any] = {
     "method": CEILING,
@@ -144,7 +144,7 @@ def graded_bounds(
 
     @functools.cache  # one training for all grades, and none if all of them are in the cache
     def supervised() -> FeatureFunction:
-        say(f"training a supervised ceiling for {task}: {STEPS} steps, kept for later")
+        say(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, kept for later")
         encoder = train_supervised(extractor.untrained(sample), mixture, seed=seed)
         return _features_of(encoder)
 
@@ -161,7 +161,7 @@ def graded_bounds(
         for draw in range(draws)
         for encoder in extractor.untrained_starts(sample, seed=1 + draw)
     ]
-    facts = [architecture, STEPS, BUDGET, mixture.digests().tolist()]
+    facts = [architecture, CEILING_STEPS, BUDGET, mixture.digests().tolist()]
     return [
         Bounds(
             floors=floors(
@@ -244,17 +244,17 @@ def _majority(data: TrainTest, task: str) -> ProbeResult:
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
-    """Train `encoder` in place on the labels of `dataset` for about `STEPS` steps; return it.
+    """Train `encoder` in place on the labels of `dataset` for about `CEILING_STEPS` steps.
 
     If there are more examples than those steps can show once, some from all over them are taken.
     """
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         encoder.requires_grad_()  # it was frozen for use, and its ceiling is what it can learn
     batch_size = min(BUDGET["batch_size"], len(dataset))
-    dataset = subset(dataset, dataset.spread_rows(STEPS * batch_size))
+    dataset = subset(dataset, dataset.spread_rows(CEILING_STEPS * batch_size))
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
-    epochs = max(1, round(STEPS / loader.steps_per_epoch))
+    epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
     recipe = make_recipe(**settings)
     state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from widefield.audits.advice import advice
-from widefield.audits.planting import NEIGHBORS
+from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output
@@ -180,7 +180,7 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title=f"Do plants hide the {audit.kind}?",
-                how=f"Share of the {NEIGHBORS} nearest neighbors of each {_one(audit)} that "
+                how=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(audit)} that "
                 f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
                 "plants alone.",
                 series=neighbors,

@@ -22,7 +22,7 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 
-MAP_IMAGES, ROWS, NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
+MAP_IMAGES, ROWS, _NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
 """Images in the map; images with neighbors, and neighbors of each; features whose preferred image
 is made, and real images beside it; images that neurons fire at."""
 HEARD_ROWS, HEARD_BESIDE = 5, 2
@@ -92,7 +92,7 @@ def neighbor_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
     if dataset.kind == "sounds":
         return ()
     rows = dataset.spread_rows(ROWS)
-    nearest = nearest_neighbors(h, min(NEIGHBORS, len(h) - 1)).cpu().numpy()
+    nearest = nearest_neighbors(h, min(_NEIGHBORS, len(h) - 1)).cpu().numpy()
     return tuple(
         PictureRow(
             name=dataset.paths[row],

@@ -32,9 +32,9 @@ GRADES: dict[str, tuple[ImageOverlay | AudioOverlay, ...]] = {
 same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
 MIDDLE = 2
 """Position of the grade whose verdict is the plant's."""
-EXAMPLES = {"train": 2000, "test": 1000}
+_EXAMPLES = {"train": 2000, "test": 1000}
 """How many images are planted at most."""
-NEIGHBORS = 10
+GRAPH_NEIGHBORS = 10
 """How many nearest neighbors of an image are compared."""
 TRAIN_IMAGES = 80_000
 """How many images a short pretraining is shown, counted with repetition."""
@@ -71,7 +71,7 @@ class PlantAudit:
         middle, easiest = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
         return (
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
-            f"its {NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
+            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
         )
 
 
@@ -115,7 +115,8 @@ def has_room(data: TrainTest, name: str, *, seed: int) -> bool:
     It needs two classes or more, and two examples of each that is there.
     """
     y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
-    _, sizes = np.unique(y[: EXAMPLES["train"]], return_counts=True)  # drawn by place, not by image
+    # Drawn by place, not by image.
+    _, sizes = np.unique(y[: _EXAMPLES["train"]], return_counts=True)
     return len(sizes) > 1 and bool(sizes.min() > 1)
 
 
@@ -146,7 +147,7 @@ def audit_plant(
     bounds, grades = judged(draws=1)
     if any(grade.verdict == "unclear" for grade in grades):
         bounds, grades = judged(draws=DRAWS)
-    k = min(NEIGHBORS, len(data.test) - 1)
+    k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     plain = extractor.features(data.test.images)
     found = PlantAudit(
         name=name,
@@ -187,7 +188,7 @@ def audit_training(
     if isinstance(extractor.encoder, Encoder):
         architecture = EncoderSettings.of(extractor.encoder.config)
     epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
-    k = min(NEIGHBORS, len(data.test) - 1)
+    k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     verdicts, features = [], []
     for shown in (data, planted):
         say(
@@ -247,7 +248,7 @@ def _thinned(data: TrainTest) -> TrainTest:
         return subset(dataset, dataset.spread_rows(most))
 
     return TrainTest(
-        train=some(data.train, EXAMPLES["train"]), test=some(data.test, EXAMPLES["test"])
+        train=some(data.train, _EXAMPLES["train"]), test=some(data.test, _EXAMPLES["test"])
     )
 
 

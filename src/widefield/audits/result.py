@@ -15,7 +15,7 @@ from widefield.core.types import Kind
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
-FORMAT = 3
+_FORMAT = 3
 """Number of the layout of the JSON."""
 
 
@@ -72,7 +72,7 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "encoder": self.encoder,
             "settings": dict(self.settings),
             "fitted_on": self.fitted_on,
@@ -115,7 +115,7 @@ def read_findings(path: str | Path) -> list[str]:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON: {error}") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
+    if not isinstance(values, dict) or values.get("format") != _FORMAT:
         raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")
     try:
         tasks = tuple(TaskAudit(**task) for task in values["tasks"].values())

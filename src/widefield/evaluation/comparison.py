@@ -21,7 +21,7 @@ from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageOverlay, Shapes, plant
 from widefield.encoders import untrained_starts
-from widefield.evaluation.cross_fit import CrossFit, Hits, Labels, cross_fit
+from widefield.evaluation.cross_fit import ClassIds, CrossFit, Hits, cross_fit
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import (
     FeatureFunction,
@@ -43,11 +43,14 @@ from widefield.evaluation.verdicts import (
 from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes import extract, pixels
 
-FORMAT = 2
+_FORMAT = 2
 Baseline = Literal["untrained", "initial"]
-EXAMPLES: dict[Baseline, tuple[int, int]] = {"untrained": (100, 1000), "initial": (30, 2000)}
+IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
+    "untrained": (100, 1000),
+    "initial": (30, 2000),
+}
 """Images without which nothing is compared, and the most that are."""
-PLANTS: dict[str, ImageOverlay] = {kind.name: kind.grades()[2] for kind in (Shapes, Digits)}
+_PLANTS: dict[str, ImageOverlay] = {kind.name: kind.grades()[2] for kind in (Shapes, Digits)}
 """What is planted: the middle of five grades from hard to easy."""
 SMALLEST_SIDE = 16
 """Pixels below which nothing is planted."""
@@ -95,7 +98,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": _FORMAT, **asdict(self)}
 
     def write(self, path: Path) -> None:
         """Write it as JSON."""
@@ -158,10 +161,10 @@ def compare(
     a: FeatureFunction | Iterable[FeatureFunction],
     b: FeatureFunction,
     images: Images,
-    labels: Mapping[str, Labels] | None = None,
+    labels: Mapping[str, ClassIds] | None = None,
     *,
     baseline: Baseline = "initial",
-    plants: Sequence[str] = tuple(PLANTS),
+    plants: Sequence[str] = tuple(_PLANTS),
     seed: int = 0,
 ) -> Comparison:
     """Compare the features of encoder b with those of the baseline a on the same images.
@@ -174,7 +177,7 @@ def compare(
         images: uint8 [n, H, W, C].
         labels: task -> class ids [n]; tasks without two classes of six examples are left out.
         baseline: what `a` is, which decides the scores and the rule.
-        plants: which of `PLANTS` to plant against the initial encoder.
+        plants: which of `_PLANTS` to plant against the initial encoder.
         seed: seeds augmentation, plants, folds and intervals.
 
     Example:
@@ -249,7 +252,7 @@ def compare_with_baseline(
 
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
-        dataset: images, such as those that it was trained on; `EXAMPLES` says how many are used.
+        dataset: images, such as those that it was trained on; `IMAGE_COUNTS` has how many are used.
             Of fewer, and of windows and sounds, None is returned.
         initial: what the encoder was initialized from.
         seed: seeds untrained weights, augmentation, plants, folds and intervals.
@@ -257,7 +260,7 @@ def compare_with_baseline(
         use_labels: whether the labels may judge, since the encoder was trained without them.
     """
     baseline: Baseline = "untrained" if initial is None else "initial"
-    least, most = EXAMPLES[baseline]
+    least, most = IMAGE_COUNTS[baseline]
     if len(dataset) < least or dataset.kind != "images":  # augmentation of signals differs
         return None
     data = dataset.subset(dataset.spread_rows(most)).first_read()
@@ -272,7 +275,7 @@ def compare_with_baseline(
         data.images,
         data.labels if use_labels else None,
         baseline=baseline,
-        plants=[name for name in PLANTS if name not in data.labels],
+        plants=[name for name in _PLANTS if name not in data.labels],
         seed=seed,
     )
 
@@ -309,7 +312,7 @@ def _planted(
         return {}
     found: dict[str, CrossFit] = {}
     for name in plants:
-        drawn = plant(images, PLANTS[name], seed=seed)
+        drawn = plant(images, _PLANTS[name], seed=seed)
         found |= cross_fit(features(drawn.images), {name: drawn.labels}, seed=seed)
     return {name: hits.linear for name, hits in found.items()}
 

@@ -21,7 +21,7 @@ MIN_EXAMPLES = 2 * FOLDS
 """Examples that a class needs, so that every fold has enough of them."""
 NEIGHBORS = 20
 
-Labels = NDArray[np.int64]
+ClassIds = NDArray[np.int64]
 Hits = NDArray[np.bool_]
 
 
@@ -38,7 +38,7 @@ class CrossFit:
         return float(self.linear.mean())
 
 
-def cross_fit(h: Tensor, labels: Mapping[str, Labels], *, seed: int) -> dict[str, CrossFit]:
+def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[str, CrossFit]:
     """Return the hits of a linear probe and of a kNN vote for each task.
 
     Classes of fewer than 6 examples are left out, and tasks with fewer than two other classes.
@@ -63,7 +63,7 @@ def cross_fit(h: Tensor, labels: Mapping[str, Labels], *, seed: int) -> dict[str
     }
 
 
-def fold_hits(h: Tensor, target: Labels, fold: NDArray[np.int64], *, seed: int) -> Hits:
+def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
     """Return which examples a linear probe predicts that was fitted on the other folds, bool [n].
 
     Args:
@@ -82,7 +82,7 @@ def fold_hits(h: Tensor, target: Labels, fold: NDArray[np.int64], *, seed: int) 
     return hits
 
 
-def knn_hits(h: Tensor, y: Labels, rows: NDArray[np.int64]) -> Hits:
+def knn_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64]) -> Hits:
     """Return for which of the examples `rows` most of their nearest neighbors share their class.
 
     Args:
@@ -97,7 +97,7 @@ def knn_hits(h: Tensor, y: Labels, rows: NDArray[np.int64]) -> Hits:
     return (votes.argmax(1) == t).cpu().numpy()
 
 
-def knn_accuracies(h: Tensor, labels: Mapping[str, Labels]) -> dict[str, float]:
+def knn_accuracies(h: Tensor, labels: Mapping[str, ClassIds]) -> dict[str, float]:
     """Return the leave-one-out kNN accuracy of each task with two classes of two examples.
 
     Example:
@@ -113,7 +113,7 @@ def knn_accuracies(h: Tensor, labels: Mapping[str, Labels]) -> dict[str, float]:
     }
 
 
-def of_common_classes(y: Labels, least: int) -> NDArray[np.int64]:
+def of_common_classes(y: ClassIds, least: int) -> NDArray[np.int64]:
     """Return the examples of classes that have at least `least`; none for fewer than two classes.
 
     Example:
@@ -124,13 +124,13 @@ def of_common_classes(y: Labels, least: int) -> NDArray[np.int64]:
     return rows if len(np.unique(y[rows])) > 1 else rows[:0]
 
 
-def _linear_hits(h: Tensor, y: Labels, rows: NDArray[np.int64], seed: int) -> Hits:
+def _linear_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64], seed: int) -> Hits:
     target = np.unique(y[rows], return_inverse=True)[1]
     of_rows = h[torch.from_numpy(rows).to(h.device)]
     return fold_hits(of_rows, target, _stratified_folds(target, seed), seed=seed)
 
 
-def _stratified_folds(target: Labels, seed: int) -> NDArray[np.int64]:
+def _stratified_folds(target: ClassIds, seed: int) -> NDArray[np.int64]:
     """Deal the examples of every class, shuffled, over the folds."""
     fold = np.zeros(len(target), dtype=np.int64)
     rng = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ FeatureFunction = Callable[[NDArray[Any]], Tensor]
 Images = NDArray[np.uint8]
 Scores = NDArray[np.float64]
 
-VIEWS = "gentle"
+_VIEWS = "gentle"
 """Augmentations that keep an image's content, whichever the run was trained with."""
 RIDGE = 0.1
 """The ridge of `metrics.whitened`."""
@@ -54,7 +54,7 @@ def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> 
 
 def augmented(images: Images, seed: int) -> Images:
     """Return one view of each image, uint8 [n, H, W, C]."""
-    views = build_views(VIEWS, channels=images.shape[3], seed=seed)
+    views = build_views(_VIEWS, channels=images.shape[3], seed=seed)
     generator = torch.Generator().manual_seed(seed)
     seen = []
     for first in range(0, len(images), _BATCH):

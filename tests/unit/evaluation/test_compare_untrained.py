@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import build_encoder
 from widefield.evaluation.comparison import (
-    EXAMPLES,
+    IMAGE_COUNTS,
     Comparison,
     compare,
     compare_with_baseline,
@@ -26,7 +26,7 @@ from widefield.probes import extract
 
 CPU = torch.device("cpu")
 SIDE = 16
-LEAST = EXAMPLES["untrained"][0]
+LEAST = IMAGE_COUNTS["untrained"][0]
 
 
 class Waves(nn.Module):

@@ -19,7 +19,7 @@ from widefield.methods import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Baseline:
+class _Baseline:
     """Settings of one method."""
 
     settings: Callable[[], MethodConfig]
@@ -31,20 +31,20 @@ def _mlp(layers: int, width: int, dim: int, *, batch_norm: bool = True) -> Proje
     return ProjectorConfig(layers=layers, width=width, dim=dim, batch_norm=batch_norm)
 
 
-BASELINES: dict[str, Baseline] = {
-    SimCLRConfig.name: Baseline(
+BASELINES: dict[str, _Baseline] = {
+    SimCLRConfig.name: _Baseline(
         settings=lambda: SimCLRConfig(
             lr=0.4, projector=_mlp(2, 2048, 256, batch_norm=False), temperature=0.2
         ),
         weight_decay=1e-4,
     ),
-    BarlowTwinsConfig.name: Baseline(
+    BarlowTwinsConfig.name: _Baseline(
         settings=lambda: BarlowTwinsConfig(
             lr=0.3, projector=_mlp(3, 2048, 2048), off_diagonal_weight=0.0051
         ),
         weight_decay=1e-4,
     ),
-    BYOLConfig.name: Baseline(
+    BYOLConfig.name: _Baseline(
         settings=lambda: BYOLConfig(
             lr=1.0,
             projector=_mlp(2, 4096, 256),
@@ -54,12 +54,12 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-5,
     ),
-    SimSiamConfig.name: Baseline(
+    SimSiamConfig.name: _Baseline(
         settings=lambda: SimSiamConfig(lr=0.5, projector=_mlp(3, 2048, 2048), predictor_width=512),
         weight_decay=1e-5,
         optimizer="sgd",
     ),
-    VICRegConfig.name: Baseline(
+    VICRegConfig.name: _Baseline(
         settings=lambda: VICRegConfig(
             lr=0.3,
             projector=_mlp(3, 2048, 2048),
@@ -69,7 +69,7 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-4,
     ),
-    MoCoConfig.name: Baseline(
+    MoCoConfig.name: _Baseline(
         settings=lambda: MoCoConfig(
             lr=0.3,
             projector=_mlp(2, 2048, 256, batch_norm=False),
@@ -108,7 +108,7 @@ def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
     )
 
 
-def _baseline(method: str) -> Baseline:
+def _baseline(method: str) -> _Baseline:
     if method not in BASELINES:
         *others, last = BASELINES
         raise ValueError(
