@@ -1,4 +1,4 @@
-"""What is measured of the per-example head: docs/rows.md."""
+"""What is measured of the per-example head: docs/head.md."""
 
 from typing import Any
 

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from widefield.core.settings import Settings
 from widefield.core.types import Loss, Part, Place
 from widefield.head import (
+    Init,
     Layout,
-    Optimizer,
+    LazyAdamW,
+    LazySGD,
     PerExampleHead,
-    Rule,
-    Start,
+    Update,
     choose_place,
-    choose_store,
+    choose_storage,
 )
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
-from widefield.methods.projector import ProjectorConfig
 
 
 class HeadMethod(Method):
@@ -31,7 +31,7 @@ class HeadMethod(Method):
 
     Args:
         projector: maps h [B, D] to [B, m].
-        head: the n rows of width m; whoever trains the method steps it too.
+        head: the n rows of width m; whoever trains the method steps its optimizer too.
         layout: how the head keeps the moments of a row.
         place: where the rows live.
         view_count: 1, or 2 for a loss that takes a second view.
@@ -61,16 +61,16 @@ class HeadMethod(Method):
 
     def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
-        view, *others = views
-        z = self.projector(encoder(view))
-        with torch.no_grad():
-            second = [self.projector(encoder(other)) for other in others]
-        total = self.head(z, index, *second)
+        z, second = self.projector(encoder(views[0])), None
+        if len(views) > 1:
+            with torch.no_grad():
+                second = self.projector(encoder(views[1]))
+        total = self.head(z, index, second)
         return Loss(total, {"row_norm": self.head.row_norm})
 
     def memory(self, examples: int) -> dict[str, Part]:
         """Return the bytes of the rows and of their moments."""
-        dim = self.head.table.store.dim
+        dim = self.head.storage.dim
         rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
         return {
             "head": Part(bytes=examples * rows, place=self.place),
@@ -80,13 +80,15 @@ class HeadMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(Settings):
-    """Settings of the rows of a per-example head."""
+    """Settings of a per-example head and its optimizer."""
 
-    init: Start = "embedding"
+    lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
+    init: Init = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
-    optimizer: Optimizer = "adamw"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimizer of the rows; sgd has momentum 0.9 and no second moment."""
-    update: Rule = "exact"
+    update: Update = "exact"
     """Replay a row's missed steps exactly, or estimate them as in the paper."""
     storage: Literal["auto", "device", "host", "disk"] = "auto"
     """Keep rows here; auto takes the first where they need less than 25 % of the memory."""
@@ -118,21 +120,16 @@ class HeadConfig(Settings):
     def build(
         self,
         context: BuildContext,
-        projector: ProjectorConfig,
+        dim: int,
         *,
+        lr: float,
         loss: Callable[..., Tensor],
         normalize: bool,
-        lr_scale: float,
         gather_distributed: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method with a row for each example of the run."""
-        built = projector.build(context.feature_dim)  # first: it refuses what is too large
-        dim = projector.out_dim(context.feature_dim)
-        place = self.resolved(context.examples, dim, context.device).storage
-        assert place != "auto"
-        store = choose_store(
-            place,
+    ) -> PerExampleHead:
+        """Build a head of width `dim` with its optimizer, a row for each example of the run."""
+        storage = choose_storage(
+            self.storage,
             context.examples,
             dim,
             seed=context.seed,
@@ -147,29 +144,24 @@ class HeadConfig(Settings):
             loss=loss,
             normalize=normalize,
             init=self.init,
-            optimizer=self.optimizer,
-            rule=self.update,
-            gap=max(1, round(context.examples / context.batch_size)),
-            weight_decay=context.weight_decay,
-            lr_scale=lr_scale,
             gather_distributed=gather_distributed,
-            store=store,
+            storage=storage,
         )
-        return HeadMethod(
-            projector=built,
-            head=head,
-            layout=self.layout,
-            place=place,
-            view_count=view_count,
+        optimizer = (LazySGD if self.optimizer == "sgd" else LazyAdamW)(
+            head,
+            lr=self.lr_scale * lr,
+            weight_decay=context.weight_decay,
+            update=self.update,
+            gap=max(1, round(context.examples / context.batch_size)),
         )
+        optimizer.param_groups[0]["lr_scale"] = self.lr_scale
+        return head
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
     """Settings that all losses of a batch against its rows share."""
 
-    head_lr_scale: Annotated[float, Gt(0)] = 1.0
-    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
@@ -189,12 +181,21 @@ class HeadMethodConfig(PairConfig):
         view_count: int = 1,
     ) -> HeadMethod:
         """Build the method of a loss."""
-        return self.head.build(
-            context,
-            self.projector,
-            loss=loss,
-            normalize=normalize,
-            lr_scale=self.head_lr_scale,
-            gather_distributed=self.gather_distributed,
+        projector = self.projector.build(context.feature_dim)  # first: it refuses what is too large
+        dim = self.projector.out_dim(context.feature_dim)
+        head = self.head.resolved(context.examples, dim, context.device)
+        assert head.storage != "auto"
+        return HeadMethod(
+            projector=projector,
+            head=head.build(
+                context,
+                dim,
+                lr=self.lr,
+                loss=loss,
+                normalize=normalize,
+                gather_distributed=self.gather_distributed,
+            ),
+            layout=head.layout,
+            place=head.storage,
             view_count=view_count,
         )

@@ -13,6 +13,7 @@ from widefield.core.gather import gather, rank_and_world
 from widefield.core.types import WHOLE, Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
+from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
 
 BATCH, DIM, STEPS = 3, 4, 2
@@ -109,13 +110,14 @@ def take_steps(
         index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
         loss, _ = trained(views, index)
         loss.backward()
-        for head in state.heads:
-            head.step(lr=0.1)
+        for optimizer in state.head_optimizers:
+            set_learning_rate(optimizer, 0.1)
+            optimizer.step()
         state.method.after_step()
         losses.append(loss.detach())
     result = {name: p.grad for name, p in state.model.named_parameters() if p.requires_grad}
     for head in state.heads:
-        result["rows"] = head.table.store.read(index).m
+        result["rows"] = head.storage.read(index).m
     return torch.stack(losses), result
 
 
