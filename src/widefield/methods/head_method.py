@@ -9,7 +9,7 @@ from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.settings import Settings
-from widefield.core.types import Loss, Part, Place
+from widefield.core.types import WHOLE, Loss, Part
 from widefield.head import (
     Init,
     Layout,
@@ -20,6 +20,7 @@ from widefield.head import (
     choose_place,
     choose_storage,
 )
+from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
 
@@ -30,36 +31,70 @@ class HeadMethod(Method):
     With two views the second one is encoded without gradient, and compared with the first too.
 
     Args:
-        projector: maps h [B, D] to [B, m].
-        head: the n rows of width m; whoever trains the method steps its optimizer too.
-        layout: how the head keeps the moments of a row.
-        place: where the rows live.
+        encoder_dim: D, the encoder's output width.
+        config: settings of projector and head.
+        examples: n.
+        loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
+        normalize: put features on the unit sphere.
+        context: the run, which decides where rows are kept and their weight decay; by default they
+            are in memory.
         view_count: 1, or 2 for a loss that takes a second view.
+
+    Whoever trains the method steps `head.optimizer` too.
 
     Source: S-DIET (2025), section 5.
     """
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "HeadMethodConfig",
         *,
-        projector: nn.Module,
-        head: PerExampleHead,
-        layout: Layout,
-        place: Place,
+        examples: int,
+        loss: Callable[..., Tensor],
+        normalize: bool,
+        context: BuildContext | None,
         view_count: int = 1,
     ) -> None:
         super().__init__()
         self.view_count = view_count
-        self.projector = projector
-        self.head = head
-        self.layout = layout
-        self.place: Place = place
+        self.projector = config.projector.build(encoder_dim)  # first: it refuses what is too large
+        dim, rows = config.projector.out_dim(encoder_dim), config.head
+        device = torch.device("cpu") if context is None else context.device
+        self.layout = rows.layout
+        self.place = choose_place(rows.storage, examples, dim, device, rows.layout)
+        self.head = PerExampleHead(
+            examples,
+            dim,
+            loss=loss,
+            normalize=normalize,
+            init=rows.init,
+            gather_distributed=config.gather_distributed,
+            storage=choose_storage(
+                self.place,
+                examples,
+                dim,
+                seed=0 if context is None else context.seed,
+                device=device,
+                folder=None if context is None else context.folder,
+                shard=WHOLE if context is None else context.shard,
+                layout=rows.layout,
+            ),
+        )
+        optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
+            self.head,
+            lr=rows.lr_scale * config.lr,
+            weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
+            update=rows.update,
+            gap=None if context is None else max(1, round(examples / context.batch_size)),
+        )
+        optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
         z, second = self.projector(encoder(views[0])), None
         if len(views) > 1:
@@ -117,46 +152,6 @@ class HeadConfig(Settings):
         """Return the settings with the place of `examples` rows of width `dim` on this machine."""
         return replace(self, storage=choose_place(self.storage, examples, dim, device, self.layout))
 
-    def build(
-        self,
-        context: BuildContext,
-        dim: int,
-        *,
-        lr: float,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        gather_distributed: bool,
-    ) -> PerExampleHead:
-        """Build a head of width `dim` with its optimizer, a row for each example of the run."""
-        storage = choose_storage(
-            self.storage,
-            context.examples,
-            dim,
-            seed=context.seed,
-            device=context.device,
-            folder=context.folder,
-            shard=context.shard,
-            layout=self.layout,
-        )
-        head = PerExampleHead(
-            context.examples,
-            dim,
-            loss=loss,
-            normalize=normalize,
-            init=self.init,
-            gather_distributed=gather_distributed,
-            storage=storage,
-        )
-        optimizer = (LazySGD if self.optimizer == "sgd" else LazyAdamW)(
-            head,
-            lr=self.lr_scale * lr,
-            weight_decay=context.weight_decay,
-            update=self.update,
-            gap=max(1, round(context.examples / context.batch_size)),
-        )
-        optimizer.param_groups[0]["lr_scale"] = self.lr_scale
-        return head
-
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
@@ -171,31 +166,3 @@ class HeadMethodConfig(PairConfig):
         """Return the settings with the place of the rows on this machine."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.resolved(examples, dim, device))
-
-    def build_rows(
-        self,
-        context: BuildContext,
-        *,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method of a loss."""
-        projector = self.projector.build(context.feature_dim)  # first: it refuses what is too large
-        dim = self.projector.out_dim(context.feature_dim)
-        head = self.head.resolved(context.examples, dim, context.device)
-        assert head.storage != "auto"
-        return HeadMethod(
-            projector=projector,
-            head=head.build(
-                context,
-                dim,
-                lr=self.lr,
-                loss=loss,
-                normalize=normalize,
-                gather_distributed=self.gather_distributed,
-            ),
-            layout=head.layout,
-            place=head.storage,
-            view_count=view_count,
-        )

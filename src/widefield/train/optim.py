@@ -103,9 +103,3 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if is_norm and stands:
             still.append(module)
     return still
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the schedule."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_scale"]

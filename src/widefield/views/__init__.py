@@ -12,15 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from torch import nn
-
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
 from widefield.core.types import Kind
 from widefield.views.adversarial import Adversarial, AdversarialSettings
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
+from widefield.views.base import (
+    NO_CONTEXT,
+    Augmentation,
+    AugmentationSettings,
+    AugmentContext,
+    learning_parts,
+)
 from widefield.views.chain import Chain
 from widefield.views.cutout import Cutout, CutoutSettings
 from widefield.views.image import ImageAugmentation
@@ -358,9 +362,3 @@ def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any
     for name in settings:
         check_name(f"setting of views {names!r}", name, chosen.flat())
     return chosen.changed(settings).build(channels=channels, seed=seed)
-
-
-def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
-    """Return the parameters of `views` that learn, each with its learning rate."""
-    parts = [part for part in views.modules() if isinstance(part, Viewmaker)]
-    return [(p, part.lr) for part in parts for p in part.parameters()]

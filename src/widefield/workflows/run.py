@@ -20,8 +20,8 @@ from widefield.evaluation.gain import Gain
 from widefield.evaluation.monitor import Findings
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
-from widefield.train.adversary import adversary_facts, refuse_misfit
-from widefield.train.build import DataFacts, build, rank_seed
+from widefield.train.adversary import adversary_facts
+from widefield.train.build import DataFacts, build, rank_seed, refuse_misfit
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
