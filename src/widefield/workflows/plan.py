@@ -25,9 +25,8 @@ from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
-from widefield.train.optim import set_learning_rate
 from widefield.train.run_dir import RunFolder
-from widefield.train.step import TrainStep
+from widefield.train.step import TrainStep, set_learning_rate
 from widefield.workflows.pretrain import resolve_parts, resolve_with_start
 from widefield.workflows.run import PretrainRun
 

@@ -13,8 +13,8 @@ from widefield.core.gather import gather, rank_and_world
 from widefield.core.types import WHOLE, Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
-from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
+from widefield.train.step import set_learning_rate
 
 BATCH, DIM, STEPS = 3, 4, 2
 
