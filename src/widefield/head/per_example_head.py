@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
-from widefield.core.gather import gather, rank_and_world
+from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
 from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory
@@ -147,9 +147,8 @@ class PerExampleHead(nn.Module):
         if not tracked:
             return rows
         self._batch, self.batch_rows[0] = (index, state), rows.requires_grad_()
-        _, world = rank_and_world()
-        if world > 1:  # the run's loss is the mean of the ranks' own
-            rows.register_hook(lambda grad: grad / world)
+        if distributed.is_available() and distributed.is_initialized():
+            rows.register_hook(over_world)
         return rows
 
     def _state(self, index: Tensor) -> tuple[RowState, Tensor]:

@@ -61,14 +61,14 @@ class MemoryStorage:
 
     def read(self, index: Tensor) -> RowState:
         """Return the state of rows `index` [b], copied; `index` is in host memory."""
-        local = self.shard.local(index)
+        local = index // self.shard.world
         on_device = local.to(self.device)
         row = self.row[on_device]
         return RowState(row, self.m[on_device].to(row), self.v[on_device].to(row), self.last[local])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
-        local = self.shard.local(index)
+        local = index // self.shard.world
         on_device = local.to(self.device)
         moments = state.m, state.v
         if self.m.dtype == torch.bfloat16:
