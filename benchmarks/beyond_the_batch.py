@@ -97,7 +97,7 @@ def _with_earlier(
 
 def _rows(head: PerExampleHead, index: Tensor) -> Tensor:
     """Return the rows of these examples as they are kept."""
-    return head.table.store.read(index).row
+    return head.storage.read(index).row
 
 
 @full_precision

@@ -22,7 +22,7 @@ from widefield.core.hardware import choose_device
 from widefield.core.memory import device_memory
 from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
-from widefield.head import DiskStore, MemoryStore, RowState, Store
+from widefield.head import DiskStorage, MemoryStorage, RowState, Storage
 from widefield.methods import DietConfig, RowContrastConfig
 from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
@@ -120,10 +120,11 @@ class _Run:
         self.state = build(replace(recipe, epochs=1), facts, device=device, folder=folder)
         order = _spread(n, steps, recipe.batch_size)
         for head in self.state.heads:
-            _visit(head.table.store, order)
+            _visit(head.storage, order)
+            assert head.optimizer is not None
             for _ in range(_NOW):
-                head.miss_step(lr=recipe.method.lr)
-            head.prefetch(order)
+                head.optimizer.step()
+            head.storage.prefetch(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
         self.train_step = TrainStep(self.state, fabric=lone_fabric(device))
@@ -158,9 +159,9 @@ class _Run:
         held = [*model.parameters(), *model.buffers()]
         for entry in self.state.optimizer.state.values():
             held += [x for x in entry.values() if isinstance(x, Tensor)]
-        for store in (head.table.store for head in self.state.heads):
-            if isinstance(store, MemoryStore):
-                held += [store.row, store.m, store.v]
+        for storage in (head.storage for head in self.state.heads):
+            if isinstance(storage, MemoryStorage):
+                held += [storage.row, storage.m, storage.v]
         return self.peak + sum(x.nbytes for x in held if x.device.type == self.device.type)
 
     def close(self) -> None:
@@ -191,14 +192,14 @@ def _spread(n: int, steps: int, batch_size: int) -> list[Tensor]:
     return list(examples[torch.randperm(count, generator=generator)].reshape(steps, batch_size))
 
 
-def _visit(store: Store, batches: list[Tensor]) -> None:
+def _visit(storage: Storage, batches: list[Tensor]) -> None:
     """Let the rows be as after one visit, long ago, and begin a generation of the journal."""
     for index in batches:
-        row = torch.rand(len(index), store.dim)
+        row = torch.rand(len(index), storage.dim)
         last = torch.full((len(index),), _VISITED_AT)
-        store.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
-    store.state_dict()
-    store.discard_old()
+        storage.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
+    storage.state_dict()
+    storage.discard_old()
 
 
 def _dense_bytes(n: int, run: _Run, batch_size: int) -> int:
@@ -217,7 +218,7 @@ def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40
     """Rows per second read and written by the store, over those of a plain memory map."""
     n = 4 * rounds * batch_size
     batches = _spread(n, rounds, batch_size)
-    with closing(DiskStore(folder / "bare", n, dim, seed=0)) as store:
+    with closing(DiskStorage(folder / "bare", n, dim, seed=0)) as store:
         for _ in range(3):  # as in the middle of a run: journals take over the files of older ones
             _visit(store, batches)
         states = [store.read(index) for index in batches]

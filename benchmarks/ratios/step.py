@@ -127,7 +127,7 @@ def _method_step(
     state = build(replace(recipe, epochs=100), facts, device=device)
     refuse_misfit(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
-        _visit_every_row(head, loader.steps_per_epoch, recipe.method.lr)
+        _visit_every_row(head, loader.steps_per_epoch)
     train_step, batches = TrainStep(state, fabric=lone_fabric(device)), _endless(loader)
 
     def step() -> None:
@@ -136,15 +136,15 @@ def _method_step(
     return step
 
 
-def _visit_every_row(head: PerExampleHead, steps: int, lr: float) -> None:
+def _visit_every_row(head: PerExampleHead, steps: int) -> None:
     """Bring rows to where a first epoch leaves them: all have momentum and steps to catch up on."""
+    assert head.optimizer is not None
     for _ in range(steps):
-        head.miss_step(lr=lr)
-    store = head.table.store
-    rows = torch.arange(store.n)
-    state = store.read(rows)
+        head.optimizer.step()
+    rows = torch.arange(head.examples)
+    state = head.storage.read(rows)
     m, v = torch.full_like(state.m, 1e-3), torch.full_like(state.v, 1e-6)
-    store.write(rows, RowState(state.row, m, v, 1 + rows % steps))
+    head.storage.write(rows, RowState(state.row, m, v, 1 + rows % steps))
 
 
 def _endless(loader: Loader) -> Iterator[Batch]:

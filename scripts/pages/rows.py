@@ -1,4 +1,4 @@
-"""Measurements of the per-example head: docs/rows.md."""
+"""Measurements of the per-example head: docs/head.md."""
 
 from typing import Any
 

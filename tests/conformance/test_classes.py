@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
 from widefield import methods
-from widefield.head import per_example_heads
+from widefield.head import PerExampleHead
 from widefield.methods import METHODS, Method
 from widefield.train.build import build
 
@@ -48,8 +48,10 @@ def test_it_is_built_from_the_encoders_width_and_trains_in_a_plain_loop(name: st
         loss: Tensor = method(encoder, views, index).total
         loss.backward()
         optimizer.step()
-        for head in per_example_heads(method):
-            head.step(lr=1e-3)
+        for part in method.modules():
+            if isinstance(part, PerExampleHead):
+                assert part.optimizer is not None
+                part.optimizer.step()
         method.after_step()
         assert loss.isfinite()
     assert not torch.equal(before, encoder.weight)

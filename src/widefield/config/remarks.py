@@ -105,7 +105,7 @@ def _on_rate(recipe: Recipe) -> str:
     if measured and factor == 1:
         return ""
     unknown = "" if measured else f"; {recipe.encoder.name} itself was not measured"
-    lr, scale = recipe.method.lr, getattr(recipe.method, "head_lr_scale", 1.0)
+    lr, scale = recipe.method.lr, recipe.method.flat().get("head_lr_scale", 1.0)
     rows = f" and {lr * scale:g} for rows" if scale == 1 / factor != 1 else ""
     return f"learning rate {lr:g}{rows}, as {family} take{unknown}: --lr sets another"
 

@@ -2,23 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.settings import Settings
-from widefield.core.types import Loss, Part, Place
+from widefield.core.types import WHOLE, Loss, Part
 from widefield.head import (
+    Init,
     Layout,
-    Optimizer,
+    LazyAdamW,
+    LazySGD,
     PerExampleHead,
-    Rule,
-    Start,
+    Update,
     choose_place,
-    choose_store,
+    choose_storage,
 )
+from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
 
@@ -34,9 +36,11 @@ class HeadMethod(Method):
         examples: n.
         loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
         normalize: put features on the unit sphere.
-        context: the run, which decides where rows live and how they are stepped; by default they
-            are in memory, and stepped as those of a `PerExampleHead` made alone.
+        context: the run, which decides where rows are kept and their weight decay; by default they
+            are in memory.
         view_count: 1, or 2 for a loss that takes a second view.
+
+    Whoever trains the method steps `head.optimizer` too.
 
     Source: S-DIET (2025), section 5.
     """
@@ -65,12 +69,26 @@ class HeadMethod(Method):
             loss=loss,
             normalize=normalize,
             init=rows.init,
-            optimizer=rows.optimizer,
-            rule=rows.update,
-            lr_scale=config.head_lr_scale,
             gather_distributed=config.gather_distributed,
-            **_of_run(context, self.place, examples, dim, rows.layout),
+            storage=choose_storage(
+                self.place,
+                examples,
+                dim,
+                seed=0 if context is None else context.seed,
+                device=device,
+                folder=None if context is None else context.folder,
+                shard=WHOLE if context is None else context.shard,
+                layout=rows.layout,
+            ),
         )
+        optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
+            self.head,
+            lr=rows.lr_scale * config.lr,
+            weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
+            update=rows.update,
+            gap=None if context is None else max(1, round(examples / context.batch_size)),
+        )
+        optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
@@ -78,16 +96,16 @@ class HeadMethod(Method):
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
-        view, *others = views
-        z = self.projector(encoder(view))
-        with torch.no_grad():
-            second = [self.projector(encoder(other)) for other in others]
-        total = self.head(z, index, *second)
+        z, second = self.projector(encoder(views[0])), None
+        if len(views) > 1:
+            with torch.no_grad():
+                second = self.projector(encoder(views[1]))
+        total = self.head(z, index, second)
         return Loss(total, {"row_norm": self.head.row_norm})
 
     def memory(self, examples: int) -> dict[str, Part]:
         """Return the bytes of the rows and of their moments."""
-        dim = self.head.table.store.dim
+        dim = self.head.storage.dim
         rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
         return {
             "head": Part(bytes=examples * rows, place=self.place),
@@ -97,13 +115,15 @@ class HeadMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(Settings):
-    """Settings of the rows of a per-example head."""
+    """Settings of a per-example head and its optimizer."""
 
-    init: Start = "embedding"
+    lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
+    init: Init = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
-    optimizer: Optimizer = "adamw"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimizer of the rows; sgd has momentum 0.9 and no second moment."""
-    update: Rule = "exact"
+    update: Update = "exact"
     """Replay a row's missed steps exactly, or estimate them as in the paper."""
     storage: Literal["auto", "device", "host", "disk"] = "auto"
     """Keep rows here; auto takes the first where they need less than 25 % of the memory."""
@@ -137,8 +157,6 @@ class HeadConfig(Settings):
 class HeadMethodConfig(PairConfig):
     """Settings that all losses of a batch against its rows share."""
 
-    head_lr_scale: Annotated[float, Gt(0)] = 1.0
-    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
@@ -148,24 +166,3 @@ class HeadMethodConfig(PairConfig):
         """Return the settings with the place of the rows on this machine."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.resolved(examples, dim, device))
-
-
-def _of_run(
-    context: BuildContext | None, place: Place, examples: int, dim: int, layout: Layout
-) -> dict[str, Any]:
-    """Return the arguments of a `PerExampleHead` that a run decides."""
-    if context is None:
-        cpu = torch.device("cpu")
-        return {"store": choose_store(place, examples, dim, seed=0, device=cpu, layout=layout)}
-    store = choose_store(
-        place,
-        examples,
-        dim,
-        seed=context.seed,
-        device=context.device,
-        folder=context.folder,
-        shard=context.shard,
-        layout=layout,
-    )
-    gap = max(1, round(examples / context.batch_size))
-    return {"store": store, "gap": gap, "weight_decay": context.weight_decay}

@@ -17,7 +17,6 @@ from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
-from widefield.head import per_example_heads
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
@@ -130,8 +129,6 @@ def build(
     )
     with seeded(recipe.seed):
         method = recipe.method.build(context).to(device)
-    for head in per_example_heads(method) if len(rates) else []:
-        head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
     copies = [target.encoder for target in target_networks(method)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)

@@ -387,7 +387,7 @@ class PretrainRun:
         }
         save_together(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
-            head.discard_old()
+            head.storage.discard_old()
         self._saved_at = time.monotonic()
         self._saving_seconds = self._saved_at - began
 

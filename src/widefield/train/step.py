@@ -54,8 +54,8 @@ class TrainStep:
 
     def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric
-        self.heads = state.heads
         self.model, self.optimizer = fabric.setup(state.model, state.optimizer)
+        self.head_optimizers = state.head_optimizers
         self.model.train()
         self.views: nn.Module = state.views
         if state.adversary is not None:
@@ -65,16 +65,16 @@ class TrainStep:
         """Take a step on `batch`; return its loss and parts, detached, without waiting for them."""
         state = self.state
         lr = float(state.rates[state.step])
-        set_learning_rate(state.optimizer, lr)
+        for optimizer in (state.optimizer, *self.head_optimizers):
+            set_learning_rate(optimizer, lr)
         with torch.no_grad():
             views = self.draw(batch)
         # As numpy, because DistributedDataParallel would take a tensor to the device.
         total, parts = self.model(views, batch.index.numpy())
         self.fabric.backward(total)
-        self.optimizer.step()
+        for optimizer in (self.optimizer, *self.head_optimizers):
+            optimizer.step()
         self.optimizer.zero_grad()
-        for head in self.heads:
-            head.step(lr=lr)
         state.method.after_step()
         state.step += 1
         state.epoch_step += 1

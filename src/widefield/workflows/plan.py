@@ -27,7 +27,7 @@ from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
-from widefield.train.step import TrainStep
+from widefield.train.step import TrainStep, set_learning_rate
 from widefield.workflows.pretrain import resolve_parts, resolve_with_start
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
@@ -183,10 +183,10 @@ class _Trial:
 
     def _miss_steps(self) -> None:
         """Let the rows' last visit be as long ago as an epoch of the run would."""
-        state = self.run.state
-        for head in state.heads:
+        for optimizer in self.run.state.head_optimizers:
+            set_learning_rate(optimizer, self.recipe.method.lr)
             for _ in range(self.missed):
-                head.miss_step(lr=self.recipe.method.lr)
+                optimizer.step()  # without a gradient, which is a step of other rows
 
     def _seconds(self, step: TrainStep, batches: Iterator[Batch]) -> float:
         began = time.perf_counter()
@@ -231,7 +231,7 @@ class _Trial:
             indices = self.loader.order(epoch)[:STEPS_PER_ROUND]
             order = [torch.from_numpy(index) for index in indices]
             for head in self.run.state.heads:
-                head.prefetch(order)
+                head.storage.prefetch(order)
             for _, batch in zip(order, self.loader.epoch(epoch), strict=False):
                 yield batch
             epoch += 1

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
 from widefield.config.recipes import make_recipe
-from widefield.head import MemoryStore, PerExampleHead, batch_cross_entropy, decoupled_contrast
+from widefield.head import MemoryStorage, PerExampleHead, batch_cross_entropy, decoupled_contrast
 from widefield.methods import METHODS, Diet, ProjectorConfig, load_projector, save_projector
 from widefield.methods.diet import index_cross_entropy
 from widefield.methods.projector import projector
@@ -37,7 +37,7 @@ def test_features_of_a_row_head_are_on_the_sphere_or_as_they_are(normalize: bool
 
     head = PerExampleHead(6, 5, loss=loss, init="random", normalize=normalize)
     compared = F.normalize(z, dim=1) if normalize else z
-    rows = MemoryStore(6, 5, seed=0).row[:4]
+    rows = MemoryStorage(6, 5, seed=0).row[:4]
     torch.testing.assert_close(head(z, index), loss(compared, rows))
 
 
@@ -94,7 +94,7 @@ def test_every_method_trains_without_a_projector(name: str) -> None:
 def test_rows_then_have_the_encoders_width() -> None:
     recipe = make_recipe(method="s-diet", projector_layers=0, encoder="resnet-tiny", batch_size=6)
     state = build(recipe, small_facts(), device=CPU)
-    assert state.heads[0].table.store.dim == recipe.encoder.width() == 128
+    assert state.heads[0].storage.dim == recipe.encoder.width() == 128
     assert state.method.memory(10)["head"].bytes == 10 * 4 * 128
 
 

@@ -119,3 +119,17 @@ def test_lars_scales_matrices_by_their_norm_and_leaves_biases_and_gains_alone(
         state.optimizer.step()
     for p, _, w in expected:
         torch.testing.assert_close(p.data, w, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_rows_learn_at_their_own_multiple_of_the_rate(kind: str) -> None:
+    recipe = small_recipe("s-diet", head_lr_scale=7.0, head_optimizer=kind, weight_decay=0.1)
+    state = build(recipe, small_facts(), device=torch.device("cpu"))
+    (optimizer,) = state.head_optimizers
+    set_learning_rate(optimizer, 0.01)
+    index = torch.arange(6)
+    state.method(state.encoder, [torch.rand(6, 3, 16, 16)], index).total.backward()
+    optimizer.step()
+    assert type(optimizer).__name__.lower() == f"lazy{kind}"
+    assert optimizer.param_groups[0]["weight_decay"] == 0.1
+    assert state.heads[0].history.lr(torch.tensor([1])).tolist() == [pytest.approx(0.07)]

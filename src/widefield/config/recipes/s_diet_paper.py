@@ -48,10 +48,9 @@ def _method(name: str) -> MethodConfig:
         return SDietConfig(
             lr=1e-3,
             projector=ProjectorConfig(layers=3, width=512, dim=512, batch_norm=False),
-            head_lr_scale=1.0,
             logit_scale=1.0,
             label_smoothing=0.8,
-            head=HeadConfig(init="random", update="estimated"),
+            head=HeadConfig(lr_scale=1.0, init="random", update="estimated"),
         )
     if name == DietConfig.name:
         return DietConfig(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)

@@ -1,4 +1,4 @@
-"""Initial rows and the in-memory store."""
+"""Initial rows and the in-memory storage."""
 
 import copy
 import os
@@ -14,11 +14,11 @@ from scipy import stats
 
 from widefield.core.types import Shard
 from widefield.head import (
-    DiskStore,
-    MemoryStore,
+    DiskStorage,
+    MemoryStorage,
     RowState,
     choose_place,
-    choose_store,
+    choose_storage,
     initial_rows,
 )
 
@@ -59,23 +59,23 @@ def test_values_are_uniform_and_independent() -> None:
 
 
 def test_write_then_read_leaves_the_others_alone() -> None:
-    store = MemoryStore(6, 4, seed=3)
-    before = store.row.clone()
+    storage = MemoryStorage(6, 4, seed=3)
+    before = storage.row.clone()
     index = torch.tensor([4, 1])
     new = RowState(*(torch.full((2, 4), float(k)) for k in range(3)), torch.tensor([7, 7]))
-    store.write(index, new)
-    back = store.read(index)
+    storage.write(index, new)
+    back = storage.read(index)
     assert torch.equal(back.row, new.row)
     assert torch.equal(back.m, new.m)
     assert torch.equal(back.v, new.v)
     assert back.last.tolist() == [7, 7]
     others = torch.tensor([0, 2, 3, 5])
-    assert torch.equal(store.read(others).row, before[others])
-    assert store.read(others).last.tolist() == [0] * 4
+    assert torch.equal(storage.read(others).row, before[others])
+    assert storage.read(others).last.tolist() == [0] * 4
 
 
 def test_state_survives_a_round_trip() -> None:
-    one, two = MemoryStore(5, 2, seed=0), MemoryStore(5, 2, seed=1)
+    one, two = MemoryStorage(5, 2, seed=0), MemoryStorage(5, 2, seed=1)
     state = RowState(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2), torch.tensor([3]))
     one.write(torch.tensor([2]), state)
     two.load_state_dict(one.state_dict())
@@ -92,43 +92,44 @@ def test_rows_move_to_another_number_of_processes_or_of_examples(
     """Every row arrives as it was at the checkpoint; those never visited start as they would."""
     n, cpu, visited = 11, torch.device("cpu"), torch.tensor([0, 1, 2, 5, 7, 10])
 
-    def stores(world: int, n: int = n + new) -> list[MemoryStore | DiskStore]:
+    def storages(world: int, n: int = n + new) -> list[MemoryStorage | DiskStorage]:
         shards = [Shard(rank, world) for rank in range(world)]
         return [
-            choose_store(place, n, 2, seed=3, device=cpu, folder=tmp_path, shard=s) for s in shards
+            choose_storage(place, n, 2, seed=3, device=cpu, folder=tmp_path, shard=s)
+            for s in shards
         ]
 
-    def write(store: MemoryStore | DiskStore, step: int) -> None:
-        mine = visited[visited % store.shard.world == store.shard.rank]
+    def write(storage: MemoryStorage | DiskStorage, step: int) -> None:
+        mine = visited[visited % storage.shard.world == storage.shard.rank]
         row = (mine + step / 10)[:, None].repeat(1, 2)
-        store.write(mine, RowState(row, row + 100, row + 200, step + mine))
+        storage.write(mine, RowState(row, row + 100, row + 200, step + mine))
 
     states = []
-    for store in stores(before, n):
-        write(store, 1)
-        states.append(copy.deepcopy(store.state_dict()))
-        store.discard_old()
-        write(store, 50)  # after the checkpoint, and so lost
-        store.close()
+    for storage in storages(before, n):
+        write(storage, 1)
+        states.append(copy.deepcopy(storage.state_dict()))
+        storage.discard_old()
+        write(storage, 50)  # after the checkpoint, and so lost
+        storage.close()
     n += new
-    whole = MemoryStore(n, 2, seed=3)
+    whole = MemoryStorage(n, 2, seed=3)
     write(whole, 1)
-    moved = stores(after)
-    for store in moved:
+    moved = storages(after)
+    for storage in moved:
         if before == after:
-            store.load_state_dict(states[store.shard.rank])
+            storage.load_state_dict(states[storage.shard.rank])
         else:
-            store.load_shards(states)
-    for store in moved:
-        everyone = store.shard.examples(n)
-        got, expected = store.read(everyone), whole.read(everyone)
+            storage.load_shards(states)
+    for storage in moved:
+        everyone = storage.shard.examples(n)
+        got, expected = storage.read(everyone), whole.read(everyone)
         for name in ("row", "m", "v", "last"):
             assert torch.equal(getattr(got, name), getattr(expected, name)), name
-        kept = store.state_dict()
-        store.discard_old()
-        store.close()
+        kept = storage.state_dict()
+        storage.discard_old()
+        storage.close()
         if place == "disk":
-            again = stores(after)[store.shard.rank]
+            again = storages(after)[storage.shard.rank]
             again.load_state_dict(kept)
             assert torch.equal(again.read(everyone).row, expected.row)
             again.close()
@@ -144,7 +145,7 @@ def test_auto_takes_memory_while_the_rows_fit(tmp_path: Path) -> None:
     assert choose_place("auto", most - 1, 128, cpu) == "host"
     assert choose_place("auto", most + 1, 128, cpu) == "disk"
     assert choose_place("device", 10**12, 128, cpu) == "device"
-    store = choose_store("auto", most + 1, 128, seed=0, device=cpu, folder=tmp_path)
-    assert isinstance(store, DiskStore)
+    storage = choose_storage("auto", most + 1, 128, seed=0, device=cpu, folder=tmp_path)
+    assert isinstance(storage, DiskStorage)
     with pytest.raises(ValueError, match="need a folder"):
-        choose_store("disk", 10, 2, seed=0, device=cpu)
+        choose_storage("disk", 10, 2, seed=0, device=cpu)

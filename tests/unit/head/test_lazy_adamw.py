@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widefield.head import Layout, LazyAdamW, LearningRates, MemoryStore, RowState, RowTable
+from heads import head_of, miss_step, visit
+from widefield.head import (
+    Layout,
+    LazyAdamW,
+    MemoryStorage,
+    PerExampleHead,
+    RowState,
+    StepHistory,
+)
 
 N, DIM, BATCH = 23, 3, 4
 
@@ -49,13 +57,13 @@ def dense(
 def lazy(
     target: Tensor, batches: list[Tensor], lr: Tensor, eps: float, wd: float
 ) -> tuple[Tensor, Tensor]:
-    store = MemoryStore(N, DIM, seed=5, dtype=torch.float64)
-    start = store.row.clone()
-    table = RowTable(store, LazyAdamW(eps=eps, weight_decay=wd))
+    storage = MemoryStorage(N, DIM, seed=5, dtype=torch.float64)
+    start = storage.row.clone()
+    head = head_of(storage)
+    LazyAdamW(head, eps=eps, weight_decay=wd)
     for index, rate in zip(batches, lr.tolist(), strict=True):
-        rows = table.gather(index)
-        table.apply_gradients(pull(rows, target[index]), lr=rate)
-    return start, table.gather(torch.arange(N))
+        visit(head, index, pull(head.rows(index), target[index]), lr=rate)
+    return start, head.rows(torch.arange(N))
 
 
 @settings(max_examples=15, deadline=None)
@@ -89,42 +97,41 @@ def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
 def test_without_bias_correction_equals_brute_force(eps: float) -> None:
     g = torch.Generator().manual_seed(0)
     lr, wd, b1, b2 = cosine(300, 0.02), 0.1, 0.9, 0.999
-    adamw = LazyAdamW(eps=eps, weight_decay=wd, bias_correction=False)
-    store = MemoryStore(BATCH, DIM, seed=1, dtype=torch.float64)
-    index, table = torch.arange(BATCH), RowTable(store, adamw)
-    row, m, v = store.row.clone(), torch.zeros(BATCH, DIM), torch.zeros(BATCH, DIM)
+    storage = MemoryStorage(BATCH, DIM, seed=1, dtype=torch.float64)
+    index, head = torch.arange(BATCH), head_of(storage)
+    LazyAdamW(head, eps=eps, weight_decay=wd, bias_correction=False)
+    row, m, v = storage.row.clone(), torch.zeros(BATCH, DIM), torch.zeros(BATCH, DIM)
     m, v = m.double(), v.double()
     for s in range(1, 301):
         grad, rate = torch.zeros_like(row), float(lr[s - 1])
         if s in (1, 2, 40, 290):
             grad = torch.randn(row.shape, generator=g, dtype=torch.float64)
-            table.gather(index)
-            table.apply_gradients(grad, lr=rate)
+            visit(head, index, grad, lr=rate)
         else:
-            adamw.record(rate)
+            miss_step(head, lr=rate)
         m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
         row = (1 - rate * wd) * row - rate * m / (v.sqrt() + eps)
-    torch.testing.assert_close(table.gather(index), row, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(head.rows(index), row, rtol=1e-11, atol=1e-13)
 
 
 def test_float32_rows_follow_dense_float32_adamw() -> None:
     steps = 400
     g = torch.Generator().manual_seed(3)
     lr, batches = cosine(steps, 0.01), visits(steps, 3)
-    store = MemoryStore(N, DIM, seed=5)
-    start = store.row.clone()
+    storage = MemoryStorage(N, DIM, seed=5)
+    start = storage.row.clone()
     grads = [torch.randn(BATCH, DIM, generator=g) for _ in batches]
-    table = RowTable(store, LazyAdamW())
+    head = head_of(storage)
+    LazyAdamW(head)
     rows = start.clone().requires_grad_()
     adamw = torch.optim.AdamW([rows], lr=1.0, weight_decay=0.05)
     for s, (index, grad) in enumerate(zip(batches, grads, strict=True), start=1):
-        table.gather(index)
-        table.apply_gradients(grad, lr=float(lr[s - 1]))
+        visit(head, index, grad, lr=float(lr[s - 1]))
         rows.grad = torch.zeros_like(rows)
         rows.grad[index] = grad
         adamw.param_groups[0]["lr"] = float(lr[s - 1])
         adamw.step()
-    torch.testing.assert_close(table.gather(torch.arange(N)), rows.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head.rows(torch.arange(N)), rows.detach(), rtol=1e-4, atol=1e-5)
 
 
 def listing(head: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: float, t: int) -> list[Tensor]:
@@ -145,38 +152,38 @@ def listing(head: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: float, t: int) ->
 @given(gap=st.integers(1, 200), lr=st.sampled_from([1e-3, 0.1, 1.991]), seed=st.integers(0, 99))
 def test_estimated_rule_equals_the_listing(gap: int, lr: float, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
-    store = MemoryStore(BATCH, DIM, seed=2, dtype=torch.float64)
-    table = RowTable(store, LazyAdamW(), rule="estimated", gap=gap)
+    storage = MemoryStorage(BATCH, DIM, seed=2, dtype=torch.float64)
+    head = head_of(storage)
+    LazyAdamW(head, update="estimated", gap=gap)
     index = torch.arange(BATCH)
-    row, zero = store.row.clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
+    row, zero = storage.row.clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
     expected = [row, zero, zero]
     for _ in range(3):
         grad = torch.randn(BATCH, DIM, dtype=torch.float64, generator=g)
-        rows = table.gather(index)
-        torch.testing.assert_close(rows, expected[0], rtol=1e-9, atol=1e-11)
-        table.apply_gradients(grad, lr=lr)
+        torch.testing.assert_close(head.rows(index), expected[0], rtol=1e-9, atol=1e-11)
+        visit(head, index, grad, lr=lr)
         expected = listing(*expected, grad, lr, gap)
-    state = store.read(index)
+    state = storage.read(index)
     torch.testing.assert_close([state.row, state.m, state.v], expected, rtol=1e-9, atol=1e-11)
 
 
 def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
-    """What the optimizer computes is float32; the store rounds what it is given.
+    """What the optimizer computes is float32; the storage rounds what it is given.
 
     The first moment to nearest, the second to one of its two neighbors in bf16.
     """
     g, index = torch.Generator().manual_seed(0), torch.arange(BATCH)
-    adamw = LazyAdamW()
-    store = MemoryStore(BATCH, DIM, seed=1, layout=Layout(moments="bf16"))
-    table, expected = RowTable(store, adamw), MemoryStore(BATCH, DIM, seed=1).read(index)
+    storage = MemoryStorage(BATCH, DIM, seed=1, layout=Layout(moments="bf16"))
+    head, expected = head_of(storage), MemoryStorage(BATCH, DIM, seed=1).read(index)
+    adamw = LazyAdamW(head)
     for missed in (0, 0, 4, 11):
         for _ in range(missed):
-            adamw.record(0.1)
+            miss_step(head, lr=0.1)
         grad = torch.randn(BATCH, DIM, generator=g)
-        table.gather(index)
-        moved = adamw.step(adamw.catch_up(expected, adamw.steps), grad, lr=0.1)
-        table.apply_gradients(grad, lr=0.1)
-        state = store.read(index)
+        caught_up = adamw.catch_up(expected)
+        visit(head, index, grad, lr=0.1)
+        moved = adamw.gradient_step(caught_up, grad, 0.1, 0.05)
+        state = storage.read(index)
         below = (moved.v.view(torch.int32) & ~0xFFFF).view(torch.float32)
         above = (below.view(torch.int32) + 0x10000).view(torch.float32)
         assert bool(((state.v == below) | (state.v == above)).all())
@@ -195,15 +202,15 @@ def test_a_second_moment_in_bf16_forgets_as_fast_as_one_in_float32(gap: int) -> 
     ends = []
     for moments in ("float32", "bf16"):
         g = torch.Generator().manual_seed(0)
-        store = MemoryStore(4, 64, seed=1, layout=Layout(moments=moments))
-        table = RowTable(store, LazyAdamW())
-        for visit in range(first + after // gap):
-            size = 1.0 if visit < first else 1e-3
-            table.gather(index)
-            table.apply_gradients(size * torch.randn(4, 64, generator=g), lr=1e-3)
+        storage = MemoryStorage(4, 64, seed=1, layout=Layout(moments=moments))
+        head = head_of(storage)
+        LazyAdamW(head)
+        for count in range(first + after // gap):
+            size = 1.0 if count < first else 1e-3
+            visit(head, index, size * torch.randn(4, 64, generator=g), lr=1e-3)
             for _ in range(gap - 1):
-                table.optimizer.record(1e-3)
-        ends.append(float(store.read(index).v.mean()))
+                miss_step(head, lr=1e-3)
+        ends.append(float(storage.read(index).v.mean()))
     assert ends[1] == pytest.approx(ends[0], rel=0.03)
 
 
@@ -213,43 +220,42 @@ def test_one_second_moment_a_row_equals_brute_force(eps: float) -> None:
     steps, b1, b2, wd = 120, 0.9, 0.999, 0.05
     batches, lr = visits(steps, 4), cosine(steps, 0.05)
     layout = Layout(second_moment="row")
-    store = MemoryStore(N, DIM, seed=5, dtype=torch.float64, layout=layout)
-    row, m, v = store.row.clone(), torch.zeros(N, DIM).double(), torch.zeros(N, 1).double()
-    table, target = RowTable(store, LazyAdamW(eps=eps)), torch.ones(N, DIM).double()
+    storage = MemoryStorage(N, DIM, seed=5, dtype=torch.float64, layout=layout)
+    row, m, v = storage.row.clone(), torch.zeros(N, DIM).double(), torch.zeros(N, 1).double()
+    head, target = head_of(storage), torch.ones(N, DIM).double()
+    LazyAdamW(head, eps=eps)
     for s, index in enumerate(batches, start=1):
-        rows = table.gather(index)
-        table.apply_gradients(pull(rows, target[index]), lr=float(lr[s - 1]))
+        visit(head, index, pull(head.rows(index), target[index]), lr=float(lr[s - 1]))
         grad = torch.zeros_like(row)
         grad[index] = pull(row[index], target[index])
         m = b1 * m + (1 - b1) * grad
         v = b2 * v + (1 - b2) * grad.square().sum(1, keepdim=True) / DIM
         rate, root = float(lr[s - 1]), (v / (1 - b2**s)).sqrt()
         row = (1 - rate * wd) * row - rate * m / (1 - b1**s) / (root + eps)
-    assert store.v.shape == (N, 1)
-    ours = table.gather(torch.arange(N))
+    assert storage.v.shape == (N, 1)
+    ours = head.rows(torch.arange(N))
     torch.testing.assert_close(ours, row, rtol=1e-10, atol=1e-12)
 
 
-def test_decay_of_a_whole_step_is_refused() -> None:
-    with pytest.raises(ValueError, match="reaches 1: lower lr, head_lr_scale or weight_decay"):
-        LazyAdamW(weight_decay=0.5).record(2.0)
-
-
 def test_rows_cannot_be_taken_back_in_time() -> None:
-    adamw, zero = LazyAdamW(), torch.zeros(1, 2)
+    adamw, zero = LazyAdamW(head_of(MemoryStorage(4, 2, seed=0))), torch.zeros(1, 2)
     with pytest.raises(AssertionError, match="back in time"):
-        adamw.catch_up(RowState(zero, zero, zero, torch.tensor([5])), 4)
+        adamw.catch_up(RowState(zero, zero, zero, torch.tensor([5])))
 
 
-def test_rows_start_where_they_are_told_and_the_others_stay() -> None:
-    table = RowTable(MemoryStore(4, 2, seed=0), LazyAdamW())
+def test_new_rows_start_at_their_features_and_the_others_stay() -> None:
+    seen = list[Tensor]()
+    head = PerExampleHead(
+        4, 2, loss=lambda z, rows: seen.append(rows.detach()) or rows.sum(), normalize=False
+    )
+    LazyAdamW(head)
     old, both = torch.tensor([1]), torch.tensor([1, 3])
-    table.gather(old)
-    table.apply_gradients(torch.ones(1, 2), lr=0.1)
-    expected = table.gather(both)[0].clone()
-    rows = table.gather(both, start=torch.full((2, 2), 7.0))
-    assert torch.equal(rows[0], expected)
-    assert rows[1].tolist() == [7.0, 7.0]
+    visit(head, old, torch.ones(1, 2), lr=0.1)
+    expected = head.rows(old)
+    with torch.no_grad():
+        head(torch.full((2, 2), 7.0), both)
+    assert torch.equal(seen[-1][:1], expected)
+    assert seen[-1][1].tolist() == [7.0, 7.0]
 
 
 @settings(max_examples=10, deadline=None)
@@ -259,20 +265,20 @@ def test_the_history_of_learning_rates_survives_a_checkpoint(
 ) -> None:
     """Saved at any step and loaded elsewhere, it goes on as if it had never been away."""
     rates = torch.rand(before + after, dtype=torch.float64, generator=generator(seed)).tolist()
-    whole, first, second = (LearningRates(weight_decay=0.05) for _ in range(3))
+    whole, first, second = (StepHistory() for _ in range(3))
     for rate in rates:
-        whole.append(rate)
+        whole.append(rate, weight_decay=0.05)
     for rate in rates[:before]:
-        first.append(rate)
+        first.append(rate, weight_decay=0.05)
     second.load_state_dict(first.state_dict())
     for rate in rates[before:]:
-        second.append(rate)
+        second.append(rate, weight_decay=0.05)
     steps = torch.arange(before + after + 1)
     assert second.steps == whole.steps
     assert torch.equal(second.lr(steps), whole.lr(steps))
-    assert torch.equal(second.log_decay(steps, whole.steps), whole.log_decay(steps, whole.steps))
+    assert torch.equal(second.log_decay(steps), whole.log_decay(steps))
     decay = math.prod(1 - 0.05 * rate for rate in rates)
-    assert math.exp(float(whole.log_decay(steps, whole.steps)[0])) == pytest.approx(decay)
+    assert math.exp(float(whole.log_decay(steps)[0])) == pytest.approx(decay)
 
 
 def generator(seed: int) -> torch.Generator:

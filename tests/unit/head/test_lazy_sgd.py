@@ -9,16 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from heads import head_of, visit
 from runs import Killed, assert_same_weights, die_at, images, small
 from widefield.config.recipes import make_recipe
 from widefield.head import (
-    DiskStore,
+    DiskStorage,
     Layout,
     LazySGD,
-    MemoryStore,
+    MemoryStorage,
     PerExampleHead,
     RowState,
-    RowTable,
+    Update,
 )
 from widefield.workflows.pretrain import pretrain
 
@@ -43,13 +44,13 @@ def pull(rows: Tensor, target: Tensor) -> Tensor:
     return torch.tanh(rows - target)
 
 
-def double_store() -> MemoryStore:
-    return MemoryStore(N, DIM, seed=5, dtype=torch.float64, layout=LAYOUT)
+def double_storage() -> MemoryStorage:
+    return MemoryStorage(N, DIM, seed=5, dtype=torch.float64, layout=LAYOUT)
 
 
 def dense(target: Tensor, batches: list[Tensor], lr: Tensor, wd: float, momentum: float) -> Tensor:
     """Torch's SGD moves every row at every step; its weight decay, decoupled, comes first."""
-    rows = double_store().row.clone().requires_grad_()
+    rows = double_storage().row.clone().requires_grad_()
     sgd = torch.optim.SGD([rows], lr=1.0, momentum=momentum)
     for s, index in enumerate(batches):
         rows.grad = torch.zeros_like(rows)
@@ -62,11 +63,11 @@ def dense(target: Tensor, batches: list[Tensor], lr: Tensor, wd: float, momentum
 
 
 def lazy(target: Tensor, batches: list[Tensor], lr: Tensor, wd: float, momentum: float) -> Tensor:
-    table = RowTable(double_store(), LazySGD(weight_decay=wd, momentum=momentum))
+    head = head_of(double_storage())
+    LazySGD(head, weight_decay=wd, momentum=momentum)
     for index, rate in zip(batches, lr.tolist(), strict=True):
-        rows = table.gather(index)
-        table.apply_gradients(pull(rows, target[index]), lr=rate)
-    return table.gather(torch.arange(N))
+        visit(head, index, pull(head.rows(index), target[index]), lr=rate)
+    return head.rows(torch.arange(N))
 
 
 @settings(max_examples=20, deadline=None)
@@ -89,7 +90,7 @@ def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
     target = torch.ones(N, DIM, dtype=torch.float64)
     first, again = torch.arange(BATCH), torch.arange(BATCH, 2 * BATCH)
     batches, lr = [first] + [again] * (steps - 2) + [first], cosine(steps, 0.01)
-    assert steps > 2 * LazySGD().horizon(torch.float64)
+    assert steps > 2 * LazySGD(head_of(double_storage())).horizon(torch.float64)
     ours, theirs = (way(target, batches, lr, 0.05, 0.9) for way in (lazy, dense))
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
@@ -97,20 +98,20 @@ def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
 def test_float32_rows_follow_a_dense_float32_sgd() -> None:
     steps, g = 400, torch.Generator().manual_seed(3)
     lr, batches = cosine(steps, 0.01), visits(steps, 3)
-    store = MemoryStore(N, DIM, seed=5, layout=LAYOUT)
-    rows = store.row.clone().requires_grad_()
-    table, sgd = RowTable(store, LazySGD()), torch.optim.SGD([rows], lr=1.0, momentum=0.9)
+    storage = MemoryStorage(N, DIM, seed=5, layout=LAYOUT)
+    rows = storage.row.clone().requires_grad_()
+    head, sgd = head_of(storage), torch.optim.SGD([rows], lr=1.0, momentum=0.9)
+    LazySGD(head)
     for s, index in enumerate(batches):
         grad = torch.randn(BATCH, DIM, generator=g)
-        table.gather(index)
-        table.apply_gradients(grad, lr=float(lr[s]))
+        visit(head, index, grad, lr=float(lr[s]))
         rows.grad = torch.zeros_like(rows)
         rows.grad[index] = grad
         with torch.no_grad():
             rows.mul_(1 - float(lr[s]) * 0.05)
         sgd.param_groups[0]["lr"] = float(lr[s])
         sgd.step()
-    torch.testing.assert_close(table.gather(torch.arange(N)), rows.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head.rows(torch.arange(N)), rows.detach(), rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,17 +124,18 @@ def test_float32_rows_follow_a_dense_float32_sgd() -> None:
 def test_the_papers_visit_equals_its_steps(gap: int, lr: float, wd: float, seed: int) -> None:
     """Equations 6 and 7, whose second sign is a minus; 0.2 x 0.5 makes a = momentum."""
     g, index = torch.Generator().manual_seed(seed), torch.arange(BATCH)
-    store = double_store()
-    row, m = store.row[:BATCH].clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
-    table = RowTable(store, LazySGD(weight_decay=wd), rule="estimated", gap=gap)
+    storage = double_storage()
+    row, m = storage.row[:BATCH].clone(), torch.zeros(BATCH, DIM, dtype=torch.float64)
+    head = head_of(storage)
+    LazySGD(head, weight_decay=wd, update="estimated", gap=gap)
     for _ in range(3):
         grad = torch.randn(BATCH, DIM, dtype=torch.float64, generator=g)
-        torch.testing.assert_close(table.gather(index), row, rtol=1e-9, atol=1e-11)
-        table.apply_gradients(grad, lr=lr)
+        torch.testing.assert_close(head.rows(index), row, rtol=1e-9, atol=1e-11)
+        visit(head, index, grad, lr=lr)
         for step in range(gap):
             m = 0.9 * m + (grad if step == 0 else 0)
             row = (1 - lr * wd) * row - lr * m
-    state = store.read(index)
+    state = storage.read(index)
     torch.testing.assert_close([state.row, state.m], [row, m], rtol=1e-9, atol=1e-11)
 
 
@@ -142,33 +144,34 @@ def test_the_papers_visit_equals_its_steps(gap: int, lr: float, wd: float, seed:
 def test_rows_saved_and_loaded_go_on_as_if_never_away(seed: int, steps: int) -> None:
     target = torch.randn(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     batches, lr = visits(steps, seed), cosine(steps, 0.05)
-    table = RowTable(double_store(), LazySGD())
+    head = head_of(double_storage())
+    LazySGD(head)
     for step, (index, rate) in enumerate(zip(batches, lr.tolist(), strict=True)):
         if step == steps // 2:
-            state, table = table.state_dict(), RowTable(double_store(), LazySGD())
-            table.load_state_dict(state)
-        rows = table.gather(index)
-        table.apply_gradients(pull(rows, target[index]), lr=rate)
+            state, head = head.state_dict(), head_of(double_storage())
+            LazySGD(head)
+            head.load_state_dict(state)
+        visit(head, index, pull(head.rows(index), target[index]), lr=rate)
     expected = lazy(target, batches, lr, 0.05, 0.9)
-    assert torch.equal(table.gather(torch.arange(N)), expected)
+    assert torch.equal(head.rows(torch.arange(N)), expected)
 
 
-@pytest.mark.parametrize("rule", ["exact", "estimated"])
-def test_rows_on_disk_are_those_in_memory(tmp_path: Path, rule: str) -> None:
+@pytest.mark.parametrize("update", ["exact", "estimated"])
+def test_rows_on_disk_are_those_in_memory(tmp_path: Path, update: Update) -> None:
     expected = None
-    for store in (
-        MemoryStore(N, DIM, seed=1, layout=LAYOUT),
-        DiskStore(tmp_path / "rows", N, DIM, seed=1, layout=LAYOUT),
+    for storage in (
+        MemoryStorage(N, DIM, seed=1, layout=LAYOUT),
+        DiskStorage(tmp_path / "rows", N, DIM, seed=1, layout=LAYOUT),
     ):
-        table = RowTable(store, LazySGD(), rule=rule, gap=5)  # type: ignore[arg-type]
+        head = head_of(storage)
+        LazySGD(head, update=update, gap=5)
         for step, index in enumerate(visits(60, 2)):
-            table.gather(index)
-            table.apply_gradients(torch.full((BATCH, DIM), 0.1 * step), lr=0.01)
-        rows = table.gather(torch.arange(N)).clone()
-        assert store.read(torch.arange(N)).v.shape == (N, 0)
+            visit(head, index, torch.full((BATCH, DIM), 0.1 * step), lr=0.01)
+        rows = head.rows(torch.arange(N))
+        assert storage.read(torch.arange(N)).v.shape == (N, 0)
         assert expected is None or torch.equal(rows, expected)
         expected = rows
-        store.close()
+        storage.close()
 
 
 def test_a_row_takes_two_thirds_of_the_space() -> None:
@@ -178,20 +181,15 @@ def test_a_row_takes_two_thirds_of_the_space() -> None:
 
 
 def test_rows_cannot_be_taken_back_in_time() -> None:
-    zero = torch.zeros(1, 2)
+    sgd, zero = LazySGD(head_of(double_storage())), torch.zeros(1, 2)
     with pytest.raises(AssertionError, match="back in time"):
-        LazySGD().catch_up(RowState(zero, zero, torch.zeros(1, 0), torch.tensor([5])), 4)
+        sgd.catch_up(RowState(zero, zero, torch.zeros(1, 0), torch.tensor([5])))
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0, 1.5, float("nan")])
 def test_a_momentum_that_does_not_fade_is_refused(momentum: float) -> None:
     with pytest.raises(ValueError, match="momentum must be at least 0 and below 1, got"):
-        LazySGD(momentum=momentum)
-
-
-def test_decay_of_a_whole_step_is_refused() -> None:
-    with pytest.raises(ValueError, match="reaches 1: lower lr, head_lr_scale or weight_decay"):
-        LazySGD(weight_decay=0.5).record(2.0)
+        LazySGD(head_of(double_storage()), momentum=momentum)
 
 
 @pytest.mark.parametrize(
@@ -213,15 +211,15 @@ def test_what_does_not_fit_is_refused_in_one_line(
 
 
 def test_a_head_steps_its_rows_by_sgd() -> None:
-    head = PerExampleHead(N, DIM, optimizer="sgd", init="random", weight_decay=0.0)
+    head = PerExampleHead(N, DIM, init="random")
+    optimizer = LazySGD(head, lr=0.5, weight_decay=0.0)
     z, index = torch.randn(BATCH, DIM), torch.arange(BATCH)
-    before = head.table.gather(index).clone()
+    before = head.rows(index)
     head(z, index).backward()
-    assert head._rows is not None
-    grad = head._rows.grad
-    assert grad is not None
-    head.step(lr=0.5)
-    torch.testing.assert_close(head.table.gather(index), before - 0.5 * grad)
+    (rows,) = optimizer.param_groups[0]["params"]
+    grad = rows.grad
+    optimizer.step()
+    torch.testing.assert_close(head.rows(index), before - 0.5 * grad)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
