@@ -258,7 +258,10 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
         (["pretrain", "photos", "--method", "simcrl", "--help"], "did you mean 'simclr'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
-        (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be at least 1"),
+        (
+            ["pretrain", "photos", "--out", "r", "--epochs", "-1"],
+            "epochs must be a whole number of at least 1",
+        ),
         (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is no whole number"),
         (
             ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
@@ -340,7 +343,7 @@ def test_bad_input_gets_one_line(
         ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
         ("name: view-contrast", "name: viewcontrast", "did you mean 'view-contrast'"),
         ("name: expert", "name: expart", "did you mean 'expert'"),
-        ("start: .*", "start: zero", "start must be one of embedding, random, got 'zero'"),
+        ("    init: .*", "    init: zero", "init must be embedding or random, got 'zero'"),
         ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),
         ("format: 2", "format: 3", "has format 3 and this version of widefield reads format 2"),
         ("format: 2\n", "", "has format 1 and this version"),

@@ -10,8 +10,8 @@ from widefield.audits.pictures import ImageMap, PictureRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
-from widefield.core.typed import misfit
 from widefield.core.types import Kind
+from widefield.core.validation import check
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
@@ -113,13 +113,9 @@ class Audit:
                 f"not an audit of layout {FORMAT}: write one with widefield audit ENCODER --json"
             )
         try:
-            audit = cls(**_arguments(values))
+            return check("audit", cls, cls(**_arguments(values)))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ValueError(f"the audit is damaged: {error}") from error
-        problem = misfit(audit, cls)
-        if problem is not None:
-            raise ValueError(f"the audit is damaged: {problem}")
-        return audit
 
 
 def read_audit(path: str | Path) -> Audit:

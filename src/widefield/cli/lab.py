@@ -93,12 +93,14 @@ def _refuse_idle(reason: str, given: dict[str, bool]) -> None:
 
 
 def _print_parameters(lab: "Lab", *, json: bool) -> None:
+    from widefield.core.validation import allowed
+
     known = lab.parameters.values()
     if json:
-        print_json({p.name: {"default": p.default, "range": p.range} for p in known})
+        print_json({p.name: {"default": p.default, "range": allowed(p.annotation)} for p in known})
         return
     print_line(f"{lab.name}: {lab.claim}\n\n{lab.explanation}\n")
-    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), p.range] for p in known]
+    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), allowed(p.annotation)] for p in known]
     print_table("", ["parameter", "default", "range"], rows)
 
 

@@ -197,7 +197,7 @@ def test_decay_of_a_whole_step_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head_optimizer": "adam"}, "head_optimizer must be one of adamw, sgd, got 'adam'"),
+        ({"head_optimizer": "adam"}, "head_optimizer must be adamw or sgd, got 'adam'"),
         (
             {"head_optimizer": "sgd", "head_second_moment": "row"},
             "head_second_moment row is for rows by adamw",
