@@ -70,7 +70,6 @@ COMMANDS: dict[str, str] = {
     "explore": "explore run data.npz --out x.html --tables tab --max-examples 24",
     "start": f"pretrain data.npz --out new --epochs 1 --init run {ADAPT}",
     "plan": f"plan data.npz --epochs 1 {TINY}",
-    "recipe": "recipe default --method simclr",
     "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
     "demo": "demo --out taken --seed 0",
     "bench": "bench stop --rounds 0",
@@ -95,7 +94,16 @@ OPTIONS += (
     "--batch-size",
     "--epochs",
 )
-OPTIONS += ("--init", "--init-lr-scale", "--train-last", "--seconds", "--suggest", "--tables")
+OPTIONS += (
+    "--init",
+    "--init-lr-scale",
+    "--freeze-blocks",
+    "--layer-decay",
+    "--head-moments",
+    "--seconds",
+    "--suggest",
+    "--tables",
+)
 
 
 class Hang(BaseException):

@@ -66,7 +66,6 @@ COMMANDS: dict[str, Killed] = {
     "probe": Killed(
         "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --json", ()
     ),
-    "recipe": Killed("recipe default --json", ()),
     "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
     "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json")),
     "pretrain --resume": Killed(GROW, ("young/encoder.safetensors", "young/manifest.parquet")),

@@ -134,7 +134,14 @@ HEAVY = {"torch", "timm", "lightning", "matplotlib", "sklearn", "skimage"}
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("--help", 0), ("pretrain fotos --out r", 2), ("pretrain photos+digit --out r", 2)],
+    [
+        ("--help", 0),
+        ("probe --help", 0),
+        ("audit --help", 0),
+        ("classify -h", 0),
+        ("pretrain fotos --out r", 2),
+        ("pretrain photos+digit --out r", 2),
+    ],
 )
 def test_what_needs_no_torch_is_answered_at_once(words: str, code: int, tmp_path: Path) -> None:
     """Help, and a mistyped data name: torch alone takes seconds to import."""
@@ -262,7 +269,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
             ["pretrain", "photos", "--out", "r", "--epochs", "-1"],
             "epochs must be a whole number of at least 1",
         ),
-        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is no whole number"),
+        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is not a whole number"),
         (
             ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
             "batch_size",
@@ -311,6 +318,14 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
             "bench views takes no --rounds: it takes --batch-size, --image-size, --json",
         ),
         (["demo", "--out", "taken"], "not empty"),
+        (["demo", "--windows"], "--windows"),
+        (["recipe"], "Unknown command"),
+        (["audit"], "ENCODER"),
+        (
+            ["pretrain", "photos", "--out", "r", "--no-drop-last"],
+            "--no-drop-last is not an option of the command line: set drop_last in a --config file",
+        ),
+        (["plan", "photos", "--head-moments=bf16"], "set head_moments in a --config file or in Py"),
         (["pretrian"], "pretrain"),
     ],
     ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",

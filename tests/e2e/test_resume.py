@@ -279,7 +279,7 @@ def test_a_signal_to_the_command_then_resume(
     assert "Traceback" not in err
     if sign != signal.SIGKILL:
         assert out == ""
-        assert f"stopped; go on with: widefield pretrain {data} --out {broken} --resume\n" in err
+        assert f"stopped; resume with: widefield pretrain {data} --out {broken} --resume\n" in err
     assert pretrain(data, out=broken, resume=True, quiet=True).finished
     assert_same_weights(whole(epochs=12), broken)
 

@@ -77,7 +77,7 @@ def interrupted_at(instant: float, signs: tuple[signal.Signals, ...], data: Path
     assert lines == [f"widefield: {'interrupted' if code == 130 else 'terminated'}"]
     assert out == ""
     if "stopped; " in err:
-        assert f"stopped; go on with: widefield pretrain {data} --out {run} --resume\n" in err
+        assert f"stopped; resume with: widefield pretrain {data} --out {run} --resume\n" in err
         assert (run / "checkpoints" / "last.pt").exists()
         return "trained"
     assert not run.exists()  # nothing had begun

@@ -3,12 +3,14 @@
 import inspect
 from importlib import import_module
 
+from widefield.cli.help import grouped
 from widefield.cli.output import print_json, print_line
 from widefield.core.names import check_name
 
 KINDS = ("step", "head", "views", "probe")
 
 
+@grouped
 def bench(
     kind: str,
     /,
