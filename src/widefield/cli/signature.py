@@ -56,7 +56,7 @@ def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], C
         )
 
         def called(*args: Any, **kwargs: Any) -> None:
-            command(**signature.bind(*args, **kwargs).arguments)
+            command(**dict(zip(signature.parameters, args, strict=False)), **kwargs)
 
         called.__name__, called.__doc__ = command.__name__, plain(doc.partition("\n")[0])
         called.__signature__ = signature  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:
     places, names = call.args.args, call.args.kwonlyargs
     no_default = [None] * (len(places) - len(call.args.defaults))
     defaults = [*no_default, *call.args.defaults, *call.args.kw_defaults]
-    kinds = [inspect.Parameter.POSITIONAL_ONLY] * len(places)
+    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * len(places)
     kinds += [inspect.Parameter.KEYWORD_ONLY] * len(names)
     return [
         inspect.Parameter(

@@ -6,7 +6,6 @@ import numbers
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -140,7 +139,6 @@ def limits(hint: Any) -> Interval:
     return Interval(**found)
 
 
-@cache
 def hints_of(cls: type) -> dict[str, Any]:
     """Return the annotation of every field of a dataclass, ranges included."""
     hints = typing.get_type_hints(cls, include_extras=True)
