@@ -105,14 +105,14 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
 
 SIGNALED_LATE = """
 import os, signal
-from widefield.cli import input_errors, main
+from widefield.cli import errors, main
 from widefield.cli.process import Ending
 
-def late(error, line_of=boundary.line_of):
+def late(error, line_of=errors.line_of):
     os.kill(os.getpid(), signal.SIGTERM)
     return line_of(error)
 
-boundary.line_of = late
+errors.line_of = late
 CONTROL
 main()
 """

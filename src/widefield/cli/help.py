@@ -18,7 +18,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
     "Method": ("recipe", "config", "method", "methods"),
     "Views": ("views",),
     "Output": (
-        *("out", "overwrite", "resume", "json", "checkpoint_every", "cache"),
+        *("out", "overwrite", "resume", "json", "checkpoint_every", "health_every", "cache"),
         *("suggest", "parameters", "tables", "logger"),
     ),
 }
