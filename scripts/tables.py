@@ -118,7 +118,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 """Every part of a page that is written, by the name in its markers."""
 
 FILES: dict[str, Callable[[], str]] = {
-    "src/widefield/arguments.py": arguments.source,
+    "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/budgets.svg": budgets.svg,
     "docs/rooms.svg": rooms.svg,

@@ -22,7 +22,6 @@ ORDER = (
     {"inference"},
     {"workflows"},
     {"audits"},
-    {"bench"},
     {"cli"},
 )
 """Rooms, the lowest first: a room imports those of lower levels, and none of its own."""
@@ -36,7 +35,7 @@ TYPES_ONLY = {"config/arguments.py"}
 """Names types of rooms above for the type checker, and imports none of them when it runs."""
 
 HOMES = {
-    r"\.backward\(": ("train/", "bench/"),
+    r"\.backward\(": ("train/",),
     r"\bmatplotlib\b": ("report/",),
     r"(?<![.\w])print\(": ("cli/",),
     r"\bsvdvals\b": ("metrics/",),

@@ -169,7 +169,6 @@ COMMANDS = (
     "embed",
     "export",
     "lab",
-    "bench",
 )
 
 
@@ -309,14 +308,6 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
             "with --parameters no lab runs: leave it out, or leave out --out, --foo-bar",
         ),
         (["lab", "noise-helps", "--learning", "1"], "unknown parameter of noise-helps 'learning'"),
-        (["bench", "stop"], "did you mean 'step'"),
-        (["bench", "step", "--methods", "byoll"], "did you mean 'byol'"),
-        (["bench", "views", "--batch-size", "0"], "batch_size must be 1 or more, got 0"),
-        (["bench", "probe", "--rows", "9"], "bench probe takes no --rows: it takes --json"),
-        (
-            ["bench", "views", "--rounds", "9"],
-            "bench views takes no --rounds: it takes --batch-size, --image-size, --json",
-        ),
         (["demo", "--out", "taken"], "not empty"),
         (["demo", "--windows"], "--windows"),
         (["recipe"], "Unknown command"),

@@ -89,9 +89,6 @@ def test_an_audit_goes_by_the_table(
     assert found["tasks"].keys() == {"label", "light"}
     assert sum(found["examples"]) == 60
     assert "30 of 90 examples have no 'label' and 'light' in labels.csv: left out" in found["notes"]
-    Path("a.json").write_text("{}")
-    refused = command.refused("audit", "--labels", "labels.csv", "--from", "a.json")
-    assert "--labels is part of an audit" in refused
 
 
 def test_all_pictures_are_explored_and_those_with_a_label_checked(

@@ -1,6 +1,5 @@
 """Sounds through the commands, as a user types them."""
 
-import json
 import os
 import re
 import signal
@@ -19,7 +18,6 @@ from commands import Command
 from widefield.audits import bounds, planting
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
-from widefield.audits.result import Audit
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, save_encoder
 
@@ -140,10 +138,8 @@ def test_an_audit_without_labels_plants_tones_and_clicks(
         bare.pop(task, None)
     found = widefield.audit(trained, bare, quiet=True)
     assert found.tasks.keys() == {"tone", "clicks"}
-    again = Audit.from_json(json.loads(json.dumps(found.to_json())))
-    assert again == found
-    assert len(again.sounds) == HEARD_ROWS
-    assert audit_page(again) == audit_page(found)
+    assert len(found.sounds) == HEARD_ROWS
+    assert audit_page(found).count("<audio") >= HEARD_ROWS
 
 
 def test_explore_shows_spectrograms(sounds: Path, trained: Path, command: Command) -> None:

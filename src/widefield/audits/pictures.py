@@ -1,6 +1,5 @@
 """What the pictures of an audit are drawn from: small arrays, and PNG files in base64."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,11 +45,6 @@ class PictureRow:
         """Return plain values."""
         return {"name": self.name, "pictures": list(self.pictures)}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PictureRow":
-        """Return the row that `to_json` wrote."""
-        return cls(name=values["name"], pictures=tuple(values["pictures"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class SoundRow:
@@ -63,11 +57,6 @@ class SoundRow:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"names": list(self.names), "wavs": list(self.wavs)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "SoundRow":
-        """Return the row that `to_json` wrote."""
-        return cls(names=tuple(values["names"]), wavs=tuple(values["wavs"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +74,6 @@ class ImageMap:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {**asdict(self), "places": [list(place) for place in self.places]}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ImageMap":
-        """Return the map that `to_json` wrote."""
-        lists = {name: tuple(values[name]) for name in ("names", "groups", "pictures")}
-        places = tuple((float(x), float(y)) for x, y in values["places"])
-        return cls(task=values["task"], places=places, **lists)
 
 
 def spectrum_shares(h: Tensor) -> tuple[float, ...]:

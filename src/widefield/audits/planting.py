@@ -66,16 +66,6 @@ class PlantAudit:
             "neighbors_by_chance": self.neighbors_by_chance,
         }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PlantAudit":
-        """Return the audit that `to_json` wrote."""
-        return cls(
-            name=values["name"],
-            grades=tuple(TaskAudit.from_json(grade) for grade in values["grades"]),
-            neighbors_kept=tuple(values["neighbors_kept"]),
-            neighbors_by_chance=values["neighbors_by_chance"],
-        )
-
     def line(self) -> str:
         """Say in one plain sentence what planting does to the images' own neighbors."""
         middle, easiest = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
@@ -109,15 +99,6 @@ class TrainAudit:
             "planted": {task: verdict.to_json() for task, verdict in self.planted.items()},
             "neighbors_shared": self.neighbors_shared,
         }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "TrainAudit":
-        """Return the audit that `to_json` wrote."""
-        without, planted = (
-            {task: TaskAudit.from_json(verdict) for task, verdict in values[name].items()}
-            for name in ("without", "planted")
-        )
-        return cls(**{**values, "without": without, "planted": planted})
 
     def line(self) -> str:
         """Say in one plain sentence what the plant did to training."""

@@ -80,25 +80,9 @@ class TaskAudit:
         """Return plain values."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "TaskAudit":
-        """Return the audit that `to_json` wrote.
-
-        Raises:
-            ValueError: `right` does not hold a bit for each test example.
-        """
-        audit = cls(**values)
-        audit.hits()
-        return audit
-
     def hits(self) -> NDArray[np.bool_]:
         """Return which test examples the probe classifies correctly, bool [n]."""
-        try:
-            bits = np.frombuffer(base64.b64decode(self.right, validate=True), np.uint8)
-        except ValueError as error:  # binascii's own among them
-            raise ValueError(f"{self.task}: {error}") from error
-        if len(bits) != -(-self.test_examples // 8):
-            raise ValueError(f"{self.task}: {len(bits)} bytes for {self.test_examples} examples")
+        bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
         return np.unpackbits(bits, count=self.test_examples).astype(bool)
 
     def line(self) -> str:

@@ -12,7 +12,7 @@ from widefield.version import __version__
 
 COMMANDS = (
     *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
-    *("lab", "bench", "completion"),
+    *("lab", "completion"),
 )
 """Each has a file of its name in this package, with a function of its name."""
 TAKE_SETTINGS = ("plan", "pretrain")

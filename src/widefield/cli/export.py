@@ -27,9 +27,9 @@ def export(
 
     findings: list[str] = []
     if audit is not None:
-        from widefield.audits.result import read_audit
+        from widefield.audits.result import read_findings
 
-        findings = [task.line() for task in read_audit(audit).tasks.values()]
+        findings = read_findings(audit)
     encoder = call(run, out, findings=findings, overwrite=overwrite)
     if json:
         print_json({"out": str(out), "encoder": encoder.config.name, "dim": encoder.dim})

@@ -53,7 +53,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
-    "bench": ("widefield bench step --methods simclr",),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
 """Command lines that work, for each command."""

@@ -127,7 +127,7 @@ class MethodConfig(Settings, ABC):
     name: ClassVar[str]
     """What the method is called on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings that change the work of a step, by name; `bench step` times them too."""
+    """Settings that change the work of a step, by name; the step bench times them too."""
     min_epochs: ClassVar[int] = 1
     """Visits of each example that features need to become good; docs/recipe.md has how found."""
 

@@ -240,12 +240,9 @@ class RunFolder:
             ValueError: one was edited; the message names the setting.
         """
         now = self.identity(recipe, self.manifest)
-        identity = identity if isinstance(identity, dict) else {}
-        before = identity.get("recipe")
-        if isinstance(before, dict):  # an older version has the device there too
-            before = _fixed(before)
-        if {**identity, "recipe": before} == now:
+        if identity == now:
             return
+        before = identity.get("recipe") if isinstance(identity, dict) else None
         change = _first_difference(before, now["recipe"])
         if change is not None:
             raise ValueError(

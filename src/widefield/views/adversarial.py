@@ -5,14 +5,9 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge, Gt
-from torch import Generator, Tensor
+from torch import Generator
 
-from widefield.views.base import (
-    NO_CONTEXT,
-    Augmentation,
-    AugmentationSettings,
-    AugmentContext,
-)
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +49,7 @@ class Adversarial(Augmentation):
         self.budget = budget
         self.gradient_calls = steps
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Attack `views` [B, C, H, W] together, along `context.gradients`."""
         assert context.gradients is not None
         size = 2.5 * self.budget / self.gradient_calls

@@ -23,6 +23,9 @@ class AugmentContext(NamedTuple):
 NO_CONTEXT = AugmentContext()
 """The context of images that come alone."""
 
+Views = list[Tensor]
+"""Views of one batch, each [B, C, H, W]."""
+
 
 class Augmentation(nn.Module, ABC):
     """The base of everything that draws views of a batch of images.
@@ -77,12 +80,7 @@ class Augmentation(nn.Module, ABC):
         return self.augment([x] * count, generator, context)
 
     @abstractmethod
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Return changed copies of the `views` of one batch, each [B, C, H, W], drawn jointly."""
 
 

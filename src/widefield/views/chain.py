@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class Chain(Augmentation):
@@ -39,12 +39,7 @@ class Chain(Augmentation):
         self.value_range = augmentations[-1].value_range
         self.takes_any_range = augmentations[0].takes_any_range
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change `views` [B, C, H, W] by each part in turn."""
         for part in self.parts:
             assert isinstance(part, Augmentation)

@@ -7,7 +7,7 @@ import torch
 from annotated_types import Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 GRAY = 0.5
 """Value of a covered pixel. The paper takes the mean of the data, which views do not know; gray is
@@ -51,12 +51,7 @@ class Cutout(Augmentation):
         super().__init__()
         self.size = size
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Cover a square of each image of each of `views` [B, C, H, W]."""
         return [torch.where(self._covered(x, generator), GRAY, x) for x in views]
 

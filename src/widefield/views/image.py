@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from widefield.core.names import check_name
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 Blur = Literal["torchvision", "pillow"]
 """Whose Gaussian blur: the kernel of one is cut off, the other's has its full width."""
@@ -128,12 +128,7 @@ class ImageAugmentation(Augmentation):
         self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Draw a view of each of `views` [B, C, H, W]."""
         # Autocast would run the crop's matrix products in half precision.
         with torch.autocast(views[0].device.type, enabled=False):

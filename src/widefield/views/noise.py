@@ -7,12 +7,7 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor
 
-from widefield.views.base import (
-    NO_CONTEXT,
-    Augmentation,
-    AugmentationSettings,
-    AugmentContext,
-)
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +39,7 @@ class Noise(Augmentation):
         super().__init__()
         self.std = std
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise to each of `views` [B, C, H, W]."""
         return [(x + self.std * _normal(x, generator)).clamp(0, 1) for x in views]
 
@@ -70,12 +60,7 @@ class ObjectNoise(Augmentation):
         super().__init__()
         self.std = std
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise inside `context.mask` to each of `views` [B, C, H, W]."""
         assert context.mask is not None
         std = self.std * context.mask

@@ -11,7 +11,7 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentationSettings, AugmentContext
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 
 class SignalAugmentation(Augmentation):
@@ -38,12 +38,7 @@ class Jitter(SignalAugmentation):
         super().__init__()
         self.std = std
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise to each of `views` [B, C, H, T]."""
         return [
             x + self.std * x.detach().std((0, 2, 3), keepdim=True, correction=0) * noise
@@ -63,12 +58,7 @@ class Scale(SignalAugmentation):
         super().__init__()
         self.spread = spread
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Scale each channel of each of `views` [B, C, H, T]."""
         return [x * (self.spread * normal((*x.shape[:2], 1, 1), x, generator)).exp() for x in views]
 
@@ -84,12 +74,7 @@ class TimeMask(SignalAugmentation):
         super().__init__()
         self.share = share
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Cover a run of each of `views` [B, C, H, T], in all channels at once."""
         return [
             torch.where(run(x, self.share, generator), x.mean((2, 3), keepdim=True), x)
@@ -108,12 +93,7 @@ class ChannelDrop(SignalAugmentation):
         super().__init__()
         self.prob = prob
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Drop channels of each of `views` [B, C, H, T]."""
         changed = []
         for x in views:

@@ -1,20 +1,15 @@
 """Two augmentations of a few lines: the image itself, and complementary random halves of it."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class Identity(Augmentation):
     """Views that are the image itself."""
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Return `views` as they are."""
         return list(views)
 
@@ -40,12 +35,7 @@ class RandomMask(Augmentation):
     value_range = (0.0, 2.0)
     complementary_pairs = True
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Mask each pair of `views` [B, C, H, W] by complementary halves."""
         masked = []
         for first in range(0, len(views), 2):

@@ -1,10 +1,10 @@
 """Views of spectrograms: waveforms become log-mel images here, and SpecAugment masks them."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.base import Augmentation, AugmentContext, Views
 from widefield.views.signal import normal, run
 
 
@@ -22,12 +22,7 @@ class Spectrogram(Augmentation):
         super().__init__()
         self.log_mel = LogMel(front_end)
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Return the spectrogram of each waveform; nothing is drawn."""
         return list(self.log_mel(torch.cat(views)).chunk(len(views)))
 
@@ -55,12 +50,7 @@ class SpecAugment(Augmentation):
         if noise:
             self.value_range = (-torch.inf, torch.inf)
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Mask each of `views` [B, C, bands, frames]."""
         changed = []
         for x in views:

@@ -1,9 +1,9 @@
 """Views of images on which further channels are stacked: each group has its own augmentation."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from widefield.views.base import NO_CONTEXT, Augmentation, AugmentContext
+from widefield.views.base import Augmentation, AugmentContext, Views
 from widefield.views.image import ImageAugmentation
 
 
@@ -34,15 +34,10 @@ class StackedAugmentation(Augmentation):
         self.keeps_pixels_in_place = image.keeps_pixels_in_place and rest.keeps_pixels_in_place
         self.passes_gradient = image.passes_gradient and rest.passes_gradient
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Draw both channel groups of each of `views` [B, C, H, W] and put them together."""
-        image = self.image.augment([x[:, :3] for x in views], generator)
+        image = self.image.augment([x[:, :3] for x in views], generator, context)
         if views[0].shape[1] <= 3:
             return image
-        rest = self.rest.augment([x[:, 3:] for x in views], generator)
+        rest = self.rest.augment([x[:, 3:] for x in views], generator, context)
         return [torch.cat(groups, dim=1) for groups in zip(image, rest, strict=True)]

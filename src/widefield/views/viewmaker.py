@@ -8,12 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.views.base import (
-    NO_CONTEXT,
-    Augmentation,
-    AugmentationSettings,
-    AugmentContext,
-)
+from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 ConstraintSet = Literal["sphere", "ball"]
 
@@ -74,12 +69,7 @@ class Viewmaker(Augmentation):
         if not clamp:
             self.value_range = (-torch.inf, torch.inf)
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Perturb each of `views` [B, C, H, W]; each has its own noise."""
         x = torch.cat(views)
         y = self.net(x.to(next(self.net.parameters()).dtype), generator)

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.views.base import NO_CONTEXT, AugmentContext
+from widefield.views.base import AugmentContext, Views
 from widefield.views.signal import SignalAugmentation, normal, run, uniform
 
 _GRAINS = 32
@@ -54,12 +54,7 @@ class WaveAugment(SignalAugmentation):
         self.pitch, self.speed, self.shift = pitch, speed, shift
         self.noise_db, self.band, self.drop = noise_db, band, drop
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change each of `views` [B, C, H, T] along its last axis."""
         x = torch.cat(views)
         whole = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -106,12 +101,7 @@ class PublishedWaveAugment(SignalAugmentation):
 
     SHARE, NOISE = (0.08, 1.0), 0.1
 
-    def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
-    ) -> list[Tensor]:
+    def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change each of `views` [B, C, H, T] along its last axis."""
         x = torch.cat(views)
         whole = x.to(torch.promote_types(x.dtype, torch.float32))

@@ -141,12 +141,4 @@ def test_what_moved_is_seen_example_by_example(before: float, after: float, word
 def test_an_audit_keeps_which_examples_are_read(hits: list[bool]) -> None:
     probe = ProbeResult(hits=np.array(hits), knn=0.5)
     audit = judged("t", probe, {"pixels": probe}, probe, classes=2)
-    again = TaskAudit.from_json(audit.to_json())
-    assert again == audit
-    assert again.hits().tolist() == hits
-
-
-@pytest.mark.parametrize("right", ["", "AA==", "no bits", "é"])
-def test_bits_that_are_not_those_of_the_examples_are_refused(right: str) -> None:
-    with pytest.raises(ValueError, match="t: "):
-        TaskAudit.from_json({**one(0.5, seed=0).to_json(), "right": right})
+    assert audit.hits().tolist() == hits

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from widefield.cli.app import build_app
-from widefield.cli.bench import KINDS, bench
 from widefield.cli.recipe_options import (
     NOT_AT_PROMPT,
     all_options,
@@ -177,13 +176,3 @@ def test_the_arguments_are_those_that_the_command_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "arguments.py"))
     path = arguments.__file__
     assert Path(path).read_text() == script["source"](), "run: python scripts/arguments.py"
-
-
-def test_help_of_bench_says_which_kind_takes_an_option() -> None:
-    lines = dict(re.findall(r"^(\w+)\n    (.*)$", inspect.getdoc(bench) or "", re.MULTILINE))
-    runs = {kind: import_module(f"widefield.bench.{kind}").bench for kind in KINDS}
-    for name in inspect.signature(bench).parameters.keys() - {"kind", "json"}:
-        labels = re.findall(r"(?:^|; )([\w, ]+):", lines[name].lower())
-        takers = {kind for kind, run in runs.items() if name in inspect.signature(run).parameters}
-        assert {kind for label in labels for kind in label.split(", ")} == takers, name
-        assert len(lines[name]) <= 100

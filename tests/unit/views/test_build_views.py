@@ -13,6 +13,7 @@ from widefield.views import (
     build_views,
     image,
 )
+from widefield.views.base import NO_CONTEXT
 
 
 def test_expert_has_the_settings_of_s_diet() -> None:
@@ -103,7 +104,7 @@ def test_a_chain_applies_its_parts_from_left_to_right() -> None:
     x = torch.rand(4, 3, 16, 16)
     crop, noise = build_views("crop"), build_views("noise")
     generator = torch.Generator().manual_seed(0)
-    expected = noise.augment(crop(x, 2, generator), generator)
+    expected = noise.augment(crop(x, 2, generator), generator, NO_CONTEXT)
     chained = build_views("crop+noise")(x, 2, torch.Generator().manual_seed(0))
     assert all(torch.equal(one, two) for one, two in zip(chained, expected, strict=True))
 

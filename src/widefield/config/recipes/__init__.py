@@ -5,10 +5,9 @@ from typing import Any
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes.default import default, method_for
-from widefield.config.recipes.feature_dropout import feature_dropout, feature_dropout_published
-from widefield.config.recipes.published import Published
-from widefield.config.recipes.s_diet_paper import s_diet_paper, s_diet_published
-from widefield.config.recipes.solo_learn import solo_learn, solo_learn_published
+from widefield.config.recipes.feature_dropout import feature_dropout
+from widefield.config.recipes.s_diet_paper import s_diet_paper
+from widefield.config.recipes.solo_learn import solo_learn
 from widefield.core.names import check_name
 from widefield.data import plant_names
 from widefield.methods import DEFAULT_METHOD, METHODS, MethodConfig
@@ -21,13 +20,6 @@ RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "solo-learn": solo_learn,
 }
 """Every recipe by name, from the name of the method and those of what is planted in the data."""
-
-PUBLISHED: dict[str, Callable[[str, Collection[str]], Published]] = {
-    "s-diet-paper": s_diet_published,
-    "feature-dropout": feature_dropout_published,
-    "solo-learn": solo_learn_published,
-}
-"""What the source of a recipe says; the default has none."""
 
 AUTO = "auto"
 """The name of the method that a recipe chooses."""

@@ -10,7 +10,7 @@ here the views of one read share their background.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from annotated_types import Interval
@@ -26,7 +26,7 @@ Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
 
 _TRAIN_SHARE = 0.8
 _MADE_SECONDS = 20
-_TONES = (0.06, 0.12, 0.25)
+_TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
 """Frequency of each tone, as a share of half the sampling rate."""
 _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 """Seconds between clicks, in turn."""
@@ -84,68 +84,58 @@ class Background:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tone:
+class _Made:
+    """Options of sounds that are made."""
+
+    name: ClassVar[str]
+
+    fresh: bool = False
+    level: Decibels = 10.0
+    """Level of the example above what is planted."""
+
+    @classmethod
+    def grades(cls) -> tuple[Self, ...]:
+        """Return five, from hard to easy to hear."""
+        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
+
+    def _overlay(self, canvas: Canvas, sounds: dict[str, NDArray[np.float64]]) -> SoundOverlay:
+        return SoundOverlay(
+            name=self.name,
+            classes=tuple(sounds),
+            banks=tuple(as_bank(x, canvas.shape[1]) for x in sounds.values()),
+            snr=(self.level, self.level),
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tone(_Made):
     """Options of `+tone`: a low, a middle or a high pure tone."""
 
     name: ClassVar[str] = "tone"
 
-    fresh: bool = False
-    level: Decibels = 10.0
-    """Level of the example above the tone."""
-
-    @classmethod
-    def grades(cls) -> "tuple[Tone, ...]":
-        """Return five, from hard to easy to hear."""
-        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
-
     def draw(self, canvas: Canvas) -> SoundOverlay:
         """Make a long tone of each class; where an example begins in it decides the phase."""
         canvas.sound_rate(self.name)
-        steps = canvas.shape[1]
-        time = np.arange(2 * steps)
-        banks = [as_bank(np.sin(np.pi * share * time), steps) for share in _TONES]
-        return _made(self.name, ("low", "middle", "high"), banks, self.level, self.fresh, canvas)
+        time = np.arange(2 * canvas.shape[1])
+        return self._overlay(
+            canvas, {name: np.sin(np.pi * share * time) for name, share in _TONES.items()}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clicks:
+class Clicks(_Made):
     """Options of `+clicks`: slow, fast or paired clicks."""
 
     name: ClassVar[str] = "clicks"
 
-    fresh: bool = False
-    level: Decibels = 10.0
-    """Level of the example above the clicks."""
-
-    @classmethod
-    def grades(cls) -> "tuple[Clicks, ...]":
-        """Return five, from hard to easy to hear."""
-        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
-
     def draw(self, canvas: Canvas) -> SoundOverlay:
         """Make a long train of clicks of each class."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
-        banks = [as_bank(_click_train(gaps, rate, steps), steps) for gaps in _CLICKS.values()]
-        return _made(self.name, tuple(_CLICKS), banks, self.level, self.fresh, canvas)
-
-
-def _made(
-    name: str,
-    classes: tuple[str, ...],
-    banks: list[NDArray[np.float32]],
-    level: float,
-    fresh: bool,
-    canvas: Canvas,
-) -> SoundOverlay:
-    return SoundOverlay(
-        name=name,
-        classes=classes,
-        banks=tuple(banks),
-        snr=(level, level),
-        seed=canvas.seed,
-        held_out=canvas.held_out,
-        fresh=fresh,
-    )
+        trains = {name: _click_train(gaps, rate, steps) for name, gaps in _CLICKS.items()}
+        return self._overlay(canvas, trains)
 
 
 def _end_to_end(

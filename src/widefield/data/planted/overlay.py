@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from widefield.core import rng
+from widefield.data.planted.draws import Draws
 
 _CHUNK = 512
 _SMALLEST_SIDE = 16
 _LUMA = np.array([0.299, 0.587, 0.114])
-_READ = 2**32  # more than there are examples
 
 OVERSAMPLING = 8
 """Sprites are drawn this many times larger, then shrunk."""
@@ -75,11 +74,9 @@ class Canvas:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlay:
+class Overlay(Draws):
     """One planted feature, ready to be drawn on images of one size."""
 
-    name: str
-    classes: tuple[str, ...]
     alpha_mask: NDArray[np.float32]
     """How far each sprite covers what is below it, in [0, 1], [sprites, h, w]."""
     intensity: NDArray[np.float32]
@@ -94,16 +91,6 @@ class Overlay:
     """Whether all places of an example move by the same draw."""
     colored: bool
     alpha: float
-    seed: int
-    held_out: bool
-    fresh: bool
-    """Whether every read of an example is drawn by itself."""
-    drawn_as: NDArray[np.int64] | None = None
-    """Index that each example is drawn under, int64 [n]; None: its own."""
-
-    def subset(self, index: NDArray[np.int64]) -> "Overlay":
-        """Return the overlay of the examples `index` alone, numbered anew from 0."""
-        return replace(self, drawn_as=index if self.drawn_as is None else self.drawn_as[index])
 
     def at_fixed_places(self) -> "Overlay":
         """Return it in the middle of each place's range instead of anywhere in it."""
@@ -153,18 +140,6 @@ class Overlay:
             below += weight * (target - below)
             images.reshape(-1, images.shape[-1])[pixel] = np.rint(below, out=below)
             mask.reshape(-1)[pixel] |= covered
-
-    def _counter(self, index: ArrayLike, read: int) -> NDArray[np.int64]:
-        """Return where the random numbers of the examples `index` stand at this read."""
-        index = np.asarray(index, dtype=np.int64)
-        index = index if self.drawn_as is None else self.drawn_as[index]
-        return index + (_READ * read if self.fresh else 0)
-
-    def _draw(
-        self, what: str, counter: NDArray[np.int64], high: int | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        pool = "held out" if self.held_out else "train"
-        return rng.integers(self.seed, f"{self.name}/{pool}/{what}", counter, high)
 
     def _sprites(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
         # The name of the stream is part of every data set that was ever planted.

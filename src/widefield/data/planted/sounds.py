@@ -5,39 +5,26 @@ its own level by a signal-to-noise ratio that is drawn too: all a pure function 
 held_out), as for images.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from widefield.core import rng
+from widefield.data.planted.draws import Draws
 
-_READ = 2**32  # more than there are examples
 _LEVELS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoundOverlay:
+class SoundOverlay(Draws):
     """One planted sound, ready to be mixed into examples of one length."""
 
-    name: str
-    classes: tuple[str, ...]
     banks: tuple[NDArray[np.float32], ...]
     """What each class sounds like, longer than an example, with a mean square of 1."""
     snr: tuple[float, float]
     """Least and greatest level of the example above the planted sound, decibels."""
-    seed: int
-    held_out: bool
-    fresh: bool = False
-    """Whether every read of an example is drawn by itself."""
     by_peak: bool = False
     """Whether to mix by peaks instead: half of each, both scaled to a peak of 1."""
-    drawn_as: NDArray[np.int64] | None = None
-    """Index that each example is drawn under, int64 [n]; None: its own."""
-
-    def subset(self, index: NDArray[np.int64]) -> "SoundOverlay":
-        """Return the overlay of the examples `index` alone, numbered anew from 0."""
-        return replace(self, drawn_as=index if self.drawn_as is None else self.drawn_as[index])
 
     def labels(self, index: ArrayLike, read: int = 0) -> NDArray[np.int64]:
         """Return the class id planted in each example of `index`, int64 [n], at its read `read`."""
@@ -81,17 +68,6 @@ class SoundOverlay:
         peak = np.abs(mixed).max(1, keepdims=True)
         mixed = mixed * 32_767 / np.maximum(peak, 32_767 / 32_768)
         images[:, 0, :, 0] = np.rint(mixed).astype(np.int16)
-
-    def _counter(self, index: ArrayLike, read: int) -> NDArray[np.int64]:
-        index = np.asarray(index, dtype=np.int64)
-        index = index if self.drawn_as is None else self.drawn_as[index]
-        return index + (_READ * read if self.fresh else 0)
-
-    def _draw(
-        self, what: str, counter: NDArray[np.int64], high: int | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        pool = "held out" if self.held_out else "train"
-        return rng.integers(self.seed, f"{self.name}/{pool}/{what}", counter, high)
 
 
 def as_bank(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:

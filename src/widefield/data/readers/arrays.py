@@ -21,7 +21,7 @@ _CHANNELS = (1, 2, 3, 4)
 _MOST_CLASSES = 65_536
 _FEW_CLASSES, _MOST_UNUSED = 1_000, 10
 """Up to so many classes any of them may be unused; beyond, at most so many for each used one."""
-_PACK_KEYS = {"bytes", "offsets", "images", "labels", "classes"}
+
 
 Array = NDArray[np.generic] | torch.Tensor
 

@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 import widefield
+from dropout_histogram import feature_dropout
 from elsewhere import Elsewhere
-from widefield.audits.dropout import feature_dropout
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.open_encoder import open_encoder

@@ -1,4 +1,8 @@
-"""What the per-example head costs: a step at four sizes, and the bare store beside a memory map."""
+"""What the per-example head costs: a step at four sizes, and the bare store beside a memory map.
+
+    python -m benchmarks.ratios.head --encoder resnet-tiny \
+        --json benchmarks/results/bench_head_resnet-tiny.json
+"""
 
 import statistics
 import tempfile
@@ -24,6 +28,8 @@ from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
 
+from .command import Result, command
+
 SIZES = (10**4, 10**5, 10**6, 10**7)
 _VISITED_AT, _NOW = 1, 1000  # steps: rows were last seen long enough ago to replay every term
 _WARM_UP = 2
@@ -37,7 +43,7 @@ def bench(
     dim: int = 128,
     rounds: int = 8,
     sizes: tuple[int, ...] = SIZES,
-) -> dict[str, Any]:
+) -> Result:
     """Measure seconds per training step with n rows of width `dim` on disk, for every n of `sizes`.
 
     All sizes take turns in one process, as do the first size's rows in host memory. DIET's dense
@@ -232,3 +238,7 @@ def _store_over_memmap(folder: Path, batch_size: int, dim: int, rounds: int = 40
         plain[index.numpy()]
         plain[index.numpy()] = record
     return (time.perf_counter() - began) / ours
+
+
+if __name__ == "__main__":
+    command(bench)

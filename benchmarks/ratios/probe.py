@@ -1,20 +1,27 @@
-"""`bench probe`: the linear probe beside scikit-learn's logistic regression."""
+"""The linear probe beside scikit-learn's logistic regression.
+
+Run by `python -m benchmarks.ratios.probe --json benchmarks/results/bench_probe.json`.
+"""
 
 import statistics
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from sklearn.linear_model import LogisticRegression
-    from torch import Tensor
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from widefield.probes import fit_linear
+from widefield.probes.linear import L2_GRID
+
+from .command import Result, command
 
 _CLASSES = 10
 
 
-def bench(
-    *, examples: int = 5000, dim: int = 512, tasks: int = 2, seed: int = 0
-) -> dict[str, dict[str, float]]:
+def bench(*, examples: int = 5000, dim: int = 512, tasks: int = 2, seed: int = 0) -> Result:
     """Time and accuracy of the whole probe, ours and scikit-learn's, on made-up features.
 
     Both standardize, choose among the same L2 strengths on a stratified fifth of the `examples`
@@ -41,18 +48,16 @@ def bench(
 
 def made_up_features(
     examples: int, dim: int, tasks: int, seed: int
-) -> tuple["Tensor", dict[str, "Tensor"]]:
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Features float32 [examples, dim] and labels that resemble a pretrained encoder's.
 
     Every task has a random mean for each class in a space of 64 factors. Their sum and some noise
     pass through a random layer with a ReLU, so that features are correlated, never negative and
     skewed, and their loudness falls off as a power law; linear probes get about two in three.
     """
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
 
-    def normal(*shape: int) -> "Tensor":
+    def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
     factors = 4 * normal(examples, 64)
@@ -67,31 +72,24 @@ def made_up_features(
 
 
 def _widefield(
-    train_h: "Tensor",
-    train_labels: dict[str, "Tensor"],
-    test_h: "Tensor",
-    test_labels: dict[str, "Tensor"],
+    train_h: Tensor,
+    train_labels: dict[str, Tensor],
+    test_h: Tensor,
+    test_labels: dict[str, Tensor],
     seed: int,
 ) -> list[float]:
-    from widefield.probes import fit_linear
-
     classes = dict.fromkeys(train_labels, _CLASSES)
     results = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
     return [result.accuracy for result in results.values()]
 
 
 def _sklearn(
-    train_h: "Tensor",
-    train_labels: dict[str, "Tensor"],
-    test_h: "Tensor",
-    test_labels: dict[str, "Tensor"],
+    train_h: Tensor,
+    train_labels: dict[str, Tensor],
+    test_h: Tensor,
+    test_labels: dict[str, Tensor],
     seed: int,
 ) -> list[float]:
-    from sklearn.model_selection import train_test_split
-    from sklearn.preprocessing import StandardScaler
-
-    from widefield.probes.linear import L2_GRID
-
     scaler = StandardScaler().fit(train_h.numpy())
     x, test_x = scaler.transform(train_h.numpy()), scaler.transform(test_h.numpy())
     accuracies = []
@@ -107,8 +105,10 @@ def _sklearn(
     return accuracies
 
 
-def _regression(x: "np.ndarray", y: "np.ndarray", l2: float) -> "LogisticRegression":
+def _regression(x: np.ndarray, y: np.ndarray, l2: float) -> LogisticRegression:
     """Fit mean cross-entropy + l2 / 2 |W|^2, the objective of our probe."""
-    from sklearn.linear_model import LogisticRegression
-
     return LogisticRegression(C=1 / (len(y) * l2), max_iter=2000).fit(x, y)
+
+
+if __name__ == "__main__":
+    command(bench)

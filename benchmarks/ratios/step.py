@@ -1,4 +1,11 @@
-"""What a training step costs beside the bare encoder: views, head and loss included."""
+"""What a training step costs beside the bare encoder: views, head and loss included.
+
+    python -m benchmarks.ratios.step --encoder resnet-tiny --methods simclr \
+        --into benchmarks/results/bench_step/resnet-tiny
+
+`--into` writes a file for each method: the ratio of its step to the bare encoder's, both measured
+in one process, with the machine and versions of that measurement.
+"""
 
 import statistics
 import time
@@ -23,6 +30,9 @@ from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
 
+from .command import Result, command
+from .timing import TOLERANCE, steady_ratio, turn_by_turn
+
 
 def bench(
     *,
@@ -33,7 +43,8 @@ def bench(
     rounds: int = 15,
     methods: list[str] | None = None,
     views: str = "expert",
-) -> dict[str, Any]:
+    tolerance: float = TOLERANCE,
+) -> Result:
     """Measure seconds per step of the bare encoder and of each method, turn by turn in one process.
 
     On a CPU they are seconds of the processor, summed over threads.
@@ -47,7 +58,8 @@ def bench(
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
 
     Raises:
-        ValueError: an unknown name, or views that do not fit a method.
+        ValueError: an unknown name, views that do not fit a method, or a ratio that differs by
+            more than `tolerance` between the halves of the rounds.
     """
     device = choose_device("auto")
     encoder = EncoderSettings(name=encoder).resolved(device).name
@@ -63,34 +75,18 @@ def bench(
         check_name("method", name, known)
         recipe = make_recipe(views=views, encoder=encoder, batch_size=batch_size, **known[name])
         steps[name] = _method_step(recipe, loader, dataset, device)
-    for _ in range(3):  # warm up caches and allocators
-        for step in steps.values():
-            step()
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            seconds[name].append(_timed(step, device))
+    # On a CPU the time of the processor, which other work on the machine hardly changes.
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    seconds = turn_by_turn(steps, rounds, device, clock)
     return {
         "ratios": {
-            f"{name}/bare": statistics.median(
-                a / b for a, b in zip(seconds[name], seconds["bare"], strict=True)
-            )
+            f"{name}/bare": steady_ratio(f"{name}/bare", seconds[name], seconds["bare"], tolerance)
             for name in methods
         },
         "values": {f"{name}_seconds": statistics.median(times) for name, times in seconds.items()}
         | {"encoder": encoder, "batch_size": batch_size, "image_size": image_size, "rows": rows}
         | {"views": views},
     }
-
-
-def _timed(step: Callable[[], None], device: torch.device) -> float:
-    """Seconds; on a CPU those of the processor, which other work on the machine hardly changes."""
-    clock = time.perf_counter if device.type == "cuda" else time.process_time
-    began = clock()
-    step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return clock() - began
 
 
 def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
@@ -157,3 +153,21 @@ def _endless(loader: Loader) -> Iterator[Batch]:
     while True:
         yield from loader.epoch(epoch)
         epoch += 1
+
+
+def split(result: Result) -> dict[str, Result]:
+    """Return, for each method, the part of a result that is about it and the bare encoder."""
+    names = [ratio.removesuffix("/bare") for ratio in result["ratios"]]
+    parts = {}
+    for name in names:
+        others = {f"{other}_seconds" for other in names if other != name}
+        parts[name] = {
+            "ratios": {f"{name}/bare": result["ratios"][f"{name}/bare"]},
+            "values": {key: v for key, v in result["values"].items() if key not in others},
+            "machine": result["machine"],
+        }
+    return parts
+
+
+if __name__ == "__main__":
+    command(bench, split)

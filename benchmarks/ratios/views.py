@@ -1,10 +1,12 @@
-"""How fast views are drawn: ours beside kornia's on batches and torchvision's image by image."""
+"""How fast views are drawn: ours beside kornia's on batches and torchvision's image by image.
+
+Run by `python -m benchmarks.ratios.views --json benchmarks/results/bench_views.json`.
+"""
 
 import importlib.util
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +16,19 @@ from torchvision.transforms.v2.functional import to_pil_image
 from widefield.core.hardware import choose_device
 from widefield.views import build_views
 
+from .command import Result, command
+from .timing import TOLERANCE, steady_ratio, turn_by_turn
+
 Draw = Callable[[], object]
 
 
-def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> dict[str, Any]:
+def bench(
+    *,
+    batch_size: int = 256,
+    image_size: int = 32,
+    rounds: int = 20,
+    tolerance: float = TOLERANCE,
+) -> Result:
     """Images per second of one expert view of a batch, turn by turn in one process.
 
     All draw S-DIET's views (crop, flip, color jitter, grayscale) of the same color images with
@@ -27,6 +38,9 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
 
     Returns:
         `ratios`: median over the rounds of our speed over theirs; `values`: median speeds.
+
+    Raises:
+        ValueError: a ratio differs by more than `tolerance` between the halves of the rounds.
     """
     device = choose_device("auto")
     x = torch.rand(
@@ -39,19 +53,11 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
     }
     if importlib.util.find_spec("kornia") is not None:
         contestants["kornia"] = _kornia(x.to(device))
-    for _ in range(3):  # warm up caches and allocators
-        for draw in contestants.values():
-            draw()
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(repeats):
-        for name, draw in contestants.items():
-            seconds[name].append(_timed(draw, device))
+    seconds = turn_by_turn(contestants, rounds, device, time.perf_counter)
     ours = seconds["widefield"]
     return {
         "ratios": {
-            f"widefield/{name}": statistics.median(
-                a / b for a, b in zip(baseline, ours, strict=True)
-            )
+            f"widefield/{name}": steady_ratio(f"widefield/{name}", baseline, ours, tolerance)
             for name, baseline in seconds.items()
             if name != "widefield"
         },
@@ -61,14 +67,6 @@ def bench(*, batch_size: int = 256, image_size: int = 32, repeats: int = 20) -> 
         }
         | {"batch_size": batch_size, "image_size": image_size, "threads": torch.get_num_threads()},
     }
-
-
-def _timed(draw: Draw, device: torch.device) -> float:
-    began = time.perf_counter()
-    draw()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - began
 
 
 def _widefield(x: Tensor) -> Draw:
@@ -110,3 +108,7 @@ def _kornia(x: Tensor) -> Draw:
         augmentation.RandomGrayscale(p=0.2),
     )
     return lambda: view(x)
+
+
+if __name__ == "__main__":
+    command(bench)
