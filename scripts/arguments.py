@@ -1,4 +1,4 @@
-"""Write src/widefield/arguments.py: every setting of a run and of its parts, as types.
+"""Write src/widefield/config/arguments.py: every setting of a run and of its parts, as types.
 
     python scripts/arguments.py
 

@@ -20,28 +20,28 @@ from widefield.data import open_dataset
 PAGE = Path(__file__).parents[1] / "docs" / "first_hour.md"
 IMAGES, LABELS, WIDTH = 800, 5, 100
 STEPS = (
-    ("What will it take?", "plan ./my-images --epochs 30"),
-    ("Train, without labels.", "pretrain ./my-images --epochs 30 --out run"),
-    ("Look at the images.", "explore run ./my-images --out explore.html"),
+    ("Plan: memory and time", "plan ./my-images --epochs 30"),
+    ("Train without labels", "pretrain ./my-images --epochs 30 --out run"),
+    ("Explore the images", "explore run ./my-images --out explore.html"),
     (
-        "Sort them all by a few labels.",
+        "Classify all images from a few labels",
         "classify run ./my-images --labels labels.csv --out predictions.parquet",
     ),
     (
-        "What can be read off the features?",
+        "Linear-probe and kNN accuracy",
         "probe run ./my-images:test --train-data ./my-images:train",
     ),
     (
-        "What was learned, and what was suppressed?",
+        "Audit: learned and suppressed features",
         "audit run ./my-images --max-examples 400 --out audit.html",
     ),
-    ("Take the features and the encoder away.", "embed run ./my-images --out features.parquet"),
+    ("Export features and encoder", "embed run ./my-images --out features.parquet"),
     ("", "export run --out encoder.safetensors"),
 )
 HEADER = (
     "# The first hour\n\n"
-    f"README's commands on a folder of {IMAGES} photographs, 32 pixels a side, on two CPU cores, "
-    "with what each printed. Written by `python scripts/first_hour.py`.\n"
+    f"The commands of the README on a folder of {IMAGES} photographs, 32 pixels a side, on two "
+    "CPU cores, with their output. Written by `python scripts/first_hour.py`.\n"
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import arguments
 import losses
 from pages import (
+    architecture,
     audio,
     audit,
     budgets,
@@ -30,30 +31,29 @@ from pages import (
     plants,
     promises,
     recipes,
-    rooms,
     rows,
     settings_tried,
     staleness,
     start_table,
     steps,
     untrained,
+    verdicts,
     views,
 )
 from pages.format import ROOT
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "summary": equal_time.summary,
     "equal-time": equal_time.equal_time,
     "differences": equal_time.differences,
     "winners": equal_time.winners,
     "table-settings": equal_time.settings,
     "longer": equal_time.longer,
     "lengths": equal_time.lengths,
-    "longest": equal_time.longest,
     "choices": equal_time.choices,
     "budgets": budgets.budgets,
     "budget-gaps": budgets.gaps,
     "budget-rates": budgets.chosen,
-    "largest": budgets.largest,
     "learning-rates": settings_tried.learning_rates,
     "rates-beside": settings_tried.beside_rates,
     "row-rates": settings_tried.row_rates,
@@ -85,13 +85,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "staleness": staleness.by_number,
     "staleness-match": staleness.match,
     "staleness-remedies": staleness.remedies,
+    "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
     "few-labels": few_labels.few_labels,
     "start-table": start_table.start_table,
     "start-choices": start_table.choices,
     "start-audits": start_table.audits,
-    "start-moved": start_table.moved,
+    "start-planted": start_table.planted,
     "start-balance": start_table.balance,
     "start-labels": start_table.labels,
     "start-tuning": start_table.tuning,
@@ -121,7 +122,7 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/budgets.svg": budgets.svg,
-    "docs/rooms.svg": rooms.svg,
+    "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""
 
@@ -129,8 +130,9 @@ MARKED = re.compile(r"(<!-- (?:table|text): ([\w-]+) -->\n).*?(<!-- end -->)", r
 
 
 def page_paths() -> list[Path]:
-    """Return the README and all pages of the docs."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return the README, all pages of the docs and the notebook of the benchmarks."""
+    docs = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *docs, ROOT / "benchmarks" / "NOTEBOOK.md"]
 
 
 def block_names(text: str) -> list[str]:

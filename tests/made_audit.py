@@ -7,14 +7,15 @@ import numpy as np
 from widefield.audits.pictures import ImageMap, PictureRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.result import Audit
-from widefield.audits.verdict import TaskAudit, packed, word_for
+from widefield.audits.verdict import TaskAudit, packed
+from widefield.evaluation.verdicts import name_share
 from widefield.report import png
 
 
 def task(name: str, learned: float | None) -> TaskAudit:
     return TaskAudit(
         task=name,
-        verdict="not separable" if learned is None else word_for(learned),
+        verdict="not separable" if learned is None else name_share(learned),
         learned=learned,
         learned_low=learned,
         learned_high=learned,

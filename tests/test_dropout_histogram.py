@@ -17,7 +17,6 @@ from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest, open_train_test
 from widefield.probes import extract, fit_linear
 from widefield.views import VIEWS, Augmentation, AugmentContext, build_views
-from widefield.views.base import NO_CONTEXT
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +31,7 @@ class HalfGone(Augmentation):
     """Every other image is emptied."""
 
     def augment(
-        self,
-        views: list[Tensor],
-        generator: Generator | None = None,
-        context: AugmentContext = NO_CONTEXT,
+        self, views: list[Tensor], generator: Generator | None, context: AugmentContext
     ) -> list[Tensor]:
         keep = (torch.arange(len(views[0])) % 2).view(-1, 1, 1, 1)
         return [view * keep for view in views]

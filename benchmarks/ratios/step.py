@@ -25,8 +25,7 @@ from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
-from widefield.train.adversary import refuse_misfit
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataFacts, build, refuse_misfit
 from widefield.train.distributed import lone_fabric
 from widefield.train.step import TrainStep
 

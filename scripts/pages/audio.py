@@ -1,4 +1,4 @@
-"""What views of sounds leave to learn: docs/audio.md."""
+"""Accuracies by views of sounds: docs/audio.md."""
 
 import statistics
 from typing import Any
@@ -10,9 +10,9 @@ _ROWS = {
     "specaug": "`specaug`",
     "waveaug": "`waveaug`",
     "viewmaker": "`viewmaker`",
-    "pixels": "floor: the spectrogram's pixels",
-    "untrained": "floor: the encoder untrained",
-    "ceiling": "ceiling: told the labels",
+    "pixels": "spectrogram's pixels",
+    "untrained": "untrained encoder",
+    "ceiling": "supervised ceiling",
 }
 _DATA = {"speech": "speech alone", "background": "background alone", "both": "both"}
 _TASKS = {"class": "digit", "speaker": "speaker", "background": "background"}
@@ -63,13 +63,13 @@ def speeds() -> str:
     runs = {r["views"]: r for r in read("audio")["runs"].values() if r["data"] == "speed"}
     parts = [f"`{name}` {whole(run['times_real_time'])}" for name, run in runs.items()]
     return (
-        "Seconds of sound at 8 kHz that one processor turns into views in a second, the "
-        f"spectrogram included: {', '.join(parts)}."
+        "Seconds of sound at 8 kHz that one processor augments per second, including the "
+        f"spectrogram: {', '.join(parts)}."
     )
 
 
 def suppressed() -> str:
-    """Say what a background costs the digit, beside what it costs the pixels' floor."""
+    """Say what a background costs the digit, with each of the views and baselines."""
     parts = []
     for views in ("specaug", "waveaug", "viewmaker", "pixels", "untrained"):
         alone, both = (
@@ -78,7 +78,7 @@ def suppressed() -> str:
         if alone and both:
             name = _ROWS[views]
             parts.append(f"{name} {mean_percent(alone)} to {mean_percent(both)} %")
-    return f"The digit, from speech alone to speech with a background: {'; '.join(parts)}."
+    return f"Digit accuracy, from speech alone to speech with a background: {'; '.join(parts)}."
 
 
 def waits() -> str:
@@ -89,7 +89,7 @@ def waits() -> str:
         wait = statistics.median(turn["measured"]["data_wait"] for turn in case["turns"])
         memory, seconds = (ratio(case["ratio"][k]) for k in ("host_bytes", "epoch_seconds"))
         parts.append(
-            f"{name}: {100 * wait:.1f} % of the time is a wait for data, memory is {memory} times "
-            f"and an epoch {seconds} times what `widefield plan` says"
+            f"{name}: {100 * wait:.1f} % of the time is spent waiting for data; memory is {memory} "
+            f"times and an epoch {seconds} times the estimate of `widefield plan`"
         )
-    return f"The default method and encoder on made {'; '.join(parts)}."
+    return f"The default method and encoder on synthetic {'. On synthetic '.join(parts)}."

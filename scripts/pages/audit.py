@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.format import bounds, percent, read, table
-from widefield.audits.verdict import FLOORS
+from widefield.evaluation.floors import FLOORS
 from widefield.metrics import DIAGNOSTICS
 
 
@@ -51,7 +51,7 @@ def feature_dropout() -> str:
         for h in sorted(judged, key=lambda h: (h["task"] == "class", h["policy"]))
     ]
     head = (
-        "judged by an encoder trained with the labels",
+        "scored by a supervised encoder",
         *("mean P, plain", "mean P, views"),
         *("bimodality, plain", "bimodality, views"),
     )

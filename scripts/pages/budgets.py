@@ -1,4 +1,4 @@
-"""Short runs: docs/recipe.md, README.md and docs/budgets.svg."""
+"""Short runs: benchmarks/NOTEBOOK.md and docs/budgets.svg."""
 
 import io
 import math
@@ -72,7 +72,7 @@ def _floor(encoder: str, kind: str, name: str) -> float:
 
 
 def budgets() -> str:
-    """Return what every method reads, for nearly equal time, beside the floors."""
+    """Return the accuracy of every method, for nearly equal time, and of the baselines."""
     rows = []
     for encoder, images in _places(_trained()):
         series = _series(encoder, images)
@@ -93,7 +93,7 @@ def _cell(runs: list[list[Run]], number: int) -> str:
 
 
 def gaps() -> str:
-    """Say how far the default is at least from every other method, in no more time than it took."""
+    """Return the smallest gap between the default and every other method in similar time."""
     said = []
     for encoder, images in _places(_trained()):
         series = _series(encoder, images)
@@ -115,13 +115,13 @@ def gaps() -> str:
         worst = min(gaps, key=lambda name: gaps[name])
         said.append(f"{encoder}, {whole(images)} images: {gaps[worst]:+.1f} ({worst})")
     return (
-        "The default minus another method's run, in points, where it is least, in at most a "
-        f"fifth more time: {'; '.join(said)}. {_between()}"
+        "Smallest signed difference between the default and another method's run, in points, with "
+        f"at most a fifth more time: {'; '.join(said)}. {_between()}"
     )
 
 
 def _between() -> str:
-    """Say how far the default is from a run that took a time between those of two of its own."""
+    """Return the gap to runs whose time lies between two lengths of the default."""
     said = []
     for encoder, images in _places(_trained()):
         series = _series(encoder, images)
@@ -137,35 +137,16 @@ def _between() -> str:
                 gap = 100 * (low + share * (high - low) - _mean(other, "linear"))
                 said.append(f"{gap:+.1f} for {encoder}, {whole(images)} images, {_epochs(other)}")
     return (
-        "Where SimCLR took a time between two lengths of the default, on the line between these, "
-        f"by the logarithm of time: {'; '.join(said)}."
+        "Where SimCLR's time lies between two lengths of the default, interpolated in the "
+        f"logarithm of time: {'; '.join(said)}."
     )
 
 
 def chosen() -> str:
-    """Say which multiple of its own rate each method took."""
+    """Return the multiple of its default rate that each method uses."""
     factors = read("budgets")["chosen_factor"]
     said = [f"{method} x {factor:.2g}" for method, factor in sorted(factors.items())]
-    return f"Rates, as multiples of the method's own: {', '.join(said)}."
-
-
-def largest() -> str:
-    """Return in a sentence what each method's runs on the most images read."""
-    encoder, images = max(
-        (place for place in _places(_trained()) if place[0] == "resnet-tiny"), key=lambda p: p[1]
-    )
-    said = []
-    for method, runs in _series(encoder, images).items():
-        scores = [
-            f"{percent(_mean(own, 'linear'))} ({whole(_mean(own, 'processor_seconds'))} s)"
-            for own in runs
-        ]
-        said.append(f"{method} {', '.join(scores)}")
-    floor = percent(_floor(encoder, "pixels", "linear"))
-    return (
-        f"Class in % on all {whole(images)} images, after so many processor seconds: "
-        f"{'; '.join(said)}; raw pixels {floor}."
-    )
+    return f"Learning rates, as multiples of the method's default: {', '.join(said)}."
 
 
 def _epochs(runs: list[Run]) -> str:
@@ -174,7 +155,7 @@ def _epochs(runs: list[Run]) -> str:
 
 
 def svg() -> str:
-    """Draw linear probe and neighbors' vote against processor seconds."""
+    """Draw linear-probe and kNN accuracy against processor seconds."""
     places = _places(_trained())
     encoders = list(dict.fromkeys(encoder for encoder, _ in places))
     numbers = sorted({images for _, images in places})
@@ -207,10 +188,10 @@ def svg() -> str:
                 all_axes[0, 0].plot([], [], color=color, marker="o", markersize=4, label=method)[0]
                 for method, color in COLORS.items()
             ),
-            all_axes[0, 0].plot([], [], color=INK, ls=":", marker="o", mfc="w", label="20 nearest")[
-                0
-            ],
-            all_axes[0, 0].plot([], [], color=FAINT, ls="--", label="floors, linear")[0],
+            all_axes[0, 0].plot(
+                [], [], color=INK, ls=":", marker="o", mfc="w", label="kNN (k = 20)"
+            )[0],
+            all_axes[0, 0].plot([], [], color=FAINT, ls="--", label="baselines, linear")[0],
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
         text = io.StringIO()
@@ -220,7 +201,7 @@ def svg() -> str:
 
 
 def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None:
-    """Draw a method's linear probe as a line of dots, and the vote as dots that are hollow."""
+    """Draw a method's linear-probe accuracy as filled dots, and kNN accuracy as hollow ones."""
     if not series:
         axes.set_axis_off()
         return

@@ -1,4 +1,4 @@
-"""The methods at equal time: README.md and docs/recipe.md."""
+"""The methods at equal time: README.md and benchmarks/NOTEBOOK.md."""
 
 import math
 import statistics
@@ -24,21 +24,23 @@ TITLES = {
     "byol": "BYOL",
     "moco": "MoCo",
     "diet": "DIET",
-    "pixels": "floor: pixels",
-    "untrained": "floor: the encoder untrained",
+    "untrained": "untrained encoder",
+    "pixels": "raw pixels",
 }
 COLUMNS: dict[str, Score] = {
-    "class, nothing planted, %": ("cifar10", "class"),
-    "class beside a digit, %": ("cifar10+digits", "class"),
-    "the digit, %": ("cifar10+digits", "digits"),
-    "class beside a shape, %": ("cifar10+shapes", "class"),
-    "the shape, %": ("cifar10+shapes", "shapes"),
+    "class, %": ("cifar10", "class"),
+    "class (+digits), %": ("cifar10+digits", "class"),
+    "digit (+digits), %": ("cifar10+digits", "digits"),
+    "class (+shapes), %": ("cifar10+shapes", "class"),
+    "shape (+shapes), %": ("cifar10+shapes", "shapes"),
 }
 """Heading of a column -> data and task."""
 LENGTHS = dict.fromkeys(
     ("epochs-1", "epochs-2", "epochs-5", "table", "twice", "epochs-50", "longer"), 5000
 ) | dict.fromkeys(("all-1", "all-2", "all", "all-longer", "all-longest"), 50_000)
 """Part, from the shortest on -> images."""
+SUMMARY = ("view-contrast", "row-contrast", "s-diet", "simclr", "untrained", "pixels")
+"""Methods and baselines of the README's table."""
 LONGER = ("twice", "longer", "all", "all-longer", "all-longest")
 """Parts that have a table of all their methods."""
 T = {2: 12.706, 3: 4.303}
@@ -77,8 +79,18 @@ def _methods(runs: list[Run]) -> list[str]:
     return [method for method in TITLES if method in there]
 
 
+def summary() -> str:
+    """Return the README's table."""
+    runs = [*_table_runs(), *_runs("floor")]
+    rows = [
+        [TITLES[m], _epochs(runs, m), *(_cell(runs, m, c) for c in COLUMNS.values())]
+        for m in SUMMARY
+    ]
+    return table(["", "epochs", *(name.removesuffix(", %") for name in COLUMNS)], rows)
+
+
 def equal_time() -> str:
-    """Return every method at equal time, and the floors."""
+    """Return every method at equal time, and the baselines."""
     runs, floors = _table_runs(), _runs("floor")
     rows = [
         [TITLES[m], *_about(runs, m), *(_cell(runs, m, c) for c in COLUMNS.values())]
@@ -88,13 +100,18 @@ def equal_time() -> str:
         [TITLES[m], "", "", *(_cell(floors, m, c) for c in COLUMNS.values())]
         for m in _methods(floors)
     ]
-    return table(["", "epochs", "time", *COLUMNS], rows)
+    return table(["", "epochs", "relative time", *COLUMNS], rows)
+
+
+def _epochs(runs: list[Run], method: str) -> str:
+    """Return the epochs of a method; nothing for a baseline."""
+    return next((str(run.get("epochs", "")) for run in runs if run["method"] == method), "")
 
 
 def _about(runs: list[Run], method: str) -> tuple[str, str]:
     """Return epochs, and how many of row-contrast take as long."""
-    epochs = next(run["epochs"] for run in runs if run["method"] == method)
-    return str(epochs), f"{epochs * _epoch(method) / _epoch(LONG_METHOD):.1f}"
+    epochs = _epochs(runs, method)
+    return epochs, f"{int(epochs) * _epoch(method) / _epoch(LONG_METHOD):.1f}"
 
 
 def _epoch(method: str) -> float:
@@ -128,21 +145,21 @@ def _gap(runs: list[Run], method: str, column: Score) -> str:
 
 
 def winners() -> str:
-    """Return in a sentence how many columns each method leads."""
+    """Return in a sentence in how many columns each method has the highest mean."""
     runs = _table_runs()
     leads = dict.fromkeys(_methods(runs), 0)
     for column in COLUMNS.values():
         means = {m: statistics.mean(_scores(runs, m, column).values()) for m in leads}
         leads[max(means, key=means.__getitem__)] += 1
     said = [f"{TITLES[m]} {n}" for m, n in leads.items() if n]
-    return f"Highest mean, in how many of the {len(COLUMNS)} columns: {', '.join(said)}."
+    return f"Highest mean, by number of the {len(COLUMNS)} columns: {', '.join(said)}."
 
 
 def settings() -> str:
     """Return in a sentence which settings every method has in the table."""
     chosen = {method: _chosen(method) for method in _methods(_table_runs())}
     said = [f"{TITLES[m]}: {name}" for m, name in chosen.items() if name != "default"]
-    return f"In the table with other settings than their default: {'; '.join(said) or 'none'}."
+    return f"Settings in the table that differ from the default: {'; '.join(said) or 'none'}."
 
 
 def longer() -> str:
@@ -157,7 +174,7 @@ def longer() -> str:
             cells = [_cell(own, method, column) for column in planted.values()]
             images = f"{LENGTHS[part]:,}"
             rows.append([f"{TITLES[method]}{name}", images, *_about(own, method), *cells])
-    return table(["", "images", "epochs", "time", *planted], rows)
+    return table(["", "images", "epochs", "relative time", *planted], rows)
 
 
 def lengths() -> str:
@@ -170,24 +187,8 @@ def lengths() -> str:
             epochs, theirs = (_about(runs, method)[0] for method in (ours, "simclr"))
             pairs = (_cell(runs, m, c) for c in columns.values() for m in (ours, "simclr"))
             rows.append([f"{images:,}", theirs, f"{ours}, {epochs}", *pairs])
-    heads = (head for name in columns for head in (name, "of SimCLR"))
-    return table(["images", "epochs of SimCLR", "the default, epochs", *heads], rows)
-
-
-def longest() -> str:
-    """Return the longest runs on all images in a sentence: the default's and SimCLR's."""
-    runs = _runs("all-longer")
-    ours = next(run["method"] for run in runs if _is_default(run, LENGTHS["all-longer"]))
-    said = [
-        f"{TITLES[method]} class {_cell(runs, method, COLUMNS['class beside a digit, %'])}, "
-        f"digit {_cell(runs, method, COLUMNS['the digit, %'])}"
-        for method in (ours, "simclr")
-    ]
-    epochs = _about(runs, "simclr")[0]
-    return (
-        f"Read in % on all {LENGTHS['all-longer']:,} images with a digit, after as long as "
-        f"{epochs} epochs of SimCLR: {'; '.join(said)}."
-    )
+    heads = (f"{name[:-3]}: {whose}, %" for name in columns for whose in ("default", "SimCLR"))
+    return table(["images", "SimCLR epochs", "default, epochs", *heads], rows)
 
 
 def _is_default(run: Run, images: int) -> bool:
@@ -203,7 +204,7 @@ def _chosen(method: str) -> str:
 
 
 def choices() -> str:
-    """Return the runs in which settings were tried; a star marks the front of class and digit."""
+    """Return the runs with other settings; a star marks the Pareto front of class and digit."""
     runs = sorted(_runs("choices"), key=lambda run: list(TITLES).index(run["method"]))
     planted = [run for run in runs if run["data"] == "cifar10+digits"]
     plain = {(r["method"], r["name"]): r["accuracy"]["class"] for r in runs if r not in planted}
@@ -216,11 +217,11 @@ def choices() -> str:
         ]
         for run in planted
     ]
-    return table(["", "class, %", "digit, %", "class, nothing planted, %", "front"], rows)
+    return table(["", "class (+digits), %", "digit (+digits), %", "class, %", "front"], rows)
 
 
 def _on_front(run: Run, runs: list[Run]) -> bool:
-    """Return whether no run reads both features better."""
+    """Return whether no run has a higher accuracy on both features."""
     c, d = run["accuracy"]["class"], run["accuracy"]["digits"]
     return not any(
         other["accuracy"]["class"] > c and other["accuracy"]["digits"] > d for other in runs

@@ -1,4 +1,4 @@
-"""What `explore` finds, what it costs, and why its libraries: docs/explore.md."""
+"""Recall, precision and cost of `explore`, and the choice of its libraries: docs/explore.md."""
 
 from pages.format import percent, read, table, whole
 
@@ -7,7 +7,7 @@ def planted() -> str:
     """Return precision and recall of what was planted."""
     results = read("explore")["runs"]
     copies = results["CIFAR-10"]["copies"]
-    at_least = f"{percent(copies['precision_at_least'])} at least"
+    at_least = f"at least {percent(copies['precision_at_least'])}"
     rows = [
         [f"CIFAR-10, copies: {kind}", percent(recall), at_least]
         for kind, recall in copies["recall"].items()
@@ -15,9 +15,9 @@ def planted() -> str:
     for data, result in results.items():
         found = result["labels"]
         agree = percent(found["neighbors_agree"])
-        what = f"{data}, wrong labels; neighbors name {agree} % of all labels"
+        what = f"{data}, wrong labels (kNN accuracy {agree} %)"
         rows.append([what, percent(found["recall"]), percent(found["precision"])])
-    return table(["planted", "found, %", "of those found, planted, %"], rows)
+    return table(["planted", "recall, %", "precision, %"], rows)
 
 
 def cost() -> str:
@@ -25,8 +25,7 @@ def cost() -> str:
     result = read("explore")["runs"]["CIFAR-10"]
     return (
         f"The {whole(result['images'])} images took {whole(result['cpu_seconds'])} seconds of "
-        f"processor time, from images to page, and the page has "
-        f"{result['page_bytes'] / 1e6:.1f} MB."
+        f"processor time, from images to page. The page has {result['page_bytes'] / 1e6:.1f} MB."
     )
 
 
@@ -47,8 +46,8 @@ def maps() -> str:
         [
             "map",
             "processor seconds",
-            "of ten neighbors kept, %",
-            "nearest has the class, %",
+            "neighbors kept (of ten), %",
+            "1-NN accuracy (class), %",
             "order of far distances kept, %",
         ],
         rows,
@@ -68,5 +67,5 @@ def clusters() -> str:
         for name, row in read("explore_choices")["runs"].items()
         if "ami" in row
     ]
-    head = ["clusters", "processor seconds", "how many", "images in none, %", "shared with classes"]
+    head = ["clusters", "processor seconds", "count", "images in none, %", "AMI with classes"]
     return table(head, rows)

@@ -21,7 +21,7 @@ COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in Projecto
 
 
 def methods() -> str:
-    """Return what each method is, what it takes and what a step costs."""
+    """Return each method's summary, number of views, cost of a step and source."""
     steps = step_ratios("resnet-tiny")
     rows = [
         [
@@ -29,11 +29,11 @@ def methods() -> str:
             _summary(settings),
             str(_built(name).view_count),
             ratio(steps[name]) if name in steps else "",
-            _source(settings),
+            _source(name),
         ]
         for name, settings in METHODS.items()
     ]
-    return table(["method", "what it does", "views", "step", "source"], rows)
+    return table(["method", "objective", "views", "step", "source"], rows)
 
 
 def settings() -> str:
@@ -43,7 +43,7 @@ def settings() -> str:
         values = kind().flat()
         own = (f"`{key}` {_shown(value)}" for key, value in values.items() if key not in COMMON)
         rows.append([f"`{name}`", f"{values['lr']:g}", _projector(values), ", ".join(own)])
-    return table(["method", "`lr`", "projector", "settings of its own"], rows)
+    return table(["method", "`lr`", "projector", "other settings"], rows)
 
 
 def losses() -> str:
@@ -83,14 +83,11 @@ def _summary(settings: type[MethodConfig]) -> str:
     return text.splitlines()[0].removesuffix(".")
 
 
-def _source(settings: type[MethodConfig]) -> str:
-    """Return the source of the settings' docstring, else the first that the file names."""
-    texts = (inspect.getdoc(settings) or "", inspect.getsource(sys.modules[settings.__module__]))
-    for text in texts:
-        match = re.search(r"Source: (.+?)\.?\s*(\n\s*\n|\"\"\"|$)", text, re.DOTALL)
-        if match:
-            return " ".join(match[1].split())
-    return ""
+def _source(name: str) -> str:
+    """Return the source that the docstring of the method's class names."""
+    text = inspect.getdoc(type(_built(name))) or ""
+    match = re.search(r"Source: (.+?)\.?\s*(\n\s*\n|$)", text, re.DOTALL)
+    return "" if match is None else " ".join(match[1].split())
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What normalization and the projector do for S-DIET: docs/recipe.md."""
+"""Effect of normalization and the projector with S-DIET: benchmarks/NOTEBOOK.md."""
 
 from pages.format import points, read, table
 
@@ -19,4 +19,4 @@ def normalization() -> str:
         for data, measured in report["table"].items()
         for what, row in measured.items()
     ]
-    return table(["data", "what", "normalized", "not normalized", "difference"], rows)
+    return table(["data", "measure", "normalized", "not normalized", "difference"], rows)

@@ -1,4 +1,4 @@
-"""What the methods learn in equal time: docs/methods.md and docs/objectives.md."""
+"""Accuracies of the methods in equal time: docs/methods.md and docs/objectives.md."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def by_data(plant: str) -> str:
 
 
 def learned_views() -> str:
-    """Return what learned views change, seed by seed, beside what was published."""
+    """Return the paired differences of learned views, and the published ones."""
     methods = ("row-contrast", "simclr")
     cells = [
         [

@@ -1,4 +1,4 @@
-"""What is measured of the per-example head: docs/rows.md."""
+"""Measurements of the per-example head: docs/rows.md."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def stores() -> str:
-    """Return how many rows a second our store and others read and write."""
+    """Return how many rows per second each store reads and writes."""
     rates: dict[tuple[int, int], dict[tuple[str, str], float]] = {}
     for r in read("store_comparison")["results"]:
         shape = rates.setdefault((r["rows"], r["floats"]), {})
@@ -55,10 +55,10 @@ def stores() -> str:
         for cache in ("warm", "cold")
     )
     about = (
-        "`python benchmarks/store_comparison.py --json FILE`: thousand rows a second, read and "
-        "written back at random, warm / cold. `map` is a plain memory map without recovery, the "
-        "limit of the machine. `journal` is ours, which recovers the last checkpoint and is at "
-        f"least {lead:.1f} times as fast as LMDB and SQLite."
+        "`python benchmarks/store_comparison.py --json FILE`: thousand rows per second, read and "
+        "written back in random order, warm / cold. `map` is a plain memory map without recovery, "
+        "an upper bound. `journal` is ours: it can restore the last checkpoint and is at least "
+        f"{lead:.1f} times as fast as LMDB and SQLite."
     )
     rows = [
         (
@@ -71,13 +71,13 @@ def stores() -> str:
 
 
 def moments() -> str:
-    """Return what compact moments cost in accuracy."""
+    """Return the accuracy with compact moments."""
     report = read("compact_rows")
     variants = report["variants"]
     tasks = [task for task in variants["float32"] if task != "bytes_a_row"]
     about = (
-        f"`{report['command']} --json FILE`: linear probes on the test file, %, means over the "
-        "seeds, and differences from float32, seed by seed, with their 95 % intervals."
+        f"`{report['command']} --json FILE`: linear-probe accuracy on the test file, %, mean "
+        "over seeds, and paired differences from float32 with 95 % intervals."
     )
     titles = [f"{task}{what}" for task in tasks for what in ("", ", difference")]
     rows = [
@@ -96,7 +96,7 @@ def _compared(name: str, result: dict[str, float]) -> tuple[str, str]:
 
 
 def plans() -> str:
-    """Return what `widefield plan` said beside what runs took."""
+    """Return the estimates of `widefield plan` and what runs took."""
     report = read("plan_check")
     seconds = [
         [turn["ratio"]["epoch_seconds"] for turn in case["turns"]]
@@ -104,9 +104,9 @@ def plans() -> str:
     ]
     lowest, highest = min(map(min, seconds)), max(map(max, seconds))
     about = (
-        f"`{report['command']}`: measured over planned, median of the turns. A turn plans in one "
-        "process and runs in the next; single turns differ as the machine does from minute to "
-        f"minute, by a factor of {ratio(lowest)} to {ratio(highest)} in an epoch's seconds."
+        f"`{report['command']}`: measured divided by planned, median of the turns. A turn plans in "
+        "one process and runs in the next. Seconds per epoch of single turns vary with the "
+        f"machine, by a factor of {ratio(lowest)} to {ratio(highest)}."
     )
     rows = [
         (
@@ -125,8 +125,8 @@ def cosines() -> str:
     report = read("gradient_cosine")
     about = (
         f"`{report['command']} --json FILE`: cosine of the gradients of batch and full "
-        "cross-entropy at random initialization, on CIFAR-100, mean over seeds, beside S-DIET "
-        "(2025), table 2. The projector is thrown away after training."
+        "cross-entropy at random initialization, on CIFAR-100, mean over seeds, and that of S-DIET "
+        "(2025), table 2. The projector is discarded after training."
     )
     columns = ("encoder", "encoder and projector", "paper_cifar100")
     rows = [

@@ -1,4 +1,4 @@
-"""What was tried of rates, weights and batches: docs/recipe.md."""
+"""Comparisons of rates, weights and batches: benchmarks/NOTEBOOK.md."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ def learning_rates() -> str:
 
 
 def beside_rates() -> str:
-    """Return what other settings do at the family's rate, on images of 32 pixels."""
+    """Return the accuracy with other settings at the family's rate, on images of 32 pixels."""
     runs: list[Run] = list(read("learning_rates")["runs"].values())
     names = list(dict.fromkeys(run["beside"] for run in runs if run["beside"]))
     rows = []
@@ -37,11 +37,11 @@ def beside_rates() -> str:
         )
         cells = [percent(own[name]["accuracy"]) if name in own else "" for name in names]
         rows.append([encoder, percent(usual), *cells])
-    return table(["encoder", "as it is", *names], rows)
+    return table(["encoder", "default", *names], rows)
 
 
 def row_rates() -> str:
-    """Return what a linear probe and 20 neighbors read where rows learn at different rates."""
+    """Return linear-probe and kNN accuracy by the learning rate of rows."""
     runs: list[Run] = list(read("row_rates")["runs"].values())
     rates = list(dict.fromkeys(run["rows"] for run in runs))
     cases = dict.fromkeys((run["encoder"], run["method"]) for run in runs)
@@ -78,7 +78,7 @@ def weights() -> str:
 
 
 def earlier_batches() -> str:
-    """Return what view-contrast reads that looks at earlier batches too."""
+    """Return the accuracy of view-contrast with earlier batches in its loss."""
     runs: list[Run] = list(read("beyond_the_batch")["runs"].values())
     rows = []
     for images, epochs, name in dict.fromkeys((r["images"], r["epochs"], r["name"]) for r in runs):
@@ -94,7 +94,7 @@ def _numbers(name: str) -> list[int]:
 
 
 def batches() -> str:
-    """Return what is read after training with batches of different sizes, by number of images."""
+    """Return the accuracy by batch size and number of images."""
     runs: list[Run] = list(read("batch_size")["runs"].values())
     sizes = sorted({run["batch_size"] for run in runs})
     score = {(r["images"], r["batch_size"]): percent(r["accuracy"]["class"]) for r in runs}
@@ -106,7 +106,7 @@ def batches() -> str:
 
 
 def parts() -> str:
-    """Return what a batch takes that passes through the encoder in parts."""
+    """Return memory and time by the size of a micro-batch."""
     rows = [
         [
             "all" if case["micro_batch"] is None else whole(case["micro_batch"]),
@@ -115,5 +115,5 @@ def parts() -> str:
         ]
         for case in read("micro_batch")["cases"]
     ]
-    head = ["examples at a time", "peak of the process, GB", "a step's time over the whole batch's"]
+    head = ["micro-batch", "peak memory of the process, GB", "relative time of a step"]
     return table(head, rows)

@@ -1,4 +1,4 @@
-"""What old rows cost, and what helps: docs/recipe.md."""
+"""Effect of old rows, and remedies: benchmarks/NOTEBOOK.md."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def _runs() -> list[Run]:
 
 
 def by_number() -> str:
-    """Return what each method reads at each number of images, at the same number of steps."""
+    """Return the accuracy by method and number of images, at the same number of steps."""
     names = [name for name in dict.fromkeys(r["name"] for r in _runs()) if len(_own(name)) > 1]
     numbers = sorted({run["images"] for run in _runs()})
     rows = [
@@ -38,7 +38,7 @@ def match() -> str:
 
 
 def remedies() -> str:
-    """Return what each remedy reads on the most images."""
+    """Return the accuracy with each remedy on the most images."""
     most = max(run["images"] for run in _runs())
     rows = [
         [

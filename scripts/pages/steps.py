@@ -1,4 +1,4 @@
-"""What a step costs and other ratios of `benchmarks/ratios`: README.md and the pages of docs."""
+"""Costs of a step, and other ratios of `benchmarks/ratios`: NOTEBOOK.md and pages of docs."""
 
 from pages.format import RESULTS, ratio, read, table
 from widefield.methods import DEFAULT_METHOD
@@ -17,7 +17,7 @@ def step_ratios(setting: str) -> dict[str, float]:
 
 
 def ratios() -> str:
-    """Return the ratios of the README."""
+    """Return ratios of timings."""
     tiny, large = step_ratios("resnet-tiny"), step_ratios("resnet18")
     head, views, probe = (
         read(name)["ratios"] for name in ("bench_head_resnet-tiny", "bench_views", "bench_probe")
@@ -31,15 +31,15 @@ def ratios() -> str:
     torchvision = min(r for name, r in views.items() if name.startswith("widefield/torchvision"))
     faster = f"{ratio(views['widefield/kornia'])}, {ratio(torchvision)}"
     rows = [
-        (f"a training step of {DEFAULT_METHOD} over the bare encoder's (SimCLR's)", steps, "step"),
+        (f"training step of {DEFAULT_METHOD} / bare encoder (of SimCLR)", steps, "step"),
         (
-            "a step with 10,000,000 rows on disk over one with 10,000",
+            "step with 10,000,000 rows on disk / with 10,000",
             ratio(head["step@1e7/step@1e4"]),
             "head",
         ),
-        ("views a second over kornia's, over torchvision's", faster, "views"),
+        ("views per second / kornia's, / torchvision's", faster, "views"),
         (
-            "scikit-learn's time for the same probe over ours",
+            "scikit-learn's time for the same probe / ours",
             ratio(probe["sklearn/widefield"]),
             "probe",
         ),
@@ -47,26 +47,26 @@ def ratios() -> str:
     cells = [
         (what, measured, f"`python -m benchmarks.ratios.{kind}`") for what, measured, kind in rows
     ]
-    return table(("what", "measured", "command"), cells)
+    return table(("ratio", "measured", "command"), cells)
 
 
 def both_directions() -> str:
-    """Return in a sentence what BYOL costs in both directions."""
+    """Return the cost of BYOL in both directions in a sentence."""
     tiny, large = (
         ratio(step_ratios(encoder)["byol-both-directions"])
         for encoder in ("resnet-tiny", "resnet18")
     )
     return (
-        f"`--directions both` is BYOL as published, two trained views and two of the target "
-        f"network's: {tiny} bare steps, and {large} with resnet18."
+        f"`--directions both` is BYOL as published, with two trained views and two of the target "
+        f"network: {tiny} times the bare step, and {large} times with resnet18."
     )
 
 
 def viewmaker() -> str:
-    """Return in a sentence what views that learn cost."""
+    """Return the cost of learned views in a sentence."""
     measured = step_ratios("resnet18-viewmaker")
     return (
-        "With resnet18 on 32 x 32 images in batches of 128 a step with the viewmaker takes "
+        "With resnet18 on 32 x 32 images in batches of 128, a step with the viewmaker takes "
         f"{ratio(measured['simclr'])} times the bare encoder's with `simclr` and "
         f"{ratio(measured['row-contrast'])} times with `row-contrast` (`python -m "
         "benchmarks.ratios.step --views viewmaker --encoder resnet18 --batch-size 128`)."

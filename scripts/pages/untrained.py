@@ -1,55 +1,59 @@
-"""How often the verdict against the untrained encoder is right: docs/recipe.md."""
+"""Accuracy of the verdict against the untrained encoder: benchmarks/NOTEBOOK.md."""
 
 from typing import Any
 
 from pages.format import read, table
-from widefield.evaluation.paired import Change
+from widefield.evaluation.paired import PairedDifference
 
 Run = dict[str, Any]
 
 
 def _runs() -> list[Run]:
-    return [run for run in read("untrained")["runs"].values() if "gain" in run]
+    return [run for run in read("untrained")["runs"].values() if "comparison" in run]
 
 
-def _told(runs: list[Run]) -> list[Run]:
-    """Return the runs whose order against the encoder untrained labels tell surely."""
-    return [run for run in runs if Change(**run["labels"]).word]
+def _by_labels(run: Run) -> str:
+    return PairedDifference(**run["labels"]).verdict
 
 
-def _said_better(run: Run) -> bool:
-    verdict: str = run["gain"]["verdict"]
-    return verdict == "better than untrained"
+def _significant(runs: list[Run]) -> list[Run]:
+    """Return the runs whose labels differ significantly from the encoder untrained."""
+    return [run for run in runs if _by_labels(run) in ("higher", "lower")]
+
+
+def _judged_better(run: Run) -> bool:
+    return bool(run["comparison"]["without_labels"] == "better")
 
 
 def _is_better(run: Run) -> bool:
-    """Return whether the labels read more off the run than off the encoder untrained."""
+    """Return whether the run's linear-probe accuracy is above that of the encoder untrained."""
     return bool(run["labels"]["after"] > run["labels"]["before"])
 
 
 def _alike(runs: list[Run]) -> int:
-    return sum(_said_better(run) == _is_better(run) for run in runs)
+    return sum(_judged_better(run) == _is_better(run) for run in runs)
 
 
 def agreement() -> str:
-    """Say in how many runs the verdict without labels agrees with their order by labels."""
+    """Return in a sentence how often the verdict without labels agrees with labels."""
     runs = _runs()
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
-    sure, said = _told(runs), [run for run in runs if _said_better(run)]
-    wrong = [run for run in said if Change(**run["labels"]).word == "lost"]
-    missed = [run for run in sure if _is_better(run) and not _said_better(run)]
+    sure, said = _significant(runs), [run for run in runs if _judged_better(run)]
+    wrong = [run for run in said if _by_labels(run) == "lower"]
+    missed = [run for run in sure if _is_better(run) and not _judged_better(run)]
     return (
-        f"Of {len(runs)} runs labels surely order {len(sure)}, and {_alike(sure)} of these "
-        f"({100 * _alike(sure) / len(sure):.0f} %) as the verdict does; better and not shown to "
-        f"be: {len(missed)}, worse and called better: {len(wrong)}. Of all runs, those "
-        f"included whose order labels do not surely tell, {_alike(runs)} are ordered alike. "
+        f"In {len(sure)} of {len(runs)} runs the linear-probe accuracy differs significantly from "
+        f"untrained, and the verdict agrees in {_alike(sure)} of these "
+        f"({100 * _alike(sure) / len(sure):.0f} %); higher accuracy without the verdict better: "
+        f"{len(missed)}, lower accuracy with it: {len(wrong)}. Of all runs, significant or not, "
+        f"{_alike(runs)} agree. "
         f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 
 
 def by_encoder() -> str:
     """Return for each encoder and kind of run how often verdict and labels order them alike."""
-    sure = _told(_runs())
+    sure = _significant(_runs())
     kinds = list(dict.fromkeys(run["name"] for run in _runs()))
     rows = []
     for encoder in dict.fromkeys(run["encoder"] for run in _runs()):

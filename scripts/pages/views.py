@@ -5,12 +5,12 @@ from widefield.views import VIEWS, Augmentation, Policy
 
 
 def views() -> str:
-    """Return what each policy does, its settings, and what it asks for."""
+    """Return each policy's summary, settings and requirements."""
     rows = []
     for name, policy in VIEWS.items():
         built = policy.build(policy.settings(), 3)
         rows.append([f"`{name}`", policy.summary, _settings(policy), _needs(built)])
-    return table(["views", "what they do", "settings", "asks for"], rows)
+    return table(["views", "augmentation", "settings", "requires"], rows)
 
 
 def _settings(policy: Policy) -> str:

@@ -10,8 +10,8 @@ from small_run import small_facts, small_recipe
 from widefield.config.recipe import Recipe
 from widefield.methods import METHODS, Method
 from widefield.train.build import build
-from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
+from widefield.train.step import set_learning_rate
 from widefield.views import build_views
 
 EXAMPLES, STEPS, LR = 24, 30, 1e-3

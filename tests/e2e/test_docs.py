@@ -1,14 +1,19 @@
-"""Every Python block of the README and the docs runs, as it stands, in an empty folder."""
+"""Python blocks of the README and the docs run, links exist, and the README is easy to read."""
 
 import re
+import statistics
 import warnings
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOK = ROOT / "benchmarks" / "NOTEBOOK.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), NOTEBOOK]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NO_PROSE = re.compile(
+    r"^```.*?^```|^[|#<!].*?$", re.DOTALL | re.MULTILINE
+)  # code, tables, headings, comments, pictures
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
@@ -33,3 +38,25 @@ def test_code_runs(page: str, code: str, in_tmp: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def sentence_lengths(page: str) -> list[int]:
+    """Return the number of words of each sentence outside code, tables and headings."""
+    text = re.sub(r"\]\([^)]*\)", "]", NO_PROSE.sub("\n\n", page))
+    sentences = re.split(r"(?<=[.!?])\W*\s|\n\s*\n|\n- |\n\d\. | · ", text)
+    return [n for n in (len(re.findall(r"\w[\w'’-]*", sentence)) for sentence in sentences) if n]
+
+
+def test_sentences_are_counted() -> None:
+    page = (
+        "# Title here\n\nOne two. Three [four](five/six) `seven`!\n- eight\n```\ncode\n```\n| a |\n"
+    )
+    assert sentence_lengths(page) == [2, 3, 1]
+
+
+def test_the_readme_has_short_sentences() -> None:
+    found = sentence_lengths((ROOT / "README.md").read_text())
+    lengths = [length for length in found if length > 3]  # names in lists of links are no sentences
+    assert len(lengths) > 30
+    assert statistics.median(lengths) <= 17
+    assert statistics.quantiles(lengths, n=10)[-1] <= 35

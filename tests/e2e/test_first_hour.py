@@ -20,11 +20,13 @@ from widefield.audits import audit as audit_file
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
 from widefield.config.recipes import make_recipe
+from widefield.core.types import InputSpec
 from widefield.data import open_dataset
+from widefield.inference import features
 from widefield.inference import open_encoder as extractor
 from widefield.inference.splits import open_train_test
+from widefield.train.next_steps import next_command
 from widefield.train.run_dir import recipe_of
-from widefield.workflows.run import next_command
 
 TRAIN = "--max-examples 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
 TRAIN += " --projector-dim 16"
@@ -164,7 +166,7 @@ def test_timms_names_are_taken_wherever_an_encoder_is(
     if words.startswith("export"):
         return
     assert "tensors found" in err.splitlines()[0]
-    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
+    monkeypatch.setattr(features, "encode", lambda *args, **given: pytest.fail("work"))
     line = [word.replace("e.npz", "f.npz").replace("p.csv", "q.csv") for word in line]
     with pytest.raises(pytest.fail.Exception):
         command(*line)
@@ -177,7 +179,7 @@ def test_what_was_taken_of_weights_is_said_before_the_work(
 ) -> None:
     weights = resnet_file(Path("w.safetensors"))
     monkeypatch.setattr(extractor, "cached_weights", lambda name: weights)
-    monkeypatch.setattr(extractor, "encode", lambda *args, **given: pytest.fail("work"))
+    monkeypatch.setattr(features, "encode", lambda *args, **given: pytest.fail("work"))
     line = [{"E": "timm:resnet10t", "D": str(arrays)}.get(word, word) for word in words.split()]
     with pytest.raises(pytest.fail.Exception, match="work"):
         command(*line)
@@ -208,7 +210,10 @@ def test_an_encoder_that_cannot_take_the_images(arrays: Path, command: Command) 
     refused = command.refused("embed", "timm:vgg11", arrays, "--out", "e.npz")
     assert "cannot take images of 16x16" in refused
     assert (
-        make_recipe().encoder.changed({"encoder": "vgg11"}).width(image_size=int(found[1])) == 4096
+        make_recipe()
+        .encoder.changed({"encoder": "vgg11"})
+        .width(InputSpec(image_size=int(found[1])))
+        == 4096
     )
 
 
@@ -325,11 +330,12 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     )
     words += " --projector-width 64 --projector-dim 32 --out"
     said = command.text(*words.split(), "good", "--epochs", 12)
-    assert "\nbetter than untrained: images keep " in said
-    assert "\na linear probe reads class: " in said
+    assert "\nbetter than untrained: " in said
+    assert "\nneighbor consistency under augmentation " in said
+    assert "\nlinear-probe accuracy (class): " in said
     page = Path("good/report.html").read_text()
-    assert "It is better than untrained" in page
-    assert "A linear probe reads class: " in page
-    found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["gain"]
-    assert found["verdict"] == "not shown to be better than untrained"
-    assert found["labels"]["class"]["untrained"]["low"] <= 0
+    assert "Verdict: better than untrained." in page
+    assert "Linear-probe accuracy (class): " in page
+    found = command.json(*words.split(), "control", "--epochs", 1, "--lr", 1e-9)["comparison"]
+    assert found["without_labels"] in ("no significant difference", "inconclusive")
+    assert found["linear"]["class"]["low"] <= 0

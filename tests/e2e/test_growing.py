@@ -16,7 +16,7 @@ from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
 from widefield.data import open_dataset
-from widefield.inference.open_encoder import training_data
+from widefield.inference.splits import training_data
 from widefield.train import checkpoint
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.run_dir import RunFolder

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from runs import SMALL, STEPS, Killed, assert_same_weights, die_at, images, last_checkpoint
+from widefield.train import run as run_module
 from widefield.train.progress import StepLog, read_metrics
-from widefield.workflows import run as run_module
 from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()

@@ -14,7 +14,7 @@ from widefield.config.recipes import make_recipe
 from widefield.encoders import build_encoder
 from widefield.methods import METHODS
 from widefield.train.build import DataFacts, build
-from widefield.train.optim import set_learning_rate
+from widefield.train.step import set_learning_rate
 from widefield.views import build_views
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.config.recipes import make_recipe
-from widefield.core.plain_yaml import DEEPEST, LARGEST, read_yaml, yaml_text
+from widefield.core.plain_yaml import DEEPEST, MAX_BYTES, read_yaml, yaml_text
 from widefield.train import checkpoint
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
@@ -65,7 +65,7 @@ def refused(run: Path, match: str, data: Any = IMAGES, **options: Any) -> None:
     [
         ("seed: 0", "seed: 1", "seed was 0 and is 1"),
         ("batch_size: 16", "batch_size: 32", "batch_size was 16 and is 32"),
-        ("store: host", "store: disk", "store was 'host' and is 'disk'"),
+        ("storage: host", "storage: disk", "storage was 'host' and is 'disk'"),
         ("lr: .*", "lr: 0.5", "lr was .* and is 0.5"),
         ("drop_last: true", "drop_last: false", "drop_last was True and is False"),
         ("name: expert", "name: flip", "views was"),
@@ -343,7 +343,7 @@ def test_yaml_that_is_no_list_of_settings(tmp_path: Path, text: str, words: str)
 def test_yaml_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     with file.open("wb") as opened:
-        opened.truncate(LARGEST + 1)
+        opened.truncate(MAX_BYTES + 1)
     with pytest.raises(ValueError, match="larger than"):
         read_yaml(file)
 

@@ -64,11 +64,11 @@ def test_the_sum_of_variances_is_the_double_integral(temperature, noise):
     kernel = gaussian_weights(x0.unsqueeze(-1), temperature) * torch.outer(weight, weight)
     apart = mean.unsqueeze(1) - mean.unsqueeze(0)
     expected = torch.einsum("ij,ija,ijb->ab", kernel, apart, apart) / 2
-    torch.testing.assert_close(lab.max_examples(temperature, noise)[0], expected)
+    torch.testing.assert_close(lab.limit(temperature, noise)[0], expected)
 
 
 def test_uniform_alpha_without_augmentation_is_a_variance():
-    goal, within = lab.max_examples(1e9, 0.0)
+    goal, within = lab.limit(1e9, 0.0)
     assert goal[0, 0].item() == pytest.approx(1 / 3)  # of x0 uniform on [0, 2]
     assert goal[1, 1].item() == pytest.approx(16 / 5 - (4 / 3) ** 2)
     assert within.abs().max() < 1e-12

@@ -48,7 +48,7 @@ def test_a_lab_has_the_name_of_its_file_and_the_claim_that_the_list_shows():
 @pytest.mark.parametrize("module", MODULES)
 def test_a_lab_imports_no_other_lab(module):
     source = Path(labs.__file__).with_name(f"{module}.py").read_text()
-    imported = set(re.findall(r"^from widefield\.labs\.(\w+) import", source, re.MULTILINE))
+    imported = set(re.findall(r"^from widefield_labs\.(\w+) import", source, re.MULTILINE))
     assert imported
     assert not imported & set(MODULES)
 

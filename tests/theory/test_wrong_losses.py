@@ -227,7 +227,7 @@ def test_every_call_of_a_loss_of_the_library_is_put_to_the_test():
     calls = set()
     for path in Path(labs.__file__).parent.glob("*.py"):
         for line in re.findall(
-            r"^from widefield\.(?:methods|rows)\.\w+ import (.+)$", path.read_text(), re.MULTILINE
+            r"^from widefield\.(?:methods|head)\.\w+ import (.+)$", path.read_text(), re.MULTILINE
         ):
             calls |= {(path.stem, name) for name in line.split(", ")}
     tested = {(module.__name__.split(".")[-1], name) for module, _, name, _ in CASES}

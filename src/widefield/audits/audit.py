@@ -45,9 +45,9 @@ from widefield.core.names import check_name
 from widefield.core.types import Kind
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, Features, open_encoder
-from widefield.inference.overlap import fitted_note
-from widefield.inference.splits import TrainTest, open_train_test, reading_notes
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.splits import TrainTest, leak_note, open_train_test, reading_notes
 from widefield.methods import METHODS
 from widefield.metrics import describe, linear_cka
 
@@ -69,7 +69,7 @@ def audit(
     *,
     train_data: Data | None = None,
     labels: Labels | None = None,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
     all_checkpoints: bool = False,
@@ -324,7 +324,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return what the reader of the verdicts should know; `trained`: of short pretrainings too."""
     notes = [
-        *fitted_note(data.test, data.train),
+        *leak_note(data.test, data.train),
         *extractor.notes,
         *reading_notes(data.train, data.test),
     ]

@@ -11,8 +11,9 @@ import numpy as np
 from widefield.audits.advice import advice
 from widefield.audits.planting import NEIGHBORS
 from widefield.audits.result import Audit
-from widefield.audits.verdict import FLOORS, TaskAudit
+from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output
+from widefield.evaluation.floors import FLOORS
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -163,7 +164,7 @@ def _plants(audit: Audit) -> list[Figure]:
             Lines(
                 title="How easy must a planted feature be?",
                 how=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
-                "curve rises, the better the encoder sees. Gaps cannot be told: too faint even "
+                "curve rises, the better the encoder sees. Gaps are not separable: too faint even "
                 "for the ceiling, or plain to raw pixels.",
                 series=learned,
                 x_label="ease",

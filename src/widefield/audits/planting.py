@@ -18,7 +18,7 @@ from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioOverlay, ImageOverlay
 from widefield.encoders import Encoder, EncoderSettings
-from widefield.inference.open_encoder import DEFAULT_ARCHITECTURE, FeatureExtractor
+from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest, subset
 from widefield.metrics import neighbor_agreement
 from widefield.workflows.pretrain import pretrain
@@ -252,4 +252,4 @@ def _thinned(data: TrainTest) -> TrainTest:
 
 
 def _share(task: TaskAudit) -> str:
-    return "cannot be told" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"

@@ -45,7 +45,7 @@ def _print(audit: "Audit", out: Path | None) -> None:
     for name, share in audit.similarity.items():
         print_line(f"linear CKA with {name}: {percent(share)} %")
     for name, tasks in audit.compared.items():
-        print_line(_moves(audit.tasks, tasks, name))
+        print_line(_differences(audit.tasks, tasks, name))
     for plant in audit.plants.values():
         print_line(plant.line())
     for trained in audit.trained:
@@ -56,19 +56,18 @@ def _print(audit: "Audit", out: Path | None) -> None:
         print_line(f"report: {audit.report}")
 
 
-def _moves(tasks: "Mapping[str, TaskAudit]", others: "Mapping[str, TaskAudit]", name: str) -> str:
-    """Return which features were significantly gained over another encoder, and which lost."""
-    from widefield.audits.verdict import moved
-
-    words: dict[str, list[str]] = {"gained": [], "lost": []}
-    for task in tasks.keys() & others.keys():
-        before, after = others[task], tasks[task]
-        word = moved(before, after)
-        if word:
-            change = f"{percent(before.accuracy)} to {percent(after.accuracy)} %"
-            words[word].append(f"{task} ({change})")
-    parts = [f"{word}: {', '.join(sorted(found)) or 'none'}" for word, found in words.items()]
-    return f"compared with {name}, significantly {'; '.join(parts)}"
+def _differences(
+    tasks: "Mapping[str, TaskAudit]", others: "Mapping[str, TaskAudit]", name: str
+) -> str:
+    """Return on which tasks the accuracy differs significantly from another encoder's."""
+    words: dict[str, list[str]] = {"higher": [], "lower": []}
+    for task in sorted(tasks.keys() & others.keys()):
+        found = tasks[task].difference_from(others[task])
+        if found.verdict in words:
+            shares = f"{percent(found.before)} to {percent(found.after)} %"
+            words[found.verdict].append(f"{task} ({shares})")
+    parts = [f"{word}: {', '.join(found) or 'none'}" for word, found in words.items()]
+    return f"significant differences from {name}: {'; '.join(parts)}"
 
 
 def _row(task: "TaskAudit") -> list[str]:
@@ -85,6 +84,6 @@ def _row(task: "TaskAudit") -> list[str]:
 
 def _learned(task: "TaskAudit") -> str:
     if task.learned is None or task.learned_low is None or task.learned_high is None:
-        return "undetermined"
+        return "not separable"
     low, high = 100 * task.learned_low, 100 * task.learned_high
     return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"

@@ -59,14 +59,12 @@ def pretrain(
                 "data_wait": round(done.data_wait, 4),
                 "health": dataclasses.asdict(done.health),
                 "finished": done.finished,
-                "gain": None if done.gain is None else done.gain.to_json(),
-                "adaptation": None if done.adaptation is None else done.adaptation.to_json(),
+                "comparison": None if done.comparison is None else done.comparison.to_json(),
             }
         )
         return
     print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} examples/s")
     print_line(done.health.line())
-    for found in (done.gain, done.adaptation):
-        for line in () if found is None else found.lines():
-            print_line(line)
+    for line in () if done.comparison is None else done.comparison.lines():
+        print_line(line)
     print_line(f"next: {done.next_command}")

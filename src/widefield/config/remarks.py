@@ -12,9 +12,9 @@ from widefield.encoders import RATES_MEASURED_ON, rate_of
 from widefield.methods import DEFAULT_METHOD
 
 FEW_STEPS = 200
-"""Steps below which features may say less than raw pixels; docs/recipe.md has the measurements."""
+"""Steps below which features may say less than raw pixels; benchmarks/NOTEBOOK.md."""
 STEPS_AN_EPOCH = 16
-"""Steps that an epoch of few examples should have; docs/recipe.md has the measurements."""
+"""Steps that an epoch of few examples should have; benchmarks/NOTEBOOK.md."""
 SMALLEST_BATCH = 64
 
 

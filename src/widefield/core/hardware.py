@@ -2,13 +2,11 @@
 
 import ctypes
 import platform
-from typing import Literal
 
 import torch
 
 from widefield.core.cpus import cpu_name, usable_cpus
-
-Precision = Literal["32-true", "bf16-mixed"]
+from widefield.core.types import Precision
 
 
 def choose_device(wanted: str) -> torch.device:

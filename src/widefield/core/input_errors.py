@@ -20,7 +20,7 @@ def input_errors(call: Callable[P, R]) -> Callable[P, R]:
     the cause of the one that is raised.
 
     Example:
-        >>> boundary(open)("/nowhere/at/all")
+        >>> input_errors(open)("/nowhere/at/all")
         Traceback (most recent call last):
         ValueError: /nowhere/at/all: No such file or directory
     """

@@ -9,7 +9,7 @@ import yaml
 
 from widefield.core.files import refuse_strange
 
-LARGEST = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """Bytes of a file at most: many class names, and no more."""
 DEEPEST = 20
 """Levels of nesting at most."""
@@ -61,7 +61,7 @@ def read_yaml(path: Path) -> Any:
         ValueError: it is too large, no text or no YAML, or has aliases or a name twice.
     """
     try:
-        refuse_strange(path, largest=LARGEST)
+        refuse_strange(path, largest=MAX_BYTES)
         return yaml.load(path.read_text("utf-8"), Loader=_Loader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
         words = " ".join(str(error).split())

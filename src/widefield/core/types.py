@@ -1,8 +1,9 @@
-"""The nouns that rooms exchange.
+"""Types that several packages share.
 
 Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -44,6 +45,30 @@ def to_floats(x: Tensor) -> Tensor:
         return x.to(torch.float32).div_(255)
     return x.to(torch.float32).div_(32_768) if x.dtype == torch.int16 else x
 
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """Shape and statistics of the examples that an encoder is built for."""
+
+    channels: int = 3
+    """C of the images."""
+    image_size: int | Size = 32
+    """Side of the images, or their height and width, pixels; of windows and sounds (1, steps)."""
+    mean: Sequence[float] | None = None
+    """Mean of each channel of images in [0, 1]; None is 0.5."""
+    std: Sequence[float] | None = None
+    """Standard deviation of each channel; None is 0.25."""
+    max_value: float | None = None
+    """The value that is 1 in images of more than 8 bits, kept for whoever opens them."""
+    rate: int | None = None
+    """Samples a second of sounds, Hz; None of other examples."""
+
+
+COLOR_32 = InputSpec()
+"""Color images of 32 x 32 pixels."""
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with (examples done, examples in all)."""
 
 Place = Literal["device", "host", "disk"]
 """Place of large data: on the accelerator, in the machine's memory, or on its disk."""

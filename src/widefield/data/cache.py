@@ -32,7 +32,7 @@ SLOW = 10.0
 """Seconds of decoding from which on images that fit into memory are cached too."""
 _ROOM = 10
 """They are only where the disk has so many times their size free."""
-LARGEST = 50 * 10**9
+MAX_CACHE_BYTES = 50 * 10**9
 """Bytes of all entries together; those that nobody has used for longest make room for a new one."""
 _DEAD = 7 * 24 * 3600
 """Seconds after which an entry that is not finished is one whose process was killed."""
@@ -159,7 +159,7 @@ def _write_entry(
 
 
 def _prune(kept: Path) -> None:
-    """Remove entries, the longest unused first, until all fit into `LARGEST` bytes.
+    """Remove entries, the longest unused first, until all fit into `MAX_CACHE_BYTES` bytes.
 
     A process that has an entry open goes on with it: its file stays until it is closed.
     """
@@ -173,7 +173,7 @@ def _prune(kept: Path) -> None:
                 _remove(path)
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries, reverse=True):
-        if total > LARGEST and path != kept:
+        if total > MAX_CACHE_BYTES and path != kept:
             _remove(path)
             total -= size
 

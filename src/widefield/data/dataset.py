@@ -1,4 +1,4 @@
-"""What the data room hands out: decoded examples in a stable order."""
+"""What `open_dataset` returns: decoded examples in a stable order."""
 
 import hashlib
 from dataclasses import dataclass, replace

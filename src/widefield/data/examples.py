@@ -1,4 +1,4 @@
-"""What a reader hands to the data room: names, labels, and pixels or encoded files."""
+"""What a reader hands to the opener: names, labels, and pixels or encoded files."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -16,7 +16,7 @@ from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.readers.recordings import Recordings
 
-LARGEST = 2**30
+_LARGEST = 2**30
 """Bytes of a file of labels, at most."""
 _PATH, _LABEL = "path", "label"
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
@@ -188,7 +188,7 @@ def _values(column: Any) -> list[Any]:
 
 def _of_file(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file, and the line of each row."""
-    refuse_strange(path, largest=LARGEST)
+    refuse_strange(path, largest=_LARGEST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

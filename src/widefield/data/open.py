@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.core.types import Kind, Size, as_size
+from widefield.core.types import Kind, ProgressCallback, Size, as_size
 from widefield.data.builtin.motion import read_motion
 from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
 from widefield.data.cache import Record, cache_key, cached_record, load_or_build
 from widefield.data.dataset import Dataset
-from widefield.data.decode.images import Progress, decode_all
+from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable, labeled
 from widefield.data.notes import (
@@ -64,7 +64,7 @@ def open_dataset(
     seconds: float | None = None,
     sample_rate: int | None = None,
     memory_budget: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Dataset:
     """Open images, windows or sounds: a data spec, a path, or arrays in memory.
 
@@ -213,7 +213,7 @@ def _open(
     max_examples: int | None,
     max_value: float | None,
     memory_budget: int | None,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> Dataset:
     """Select and decode the images, draw over them, stack a channel behind theirs."""
     rows = split_rows(examples.names, spec)
@@ -359,7 +359,7 @@ def _copy(
     rows: NDArray[np.int64],
     max_examples: int | None,
     out: NDArray[np.uint8],
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> Record:
     """Copy the chosen rows of decoded pixels into `out`, brought to its size."""
     assert examples.pixels is not None
@@ -379,7 +379,7 @@ def _decode(
     rows: NDArray[np.int64],
     max_examples: int | None,
     out: NDArray[np.uint8],
-    progress: Progress | None,
+    progress: ProgressCallback | None,
     *,
     max_value: float | None,
 ) -> Record:

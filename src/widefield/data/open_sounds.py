@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.memory import refuse_beyond_memory
-from widefield.core.types import Size
+from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
 from widefield.data.decode.sounds import (
-    Progress,
     Unreadable,
     decode,
     header,
@@ -36,7 +35,7 @@ SECONDS = 1.0
 """Length of an example where nobody says another."""
 HIGHEST_RATE = 16_000
 """Sounds of a higher rate are brought to this one where nobody says another."""
-SHORTEST = 256
+_SHORTEST = 256
 """Samples of an example at least."""
 _RATES_SEEN = 200
 
@@ -52,7 +51,7 @@ def open_sounds(
     seed: int,
     held_out: bool,
     memory_budget: int | None,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> Dataset:
     """Select, decode and cut sounds; mix in what is planted.
 
@@ -139,10 +138,10 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
             "out; seconds sets the length of an example"
         )
     steps = size[1] if size is not None else round((seconds or SECONDS) * rate)
-    if steps < SHORTEST:
+    if steps < _SHORTEST:
         raise ValueError(
             f"examples of {steps} samples are too short at {rate} Hz; choose seconds of "
-            f"{SHORTEST / rate:.3g} or more"
+            f"{_SHORTEST / rate:.3g} or more"
         )
     refuse_beyond_memory(2 * steps, "one example")
     return steps
@@ -235,7 +234,7 @@ def _of_files(
     rate: int,
     steps: int,
     budget: int | None,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], list[Skipped], str]:
     """Decode files into the cache; return samples, lengths, rows, what was skipped, and where."""
     assert examples.recordings is not None
@@ -268,7 +267,7 @@ def _decoded(
     rate: int,
     steps: int,
     budget: int | None,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> tuple[NDArray[np.int16], dict[int, Skipped], str]:
     """Return the samples of all `rows`, from the cache if it has them, which failed, and where."""
     assert examples.recordings is not None
@@ -296,7 +295,7 @@ def _decode_into(
     rows: list[int],
     lengths: NDArray[np.int64],
     rate: int,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> tuple[int, dict[int, Skipped]]:
     """Decode each file into its slot of `out`, in the middle of it."""
     samples = out.view(np.int16)

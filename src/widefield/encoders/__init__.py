@@ -1,35 +1,44 @@
 """Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; timm's, torchvision's, anybody's weights."""
 
-from widefield.encoders.conv1d import SIGNAL_NETWORKS as SIGNAL_NETWORKS
-from widefield.encoders.encoder import Encoder as Encoder
-from widefield.encoders.encoder import EncoderConfig as EncoderConfig
-from widefield.encoders.encoder import build_encoder as build_encoder
-from widefield.encoders.encoder import encoder_config as encoder_config
-from widefield.encoders.feature_map import FeatureMap as FeatureMap
-from widefield.encoders.layers import layer_names as layer_names
-from widefield.encoders.projected import Projected as Projected
-from widefield.encoders.rates import RATES_MEASURED_ON as RATES_MEASURED_ON
-from widefield.encoders.rates import rate_of as rate_of
-from widefield.encoders.settings import EncoderSettings as EncoderSettings
-from widefield.encoders.untrained import untrained_like as untrained_like
-from widefield.encoders.untrained import untrained_starts as untrained_starts
-from widefield.encoders.weights.adapt import adapted as adapted
-from widefield.encoders.weights.files import export_onnx as export_onnx
-from widefield.encoders.weights.files import has_settings as has_settings
-from widefield.encoders.weights.files import is_config as is_config
-from widefield.encoders.weights.files import load_encoder as load_encoder
-from widefield.encoders.weights.files import no_numbers as no_numbers
-from widefield.encoders.weights.files import refuse_other_weights as refuse_other_weights
-from widefield.encoders.weights.files import save_encoder as save_encoder
-from widefield.encoders.weights.files import save_encoder_file as save_encoder_file
-from widefield.encoders.weights.files import timm_snippet as timm_snippet
-from widefield.encoders.weights.foreign import WeightMatch as WeightMatch
-from widefield.encoders.weights.foreign import load_foreign as load_foreign
-from widefield.encoders.weights.hub_folder import is_model_folder as is_model_folder
-from widefield.encoders.weights.hub_folder import load_model_folder as load_model_folder
-from widefield.encoders.weights.model_folder import MODEL_FILES as MODEL_FILES
-from widefield.encoders.weights.model_folder import refuse_other_than_timm as refuse_other_than_timm
-from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
-from widefield.encoders.weights.module import load_module as load_module
-from widefield.encoders.weights.pretrained import cached_weights as cached_weights
-from widefield.encoders.weights.pretrained import download_weights as download_weights
+from typing import TYPE_CHECKING
+
+from widefield.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from widefield.encoders.conv1d import SIGNAL_NETWORKS as SIGNAL_NETWORKS
+    from widefield.encoders.encoder import Encoder as Encoder
+    from widefield.encoders.encoder import EncoderConfig as EncoderConfig
+    from widefield.encoders.encoder import build_encoder as build_encoder
+    from widefield.encoders.encoder import encoder_config as encoder_config
+    from widefield.encoders.feature_map import FeatureMap as FeatureMap
+    from widefield.encoders.layers import layer_names as layer_names
+    from widefield.encoders.projected import Projected as Projected
+    from widefield.encoders.rates import RATES_MEASURED_ON as RATES_MEASURED_ON
+    from widefield.encoders.rates import rate_of as rate_of
+    from widefield.encoders.settings import EncoderSettings as EncoderSettings
+    from widefield.encoders.untrained import untrained_like as untrained_like
+    from widefield.encoders.untrained import untrained_starts as untrained_starts
+    from widefield.encoders.weights.adapt import adapted as adapted
+    from widefield.encoders.weights.files import export_onnx as export_onnx
+    from widefield.encoders.weights.files import has_settings as has_settings
+    from widefield.encoders.weights.files import is_config as is_config
+    from widefield.encoders.weights.files import load_encoder as load_encoder
+    from widefield.encoders.weights.files import no_numbers as no_numbers
+    from widefield.encoders.weights.files import refuse_other_weights as refuse_other_weights
+    from widefield.encoders.weights.files import save_encoder as save_encoder
+    from widefield.encoders.weights.files import save_encoder_file as save_encoder_file
+    from widefield.encoders.weights.files import timm_snippet as timm_snippet
+    from widefield.encoders.weights.foreign import WeightMatch as WeightMatch
+    from widefield.encoders.weights.foreign import load_foreign as load_foreign
+    from widefield.encoders.weights.hub_folder import is_model_folder as is_model_folder
+    from widefield.encoders.weights.hub_folder import load_model_folder as load_model_folder
+    from widefield.encoders.weights.model_folder import MODEL_FILES as MODEL_FILES
+    from widefield.encoders.weights.model_folder import (
+        refuse_other_than_timm as refuse_other_than_timm,
+    )
+    from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
+    from widefield.encoders.weights.module import load_module as load_module
+    from widefield.encoders.weights.pretrained import cached_weights as cached_weights
+    from widefield.encoders.weights.pretrained import download_weights as download_weights
+
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
-from widefield.core.types import Kind, Size, as_size
+from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
@@ -196,39 +196,27 @@ def build_encoder(
         >>> encoder(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 128])
     """
-    config = encoder_config(
-        name,
-        stem=stem,
-        zero_init_last=zero_init_last,
-        channels=channels,
-        image_size=image_size,
-        mean=mean,
-        std=std,
-        max_value=max_value,
-        rate=rate,
+    inputs = InputSpec(
+        channels=channels, image_size=image_size, mean=mean, std=std, max_value=max_value, rate=rate
     )
+    config = encoder_config(name, inputs, stem=stem, zero_init_last=zero_init_last)
     with seeded(seed):
         return assemble(config)
 
 
 def encoder_config(
     name: str,
+    inputs: InputSpec = COLOR_32,
     *,
     stem: Stem = "auto",
     zero_init_last: bool = True,
-    channels: int = 3,
-    image_size: int | Size = 32,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    max_value: float | None = None,
-    rate: int | None = None,
 ) -> EncoderConfig:
-    """Return the configuration that `build_encoder` would build; same arguments, same errors."""
+    """Return the configuration that `build_encoder` would build; same settings, same errors."""
     name = name.removeprefix("timm:")  # as it is written where other sources may be named too
     check_name("stem", stem, get_args(Stem))
-    mean = (0.5,) * channels if mean is None else tuple(map(float, mean))
-    std = (0.25,) * channels if std is None else tuple(map(float, std))
-    size = as_size(image_size)
+    channels, size, rate = inputs.channels, as_size(inputs.image_size), inputs.rate
+    mean = (0.5,) * channels if inputs.mean is None else tuple(map(float, inputs.mean))
+    std = (0.25,) * channels if inputs.std is None else tuple(map(float, inputs.std))
     seen = _seen_size(name, size, channels, rate)
     if len(mean) != channels or len(std) != channels or min(std) <= 0:
         raise ValueError(
@@ -261,7 +249,7 @@ def encoder_config(
         stem=stem,
         timm=arguments,
         conv1=conv1,
-        max_value=max_value,
+        max_value=inputs.max_value,
         rate=rate,
     )
 

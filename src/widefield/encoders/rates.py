@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.settings import EncoderSettings
 
@@ -18,7 +19,7 @@ RATES: dict[Family, float] = {
     "networks without batch norm": 0.03,
     "transformers": 0.03,
 }
-"""Learning rate of a family, as a multiple of the method's own; docs/recipe.md says how found."""
+"""Learning rate of a family, as a multiple of the method's own; benchmarks/NOTEBOOK.md."""
 
 RATES_MEASURED_ON = (
     "resnet-tiny",
@@ -59,6 +60,6 @@ def rate_of(encoder: EncoderSettings) -> tuple[float, Family]:
     """
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
     with torch.device("meta"):  # no weights are drawn
-        network = replace(encoder, stem="auto").build(image_size=size, seed=0)
+        network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)
     family = family_of_network(network)
     return RATES[family], family

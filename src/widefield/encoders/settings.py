@@ -1,15 +1,16 @@
 """Settings of an encoder: which architecture, and which first layers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self, cast
 
 import torch
 
+from widefield.core.rng import seeded
 from widefield.core.settings import Settings
-from widefield.core.types import Kind, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, build_encoder
+from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
+from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, assemble, encoder_config
 from widefield.encoders.fit import fitting_width
 
 
@@ -34,6 +35,7 @@ class EncoderSettings(Settings):
         """Return the settings that build the architecture of `config`.
 
         Example:
+            >>> from widefield.encoders import build_encoder
             >>> EncoderSettings.of(build_encoder("resnet18", zero_init_last=False, seed=0).config)
             EncoderSettings(name='resnet18', stem='small', zero_init_last=False)
         """
@@ -72,28 +74,16 @@ class EncoderSettings(Settings):
             return replace(self, name="conv1d")
         return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
 
-    def width(
-        self, *, channels: int = 3, image_size: int | Size = 32, rate: int | None = None
-    ) -> int:
+    def width(self, inputs: InputSpec = COLOR_32) -> int:
         """Return D, the width of the features, without drawing any weights.
 
         Raises:
             ValueError: as `build`, or the encoder cannot take images of that size.
         """
-        return _width(self, channels, as_size(image_size), rate)
+        return _width(self, inputs.channels, as_size(inputs.image_size), inputs.rate)
 
-    def build(
-        self,
-        *,
-        channels: int = 3,
-        image_size: int | Size = 32,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        max_value: float | None = None,
-        rate: int | None = None,
-        seed: int,
-    ) -> Encoder:
-        """Build the encoder on the CPU, randomly initialized; arguments as of `build_encoder`.
+    def build(self, inputs: InputSpec = COLOR_32, *, seed: int) -> Encoder:
+        """Build the encoder for such examples on the CPU, its weights drawn from `seed`.
 
         Raises:
             ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
@@ -104,23 +94,15 @@ class EncoderSettings(Settings):
                 "the encoder 'auto' depends on the device: call resolved(device) first, or name "
                 "one, such as 'resnet-tiny'"
             )
-        return build_encoder(
-            self.name,
-            stem=self.stem,
-            zero_init_last=self.zero_init_last,
-            channels=channels,
-            image_size=image_size,
-            mean=mean,
-            std=std,
-            max_value=max_value,
-            rate=rate,
-            seed=seed,
-        )
+        stem, zero_init_last = self.stem, self.zero_init_last
+        config = encoder_config(self.name, inputs, stem=stem, zero_init_last=zero_init_last)
+        with seeded(seed):
+            return assemble(config)
 
 
 @cache  # passes images through a network to see whether they fit
 def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int | None) -> int:
     def build(size: Size) -> Encoder:
-        return settings.build(channels=channels, image_size=size, rate=rate, seed=0)
+        return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)
 
     return fitting_width(build, image_size)

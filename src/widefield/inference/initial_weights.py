@@ -24,19 +24,19 @@ _PUBLISHED = ("timm:", "torchvision:")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
-    """An encoder to go on from, and what to say of it."""
+class InitialEncoder:
+    """Pretrained weights to go on from, and what to tell the user of them."""
 
     encoder: Encoder
     notes: tuple[str, ...] = ()
     """Which weights were found, and what was changed for the images."""
 
     def recipe(self, recipe: Recipe, given: Collection[str]) -> Recipe:
-        """Return `recipe` with the encoder of the start, and the size of images that it needs.
+        """Return `recipe` with this encoder, and the size of images that it needs.
 
         Args:
             recipe: settings of the run.
-            given: names of those that the user chose, which may not contradict the start.
+            given: names of those that the user chose, which may not contradict it.
 
         Raises:
             ValueError: they do.
@@ -48,7 +48,7 @@ class Start:
             if name in given and named[name] not in ("auto", value):
                 raise ValueError(
                     f"{recipe.init} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
-                    "or begin without a start"
+                    "or leave init out"
                 )
         size, rate = recipe.image_size, recipe.sample_rate
         if size is None and self.encoder.size_is_fixed:
@@ -57,12 +57,12 @@ class Start:
         if config.rate is not None and rate not in (None, config.rate):
             raise ValueError(
                 f"{recipe.init} was trained on sounds at {config.rate} Hz, not {rate}: leave "
-                "sample_rate out, or begin without a start"
+                "sample_rate out, or leave init out"
             )
         return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
 
-    def fitted(self, dataset: Dataset) -> "Start":
-        """Return the same start for the images of `dataset`.
+    def fitted(self, dataset: Dataset) -> "InitialEncoder":
+        """Return the same encoder for the images of `dataset`.
 
         Raises:
             ValueError: it was trained on examples of another kind, or cannot be carried over to
@@ -71,8 +71,8 @@ class Start:
         kind = self.encoder.config.kind
         if dataset.kind != kind:
             raise ValueError(
-                f"{printable(dataset.spec)} holds {dataset.kind}, and the start was trained on "
-                f"{kind}: give it such data, or begin without a start"
+                f"{printable(dataset.spec)} holds {dataset.kind}, and the initial encoder was "
+                f"trained on {kind}: give it such data, or leave init out"
             )
         _, height, width, channels = dataset.images.shape
         encoder, notes = adapted(
@@ -87,11 +87,13 @@ class Start:
                 if kind == "images"
                 else f"trained on {kind} of {w} steps, goes on with {width}"
             )
-        return Start(encoder=encoder, notes=(*self.notes, *(f"start: {line}" for line in lines)))
+        return InitialEncoder(
+            encoder=encoder, notes=(*self.notes, *(f"init: {line}" for line in lines))
+        )
 
 
-def start_name(spec: EncoderSpec) -> str:
-    """Return what `run.yaml` says of a start, a path so that it means the same in any folder."""
+def init_name(spec: EncoderSpec) -> str:
+    """Return the entry of `run.yaml` for an initial encoder; a path is absolute."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
     name = encoder_name(spec)
@@ -101,7 +103,7 @@ def start_name(spec: EncoderSpec) -> str:
     return f"{os.path.abspath(path) if os.path.exists(path) else path}{at}{architecture}"
 
 
-def open_start(spec: EncoderSpec, *, download: bool) -> Start:
+def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
     """Open the encoder that a run begins from; `download` lets published weights be fetched.
 
     Raises:
@@ -109,7 +111,7 @@ def open_start(spec: EncoderSpec, *, download: bool) -> Start:
             architecture is known.
     """
     if isinstance(spec, nn.Module):
-        return Start(encoder=_of_module(spec))
+        return InitialEncoder(encoder=_of_module(spec))
     name = encoder_name(spec)
     if download and name.startswith(_PUBLISHED):
         download_weights(name)
@@ -120,9 +122,9 @@ def open_start(spec: EncoderSpec, *, download: bool) -> Start:
                 f"no weights of {name} are on this machine: add --download to fetch them, or give "
                 f"a file of them, FILE@{name.removeprefix('timm:')}"
             )
-        raise ValueError(f"{name} has no trained weights to start from: leave start out")
+        raise ValueError(f"{name} has no trained weights to start from: leave init out")
     assert isinstance(extractor.encoder, Encoder)
-    return Start(encoder=extractor.encoder, notes=extractor.notes)
+    return InitialEncoder(encoder=extractor.encoder, notes=extractor.notes)
 
 
 def _of_module(module: nn.Module) -> Encoder:
@@ -136,8 +138,8 @@ def _of_module(module: nn.Module) -> Encoder:
     return load_module(module)
 
 
-def kept_start(folder: RunFolder, recipe: Recipe) -> Encoder | None:
-    """Load the start of a run from its folder, as it was before the first step; None without.
+def kept_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:
+    """Load the initial encoder of a run, as it was before the first step; None if it has none.
 
     Raises:
         ValueError: it is gone or damaged.

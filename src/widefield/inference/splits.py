@@ -1,28 +1,29 @@
 """The images that probes are fitted on, and those that they are scored on."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.data import Dataset, count_of_source, held_out_split, same_images
+from widefield.data import Dataset, count_of_source, held_out_split, open_dataset, same_images
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
 from widefield.data.planted import AudioOverlay, Canvas, ImageOverlay
 from widefield.data.select import choose
-from widefield.data.spec import BUILT_IN, parse, spec_text
-from widefield.inference.open_encoder import (
-    FeatureExtractor,
-    own_data,
-    scoring_data,
-    training_data,
-)
+from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
+from widefield.inference.features import FeatureExtractor, images_progress
+from widefield.train.run_dir import RunFolder
 
 _TEST_SHARE = 0.2
+
+_FEW_LEAKED = 0.05
+"""Share of the scored examples below which those that were fitted on hardly change the score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,84 @@ def reading_notes(train: Dataset, test: Dataset) -> list[str]:
     said = [note for note in train.notes if alike and note in test.notes]
     fitted = [f"fitted on: {note}" for note in train.notes if note not in said]
     return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
+
+
+def own_data(run: RunFolder, remedy: str) -> str:
+    """Return the name of the data that a run was trained on; `remedy` says what to give instead.
+
+    Raises:
+        ValueError: they were arrays in memory.
+    """
+    data = str(run.settings()["data"])
+    if data == MEMORY:
+        raise ValueError(
+            f"{run.path} was trained on arrays in memory, which were not kept: {remedy}"
+        )
+    return data
+
+
+def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
+    """Open the data that a run was trained on, and refuse them if they changed."""
+    data = own_data(run, "say what to fit on with train_data=DATA (--train-data DATA)")
+    with images_progress(quiet, "reading images") as progress:
+        opening = run.recipe().opening() | run.form()
+        dataset = open_dataset(data, **opening, progress=progress)
+    dataset = run.manifest.in_order(dataset)
+    run.manifest.refuse_other(dataset)
+    return dataset
+
+
+def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
+    """Return what to score on: `data`, by default the test split of the data of a run.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    if data is not None:
+        return data
+    if extractor.run is None:
+        raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
+    return held_out_split(own_data(extractor.run, "say what to score on"))
+
+
+def count_leaked(
+    test: Dataset, spec: str, digests: NDArray[np.uint64], paths: Collection[str]
+) -> int:
+    """Count the examples of `test` that are among those of `spec`, whatever is planted on them.
+
+    Args:
+        test: examples to score on.
+        spec: where the others come from.
+        digests: theirs.
+        paths: theirs.
+    """
+    same = np.isin(test.digests(), digests)
+    if same_images(spec, test.spec):
+        # A planted feature that is drawn anew changes the pixels, not the image below it.
+        same |= np.isin(test.paths, list(paths))
+    return int(same.sum())
+
+
+def leak_note(test: Dataset, train: Dataset) -> list[str]:
+    """Say of a probe that is scored on examples that it was fitted on what that does."""
+    count = count_leaked(test, train.spec, train.digests(), train.paths)
+    if not count:
+        return []
+    some, one = f"{count} of the {len(test)} scored {test.kind}", count == 1
+    if count < _FEW_LEAKED * len(test):
+        copies = "is a copy of one" if one else "are copies of some"
+        raises = "it raises" if one else "they raise"
+        return [
+            f"{some} {copies} that the probe is fitted on: {raises} the score by "
+            f"{100 * count / len(test):.1f} points at most"
+        ]
+    remedy = "score on others, as DATA:test with --train-data DATA:train does"
+    if set(test.paths).isdisjoint(train.paths):  # they are others already, with copies among them
+        remedy = "leave out the copies, which widefield explore lists"
+    are = "is" if one else "are"
+    return [
+        f"{some} {are} among those that the probe is fitted on, so the score says little: {remedy}"
+    ]
 
 
 def _fewer(max_examples: int | None, scored: Data, labels: LabelTable | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from annotated_types import Gt
@@ -21,7 +21,6 @@ from widefield.head import (
 )
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
-from widefield.methods.projector import ProjectorConfig
 
 
 class HeadMethod(Method):
@@ -30,10 +29,13 @@ class HeadMethod(Method):
     With two views the second one is encoded without gradient, and compared with the first too.
 
     Args:
-        projector: maps h [B, D] to [B, m].
-        head: the n rows of width m; whoever trains the method steps it too.
-        layout: how the head keeps the moments of a row.
-        place: where the rows live.
+        encoder_dim: D, the encoder's output width.
+        config: settings of projector and head.
+        examples: n.
+        loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
+        normalize: put features on the unit sphere.
+        context: the run, which decides where rows live and how they are stepped; by default they
+            are in memory, and stepped as those of a `PerExampleHead` made alone.
         view_count: 1, or 2 for a loss that takes a second view.
 
     Source: S-DIET (2025), section 5.
@@ -41,25 +43,40 @@ class HeadMethod(Method):
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "HeadMethodConfig",
         *,
-        projector: nn.Module,
-        head: PerExampleHead,
-        layout: Layout,
-        place: Place,
+        examples: int,
+        loss: Callable[..., Tensor],
+        normalize: bool,
+        context: BuildContext | None,
         view_count: int = 1,
     ) -> None:
         super().__init__()
         self.view_count = view_count
-        self.projector = projector
-        self.head = head
-        self.layout = layout
-        self.place: Place = place
+        self.projector = config.projector.build(encoder_dim)  # first: it refuses what is too large
+        dim, rows = config.projector.out_dim(encoder_dim), config.head
+        device = torch.device("cpu") if context is None else context.device
+        self.layout = rows.layout
+        self.place = choose_place(rows.storage, examples, dim, device, rows.layout)
+        self.head = PerExampleHead(
+            examples,
+            dim,
+            loss=loss,
+            normalize=normalize,
+            init=rows.init,
+            optimizer=rows.optimizer,
+            rule=rows.update,
+            lr_scale=config.head_lr_scale,
+            gather_distributed=config.gather_distributed,
+            **_of_run(context, self.place, examples, dim, rows.layout),
+        )
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
         view, *others = views
         z = self.projector(encoder(view))
@@ -115,54 +132,6 @@ class HeadConfig(Settings):
         """Return the settings with the place of `examples` rows of width `dim` on this machine."""
         return replace(self, storage=choose_place(self.storage, examples, dim, device, self.layout))
 
-    def build(
-        self,
-        context: BuildContext,
-        projector: ProjectorConfig,
-        *,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        lr_scale: float,
-        gather_distributed: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method with a row for each example of the run."""
-        built = projector.build(context.feature_dim)  # first: it refuses what is too large
-        dim = projector.out_dim(context.feature_dim)
-        place = self.resolved(context.examples, dim, context.device).storage
-        assert place != "auto"
-        store = choose_store(
-            place,
-            context.examples,
-            dim,
-            seed=context.seed,
-            device=context.device,
-            folder=context.folder,
-            shard=context.shard,
-            layout=self.layout,
-        )
-        head = PerExampleHead(
-            context.examples,
-            dim,
-            loss=loss,
-            normalize=normalize,
-            init=self.init,
-            optimizer=self.optimizer,
-            rule=self.update,
-            gap=max(1, round(context.examples / context.batch_size)),
-            weight_decay=context.weight_decay,
-            lr_scale=lr_scale,
-            gather_distributed=gather_distributed,
-            store=store,
-        )
-        return HeadMethod(
-            projector=built,
-            head=head,
-            layout=self.layout,
-            place=place,
-            view_count=view_count,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
@@ -180,21 +149,23 @@ class HeadMethodConfig(PairConfig):
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.resolved(examples, dim, device))
 
-    def build_rows(
-        self,
-        context: BuildContext,
-        *,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method of a loss."""
-        return self.head.build(
-            context,
-            self.projector,
-            loss=loss,
-            normalize=normalize,
-            lr_scale=self.head_lr_scale,
-            gather_distributed=self.gather_distributed,
-            view_count=view_count,
-        )
+
+def _of_run(
+    context: BuildContext | None, place: Place, examples: int, dim: int, layout: Layout
+) -> dict[str, Any]:
+    """Return the arguments of a `PerExampleHead` that a run decides."""
+    if context is None:
+        cpu = torch.device("cpu")
+        return {"store": choose_store(place, examples, dim, seed=0, device=cpu, layout=layout)}
+    store = choose_store(
+        place,
+        examples,
+        dim,
+        seed=context.seed,
+        device=context.device,
+        folder=context.folder,
+        shard=context.shard,
+        layout=layout,
+    )
+    gap = max(1, round(examples / context.batch_size))
+    return {"store": store, "gap": gap, "weight_decay": context.weight_decay}

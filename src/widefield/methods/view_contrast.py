@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import torch
 from annotated_types import Gt, Interval
 
 from widefield.head import view_contrast
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -27,17 +27,56 @@ BALANCE = {
     600: Balance(scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(scale=5.0, cross_entropy_weight=3.0),
 }
-"""Steps that a run has at least -> its balance; docs/recipe.md has the measurements."""
+"""Steps that a run has at least -> its balance; benchmarks/NOTEBOOK.md."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ViewContrastConfig(HeadMethodConfig):
+class ViewContrast(HeadMethod):
     """Decoupled contrast of a view with a second one, plus S-DIET's cross-entropy with rows.
 
     The second view is encoded without gradient, so that a step costs less than one of two views.
 
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        examples: n.
+        steps: steps of the training, by which the two terms are weighed.
+        context: the run, which decides where rows live; by default they are in memory.
+        **settings: single settings to replace, by name.
+
     Source: ours, on the per-example head of S-DIET (2025), section 5.
     """
+
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: "ViewContrastConfig | None" = None,
+        *,
+        examples: int,
+        steps: int,
+        context: BuildContext | None = None,
+        **settings: Any,
+    ) -> None:
+        config = ViewContrastConfig.of(config, settings)
+        scale, cross_entropy_weight = config.balance(steps)
+        super().__init__(
+            encoder_dim,
+            config,
+            examples=examples,
+            context=context,
+            loss=partial(
+                view_contrast,
+                scale=scale,
+                cross_entropy_weight=cross_entropy_weight,
+                smoothing=config.label_smoothing,
+            ),
+            normalize=True,
+            view_count=2,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewContrastConfig(HeadMethodConfig):
+    """Settings of `ViewContrast`."""
 
     name: ClassVar[str] = "view-contrast"
 
@@ -79,15 +118,10 @@ class ViewContrastConfig(HeadMethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        scale, cross_entropy_weight = self.balance(context.steps)
-        return self.build_rows(
-            context,
-            loss=partial(
-                view_contrast,
-                scale=scale,
-                cross_entropy_weight=cross_entropy_weight,
-                smoothing=self.label_smoothing,
-            ),
-            normalize=True,
-            view_count=2,
+        return ViewContrast(
+            context.feature_dim,
+            self,
+            examples=context.examples,
+            steps=context.steps,
+            context=context,
         )

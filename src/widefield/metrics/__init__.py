@@ -21,6 +21,7 @@ from widefield.metrics.groups import neighbor_distance as neighbor_distance
 from widefield.metrics.groups import outliers as outliers
 from widefield.metrics.groups import suspected_labels as suspected_labels
 from widefield.metrics.groups import typical as typical
+from widefield.metrics.health import FeatureState as FeatureState
 from widefield.metrics.health import Health as Health
 from widefield.metrics.health import health as health
 from widefield.metrics.hypersphere import alignment as alignment
@@ -49,6 +50,7 @@ __all__ = [
     "DIAGNOSTICS",
     "Bimodality",
     "Diagnostic",
+    "FeatureState",
     "Graph",
     "Health",
     "Spectrum",

@@ -30,7 +30,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from widefield.probes.linear import L2_GRID
 
-FOLDS = 5
+_FOLDS = 5
 _ALONE = 1e-2
 """The L2 strength where no example can be held out."""
 _LARGEST_TEMPERATURE = 100.0
@@ -71,7 +71,7 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
     z = _standardized(h)
     known = z[labeled]
-    folds = min(FOLDS, int(np.bincount(y).min()))
+    folds = min(_FOLDS, int(np.bincount(y).min()))
     l2, temperature, held_out = _ALONE, 1.0, None
     if folds > 1:
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))

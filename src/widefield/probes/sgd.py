@@ -22,7 +22,7 @@ from widefield.probes.knn import knn
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
 """Function from example indices, the epoch and a generator to views [b, C, H, W] and labels [b]."""
 
-EPOCHS, BATCH_SIZE, MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
+EPOCHS, BATCH_SIZE, _MOMENTUM, DROPS = 100, 128, 0.9, (60, 80)
 
 
 def learning_rate(epoch: int) -> float:
@@ -96,7 +96,7 @@ class _Probe:
     def __init__(self, dim: int, classes: int, device: torch.device) -> None:
         self.weight = torch.zeros(classes, dim, device=device, requires_grad=True)
         self.bias = torch.zeros(classes, device=device, requires_grad=True)
-        self.optimizer = torch.optim.SGD([self.weight, self.bias], lr=0.0, momentum=MOMENTUM)
+        self.optimizer = torch.optim.SGD([self.weight, self.bias], lr=0.0, momentum=_MOMENTUM)
 
     def logits(self, h: Tensor) -> Tensor:
         """Return the logits [b, K] of features [b, D]."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from widefield.report.atlas import Atlas, atlas
 from widefield.report.pages import render
 
-LARGEST = 15_000_000
+MAX_PAGE_BYTES = 15_000_000
 """Bytes that a page may have."""
 _AROUND = 100_000
 """Bytes for what is neither data nor pictures."""
@@ -84,7 +84,7 @@ class ExplorePage:
         """Return the page, of at most 15 MB unless names and neighbors alone take more."""
         shown = sorted({int(r) for s in self.sections for g in s.groups for r in g.rows})
         data = self._packed(shown)
-        room = LARGEST - _AROUND - len(data)
+        room = MAX_PAGE_BYTES - _AROUND - len(data)
         overview = atlas(self.images, range(len(self.images)), budget=int((1 - _CLOSE) * room))
         atlases = [overview]
         if shown:

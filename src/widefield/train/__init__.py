@@ -1,1 +1,1 @@
-"""The only room that moves the encoder."""
+"""Training: build, step, loop, checkpoints, run folder; nothing else moves an encoder."""

@@ -1,10 +1,11 @@
 """Builds the state of a training from a recipe and facts about the data; every caller uses it."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,42 +14,33 @@ from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
 from widefield.core.modes import evaluating
 from widefield.core.rng import seeded
-from widefield.core.types import WHOLE, Kind, Shard, Size, as_size
+from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.head import per_example_heads
-from widefield.methods import BuildContext, target_networks
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import clear_unseen_taps
 from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
+from widefield.views.base import Augmentation
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFacts:
+class DataFacts(InputSpec):
     """What a training needs to know of its data beside the batches."""
 
     examples: int
     """n."""
-    image_size: int | Size
-    """Side of the images, or their height and width, pixels."""
-    channels: int = 3
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
-    mean: tuple[float, ...] | None = None
-    """Mean of each channel of images in [0, 1]."""
-    std: tuple[float, ...] | None = None
-    """Deviation of each channel."""
-    max_value: float | None = None
-    """The value that is 1 in images of more than 8 bits."""
     kind: Kind = "images"
     """What the examples are."""
-    rate: int | None = None
-    """Samples a second of sounds, Hz."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
     growth: Growth | None = None
@@ -153,6 +145,35 @@ def build(
     )
 
 
+def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+    """Refuse views that cannot do, for this method or on this data, what they are there for.
+
+    Args:
+        views: the policy.
+        method: the method of the run.
+        dataset: the data of the run.
+        names: what the policy is called.
+
+    Raises:
+        ValueError: in one line, why not, and what to do.
+    """
+    if views.complementary_pairs and method.view_count < 2:
+        raise ValueError(
+            f"views {names!r} are two halves of an image, and this method takes one view of each: "
+            "choose a method that compares two, such as simclr, or other views"
+        )
+    if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
+        raise ValueError(
+            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
+            "planted change at each read: plant it without ':fresh'"
+        )
+    if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
+        raise ValueError(
+            f"views {names!r} go by where an object is planted, and there is none in "
+            f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
+        )
+
+
 def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
     """Refuse batches of one where a method needs several examples.
 
@@ -196,19 +217,10 @@ def _refuse_lone_parts(
 def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
     """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
     settings = recipe.encoder.resolved(device, data.kind)
-    sees_spectrograms = data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS
-    mean, std = (
-        data.spectrogram if sees_spectrograms and data.spectrogram else (data.mean, data.std)
-    )
-    return settings.build(
-        channels=data.channels,
-        image_size=data.image_size,
-        mean=mean,
-        std=std,
-        max_value=data.max_value,
-        rate=data.rate,
-        seed=recipe.seed,
-    )
+    if data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS:
+        mean, std = data.spectrogram
+        data = replace(data, mean=mean, std=std)
+    return settings.build(data, seed=recipe.seed)
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:

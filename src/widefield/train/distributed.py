@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from widefield.core.hardware import Precision, choose_precision
-from widefield.core.types import Shard
+from widefield.core.hardware import choose_precision
+from widefield.core.types import Precision, Shard
 
 if TYPE_CHECKING:  # importing it takes a quarter of the time of all imports; few commands train
     from lightning.fabric import Fabric
     from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 
-PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
+_PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class DistributedContext:
             accelerator=device.type,
             devices=local,
             num_nodes=world // local,
-            strategy=DDPStrategy(timeout=PATIENCE) if world > 1 else "auto",
+            strategy=DDPStrategy(timeout=_PATIENCE) if world > 1 else "auto",
             plugins=_arithmetic(device, precision),
             loggers=[],
         )
@@ -76,7 +76,7 @@ class DistributedContext:
             with self.lost_as_one_line():
                 self.fabric.launch()
                 # Beside the device's own group, so that agreeing never waits for a GPU.
-                group = distributed.new_group(backend="gloo", timeout=PATIENCE)
+                group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
                 assert isinstance(group, distributed.ProcessGroup)
                 self._control = group
 
@@ -133,7 +133,7 @@ class DistributedContext:
                 raise
             raise ValueError(
                 f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
-                f"or did not answer for {PATIENCE.seconds // 60} minutes: see what that one says, "
+                f"or did not answer for {_PATIENCE.seconds // 60} minutes: see what that one says, "
                 "and start all of them again with --resume"
             ) from error
 

@@ -6,7 +6,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-PATIENCE = 5.0
+STOP_PATIENCE = 5.0
 """Seconds that a run which was asked to stop has before another signal acts at once."""
 
 
@@ -18,7 +18,7 @@ class StopRequest:
     """Holds SIGINT and SIGTERM back while entered, so that no step breaks in the middle.
 
     Whoever entered saves what there is to save, leaves, and calls `deliver`: the signal then does
-    what it would have done. Others that follow within `PATIENCE` seconds are the same wish: a
+    what it would have done. Others that follow within `STOP_PATIENCE` seconds are the same wish: a
     shell, a scheduler and torchrun may each send one. A later one acts at once.
     """
 
@@ -58,7 +58,7 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.signal:
             self.signal, self._since = number, time.monotonic()
-        elif time.monotonic() - self._since > PATIENCE:
+        elif time.monotonic() - self._since > STOP_PATIENCE:
             self._release()
             signal.raise_signal(number)
 

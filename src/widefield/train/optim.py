@@ -3,14 +3,14 @@
 from typing import Any
 
 import torch
-from timm.optim import Lars
+from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe, Schedule
 from widefield.encoders import layer_names
 from widefield.train.state import PretrainModel
 
-MOMENTUM = 0.9
+_MOMENTUM = 0.9
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
@@ -64,12 +64,12 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
         scale = model.method.head_lr_scale
         listed.append({"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale})
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=MOMENTUM, fused=True)
+        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
         for group in listed:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
         return Lars(
-            listed, lr=recipe.method.lr, momentum=MOMENTUM, trust_coeff=0.02, trust_clip=True
+            listed, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
         )
     return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
 
@@ -107,9 +107,3 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if is_norm and stands:
             still.append(module)
     return still
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the schedule."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_scale"]

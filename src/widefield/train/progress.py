@@ -200,9 +200,9 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
     return [row for row in _read_rows(path) if row is not None]
 
 
-LARGEST = 2**28
+_LARGEST = 2**28
 """Bytes of a table of metrics at most."""
-WORDS = ("verdict", "adversary_optimizer")
+_WORDS = ("verdict", "adversary_optimizer")
 """Columns that hold words; all others hold numbers."""
 
 
@@ -211,7 +211,7 @@ def _read_rows(path: Path) -> list[dict[str, str] | None]:
     if not os.path.lexists(path):
         return []
     try:
-        refuse_strange(path, largest=LARGEST)
+        refuse_strange(path, largest=_LARGEST)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row if _is_sound(row) else None for row in csv.DictReader(file)]
     except (csv.Error, ValueError, OSError):
@@ -230,7 +230,7 @@ def _is_sound(row: dict[str, str]) -> bool:
         if None in row or None in row.values() or int(row["epoch"]) < 1:
             return False
         for name, value in row.items():
-            if value and name not in WORDS:
+            if value and name not in _WORDS:
                 float(value)
     except (KeyError, ValueError):
         return False

@@ -31,7 +31,7 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    A run with a start has it in `init/`, and in `adaptation.json` what became of it.
+    `comparison.json` has the encoder beside its baseline, `init/` the weights that it started from.
     """
 
     path: Path
@@ -72,9 +72,9 @@ class RunFolder:
         return self.path / ".init.draft"
 
     @property
-    def adaptation_file(self) -> Path:
-        """What became of the start, and the verdict."""
-        return self.path / "adaptation.json"
+    def comparison_file(self) -> Path:
+        """The encoder beside its baseline, and the verdict."""
+        return self.path / "comparison.json"
 
     def encoder_at(self, epoch: int) -> Path:
         """Folder of the encoder alone, as of a finished epoch."""

@@ -11,9 +11,10 @@ from torch import Generator, Tensor, nn
 
 from widefield.core.micro_batch import MicroBatched
 from widefield.core.types import Loss
-from widefield.head import PerExampleHead, per_example_heads
-from widefield.methods import Method, target_networks
-from widefield.views import Augmentation
+from widefield.head.per_example_head import PerExampleHead, per_example_heads
+from widefield.methods.base import Method
+from widefield.methods.target import target_networks
+from widefield.views.base import Augmentation
 
 
 class PretrainModel(nn.Module):

@@ -5,15 +5,16 @@ of their own, on minus the loss.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from widefield.core.types import Batch
-from widefield.train.adversary import augment_context, frozen_state
-from widefield.train.optim import set_learning_rate
+from widefield.train.adversary import frozen_state, loss_gradients
 from widefield.train.state import TrainState
+from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -96,5 +97,12 @@ class TrainStep:
     def draw(self, batch: Batch) -> list[Tensor]:
         """Return as many views as the method needs."""
         state = self.state
-        context = augment_context(state.model, batch, self.fabric.autocast)
+        gradients = partial(loss_gradients, state.model, batch.index, self.fabric.autocast)
+        context = AugmentContext(mask=batch.mask, gradients=gradients)
         return self.views(batch.x, state.method.view_count, state.generator, context)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every group its share of the schedule."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["lr_scale"]

@@ -12,7 +12,7 @@ from widefield.views.base import Augmentation, AugmentationSettings, AugmentCont
 
 ConstraintSet = Literal["sphere", "ball"]
 
-SMALLEST_SIDE = 5
+_SMALLEST_SIDE = 5
 """Reflection padding of a 9 x 9 convolution needs more than 4 pixels."""
 
 
@@ -121,9 +121,9 @@ class ViewmakerNet(nn.Module):
         Raises:
             ValueError: images are smaller than 5 pixels a side.
         """
-        if min(x.shape[-2:]) < SMALLEST_SIDE:
+        if min(x.shape[-2:]) < _SMALLEST_SIDE:
             raise ValueError(
-                f"viewmaker views need images of at least {SMALLEST_SIDE} pixels a side; "
+                f"viewmaker views need images of at least {_SMALLEST_SIDE} pixels a side; "
                 f"these are {x.shape[-2]}x{x.shape[-1]}"
             )
         whole = self.down_1(_with_noise(x, generator))

@@ -17,12 +17,13 @@ from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.linear import wilson
 from widefield.probes.suggest import suggest as suggest_rows
 
-FORMATS = (".parquet", ".csv")
+_FORMATS = (".parquet", ".csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class Classification:
                 **{f"p {name}": self.probabilities[:, k] for k, name in enumerate(self.classes)},
             }
         )
-        path = checked_output(path, FORMATS, overwrite=True)
+        path = checked_output(path, _FORMATS, overwrite=True)
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
         write_atomically(path, lambda draft: write(table, draft))
 
@@ -112,7 +113,7 @@ def classify(
     data: Data,
     *,
     labels: Labels,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -147,7 +148,7 @@ def classify(
         'dark'
     """
     if out is not None:
-        checked_output(out, FORMATS, overwrite=overwrite)
+        checked_output(out, _FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
     table = read_labels(labels, only="label")

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from widefield.core.types import Score
-from widefield.inference.open_encoder import training_data
+from widefield.inference.splits import training_data
 from widefield.methods import CEILING, DEFAULT_METHOD
 from widefield.report import Table
+from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import ProbeReport, probe
-from widefield.workflows.run import Pretrained
 from widefield.workflows.run_page import run_report
 
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
 """The digits move about: at fixed places a linear classifier reads them off the raw pixels."""
-WORDS, WORDS_TEST = "spoken:train+background", "spoken:test+background"
+_WORDS, WORDS_TEST = "spoken:train+background", "spoken:test+background"
 """Made words over made noises: word, speaker and noise share one recording."""
 MOTION, MOTION_TEST = "motion:train", "motion:test"
 """Made accelerations: what is done, and where the sensor sits, share one window."""
@@ -148,7 +148,7 @@ def _tour(*, audio: bool, windows: bool, data: str | Path | None) -> _Tour:
         raise ValueError("data is for the tour of sounds: add --audio, or leave data out")
     if audio:
         given = (f"{data}:train+background", f"{data}:test+background")
-        train, test = (WORDS, WORDS_TEST) if data is None else given
+        train, test = (_WORDS, WORDS_TEST) if data is None else given
         return _Tour(train=train, test=test, settings=AUDIO, ceiling=AUDIO, yours="./my-sounds")
     if windows:
         settings, ceiling = WINDOWS, WINDOWS_CEILING

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss
 
-FORMATS = (".npz", ".parquet")
+_FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
 """What a folder of embeddings holds."""
 
@@ -63,7 +64,7 @@ class Embedding:
         if not path.suffix:
             self._write_index(path)
             return
-        path = checked_output(path, FORMATS, overwrite=True)
+        path = checked_output(path, _FORMATS, overwrite=True)
         write = self._write_npz if path.suffix == ".npz" else self._write_parquet
         write_atomically(path, write)
 
@@ -105,7 +106,7 @@ def embed(
     encoder: EncoderSpec,
     data: Data,
     *,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     max_examples: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -153,8 +154,8 @@ def embed(
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose suffix names no format of `FORMATS`; a folder has none."""
-    if path.suffix not in ("", *FORMATS):
+    """Refuse a file whose suffix names no format of `_FORMATS`; a folder has none."""
+    if path.suffix not in ("", *_FORMATS):
         raise ValueError(
             f"cannot write {path.name}: its suffix must be .npz or .parquet, or none for a folder "
             "with an index of faiss"
@@ -165,7 +166,7 @@ def _check_output(path: Path, *, overwrite: bool) -> None:
     """Refuse, before the work, a place where nothing can be written after it."""
     check_format(path)
     if path.suffix:
-        checked_output(path, FORMATS, overwrite=overwrite)
+        checked_output(path, _FORMATS, overwrite=overwrite)
         return
     load_faiss()
     for name in INDEX_FILES:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from widefield.inference.open_encoder import EncoderSpec, FeatureExtractor, Features, open_encoder
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.workflows.pretrain import pretrain
 
 
@@ -39,7 +40,7 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self,
         encoder: EncoderSpec | None = None,
         *,
-        features: Features = "pooled",
+        features: FeatureKind = "pooled",
         out: str | Path | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:

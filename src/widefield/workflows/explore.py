@@ -19,7 +19,8 @@ from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
-from widefield.inference.open_encoder import EncoderSpec, Features, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics import (
     Graph,
     Suspects,
@@ -163,7 +164,7 @@ def explore(
     data: Data,
     *,
     labels: Labels | None = None,
-    features: Features = "pooled",
+    features: FeatureKind = "pooled",
     max_examples: int | None = None,
     out: str | Path | None = None,
     tables: str | Path | None = None,

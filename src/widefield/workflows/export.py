@@ -18,7 +18,7 @@ from widefield.encoders import (
 from widefield.inference.open_encoder import open_encoder
 from widefield.workflows.model_card import model_card
 
-FORMATS = (".safetensors", ".onnx")
+_FORMATS = (".safetensors", ".onnx")
 
 
 @input_errors
@@ -50,7 +50,7 @@ def export(
         return _export_folder(run, Path(out), findings, overwrite=overwrite)
     if findings:
         raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")
-    out = checked_output(out, FORMATS, overwrite=overwrite)
+    out = checked_output(out, _FORMATS, overwrite=overwrite)
     beside = out.with_suffix(".json")
     if out.suffix == ".safetensors" and os.path.lexists(beside):
         if not overwrite:

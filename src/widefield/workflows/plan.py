@@ -25,10 +25,10 @@ from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
+from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep
 from widefield.workflows.pretrain import resolve_parts, resolve_with_start
-from widefield.workflows.run import PretrainRun
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40
@@ -134,7 +134,7 @@ class _Trial:
         self.run = self._run(few)
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
-        self.run.findings.dataset = dataset  # for its health check
+        self.run.monitor.dataset = dataset  # for its health check
         self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
@@ -151,7 +151,7 @@ class _Trial:
     def plan(self) -> Plan:
         """Take the steps, and add up."""
         activations, seconds = self._steps()
-        self.run.findings.check_health()  # its batches are larger than those of most runs
+        self.run.monitor.check_health()  # its batches are larger than those of most runs
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()

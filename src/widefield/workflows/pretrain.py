@@ -18,11 +18,12 @@ from widefield.config.remarks import batch_of, remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
+from widefield.core.types import InputSpec
 from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.head import FolderLock
-from widefield.inference.initial_weights import Start, kept_start, open_start, start_name
+from widefield.inference.initial_weights import InitialEncoder, init_name, kept_init, open_init
 from widefield.methods import HeadMethodConfig, MethodConfig
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.distributed import DistributedContext
@@ -30,10 +31,11 @@ from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
 from widefield.train.resume import in_order
+from widefield.train.run import Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
 from widefield.views import ViewSettings
-from widefield.workflows.run import Pretrained, PretrainRun
+from widefield.workflows.run_page import write_run_page
 
 
 @input_errors
@@ -110,7 +112,7 @@ def pretrain(
         said = remarks(chosen, len(dataset), unset=free, given=settings)
     for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    begun = kept_start(folder, chosen) if start is None else start.encoder
+    begun = kept_init(folder, chosen) if start is None else start.encoder
     with (
         full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
         ranks.lost_as_one_line(),
@@ -135,6 +137,8 @@ def pretrain(
                 described = _describe(chosen, data, dataset)
                 ranks.on_rank_zero(lambda: folder.begin(described, dataset, begun))
             done = run.train(on_step=on_step, on_epoch=on_epoch)
+            if done.finished and ranks.is_rank_zero:
+                write_run_page(run)
     run.request.deliver(run.stopped_by or run.request.signal)
     return done
 
@@ -210,7 +214,7 @@ def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Re
 
 def resolve_with_start(
     recipe: str | Recipe, settings: Mapping[str, Any], data: Data, *, download: bool = False
-) -> tuple[Recipe, Start | None]:
+) -> tuple[Recipe, InitialEncoder | None]:
     """Return the recipe as `resolve` does, and the encoder that it starts from, if any.
 
     Raises:
@@ -219,7 +223,7 @@ def resolve_with_start(
     spec = settings.get("init")
     chosen, start = resolve(recipe, _named(settings), data), None
     if chosen.init is not None:
-        start = open_start(chosen.init if spec is None else spec, download=download)
+        start = open_init(chosen.init if spec is None else spec, download=download)
         given = set(settings)
         if isinstance(recipe, Recipe):  # whose zero_init_last, of fresh weights, cannot be left out
             given |= recipe.encoder.flat().keys() - {"zero_init_last"}
@@ -231,7 +235,7 @@ def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings as `run.yaml` has them: of a start, its name; the method `auto` is none."""
     named = {name: value for name, value in settings.items() if (name, value) != ("method", AUTO)}
     spec = named.get("init")
-    return named if spec is None else {**named, "init": start_name(spec)}
+    return named if spec is None else {**named, "init": init_name(spec)}
 
 
 def resolve_parts(
@@ -252,7 +256,9 @@ def resolve_parts(
     _, height, width, channels = dataset.images.shape
     device = choose_device(recipe.device)
     encoder = recipe.encoder.resolved(device, dataset.kind)
-    feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
+    feature_dim = encoder.width(
+        InputSpec(channels=channels, image_size=(height, width), rate=dataset.rate)
+    )
     if "batch_size" in unset:
         recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
     per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)

@@ -1,6 +1,6 @@
 """Score each task with probes on frozen features, beside three floors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,17 +22,19 @@ from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.select import choose
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.inference.open_encoder import (
-    EncoderSpec,
-    FeatureExtractor,
-    Features,
-    open_encoder,
+from widefield.evaluation.floors import floors as measure_floors
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.run_views import first_views, run_views
+from widefield.inference.splits import (
+    count_leaked,
+    leak_note,
+    open_train_test,
+    reading_notes,
+    same_ids,
     scoring_data,
     training_data,
 )
-from widefield.inference.overlap import fitted_note, seen_before
-from widefield.inference.run_views import first_views, run_views
-from widefield.inference.splits import open_train_test, reading_notes, same_ids
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
 from widefield.views import (
@@ -73,7 +75,7 @@ class ProbeReport:
 
     encoder: str
     protocol: Protocol
-    features: Features
+    features: FeatureKind
     views: str | None
     """Policy that augmented the training images; None where they were plain."""
     fitted_on: str
@@ -109,7 +111,7 @@ def probe(
     labels: Labels | None = None,
     task: str | None = None,
     max_examples: int | None = None,
-    features: Features | None = None,
+    features: FeatureKind | None = None,
     protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
@@ -186,7 +188,13 @@ def probe(
     measured = scores(extractor, examples, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
-        floor_scores = _floor_scores(extractor, examples, partial(scores, seed=seed))
+        starts = extractor.untrained_starts(examples.train.images)
+        floor_scores = measure_floors(
+            partial(scores, examples=examples, seed=seed),
+            pixels=FeatureExtractor(name="pixels"),
+            untrained=(FeatureExtractor(name="random", encoder=start) for start in starts),
+            majority=majority(examples.labels, examples.expected, classes=examples.classes),
+        )
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -209,7 +217,7 @@ def probe(
 
 def _notes(extractor: FeatureExtractor, train: Dataset, test: Dataset) -> tuple[str, ...]:
     """Return whether the score says anything, and what was chosen in reading weights and images."""
-    return (*fitted_note(test, train), *extractor.notes, *reading_notes(train, test))
+    return (*leak_note(test, train), *extractor.notes, *reading_notes(train, test))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,30 +436,10 @@ def _refuse_unfitted_classes(train: Dataset, test: Dataset, expected: dict[str, 
             )
 
 
-def _floor_scores(
-    extractor: FeatureExtractor,
-    examples: _Examples,
-    scores: Callable[[FeatureExtractor, _Examples], dict[str, Score]],
-) -> dict[str, dict[str, Score]]:
-    """Return what an encoder has to beat to have learned something: floor -> task -> score."""
-    starts = extractor.untrained_starts(examples.train.images)
-    untrained = [FeatureExtractor(name="random", encoder=start) for start in starts]
-    return {
-        "pixels": scores(FeatureExtractor(name="pixels"), examples),
-        "random": _best([scores(source, examples) for source in untrained]),
-        "majority": majority(examples.labels, examples.expected, classes=examples.classes),
-    }
-
-
-def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
-    """Return the better score of each task."""
-    return {task: max((row[task] for row in rows), key=lambda s: s.accuracy) for task in rows[0]}
-
-
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
     """Count the test images that the encoder has been trained on."""
     run = extractor.run
     if run is None:
         return 0
     data, manifest = str(run.settings()["data"]), run.manifest
-    return seen_before(test, data, manifest.digests(), manifest.paths())
+    return count_leaked(test, data, manifest.digests(), manifest.paths())

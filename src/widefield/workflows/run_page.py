@@ -12,11 +12,13 @@ from widefield.inference.pictures import heard, view_pictures
 from widefield.inference.run_views import run_views
 from widefield.probes.features import image_batch
 from widefield.report import Lines, RunReport, Table
+from widefield.train.next_steps import next_steps
 from widefield.train.progress import read_metrics
+from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.views import AugmentContext
 
-EXAMPLES, VIEWS_SHOWN = 6, 5
+_EXAMPLES, VIEWS_SHOWN = 6, 5
 FEW_EPOCHS = 8
 """Epochs below which the curve of the loss goes by steps."""
 
@@ -27,6 +29,19 @@ CAPTIONS = {
     "effective_rank": "Directions that the features use; more is better, near 1 is collapse.",
     "feature_std": "Spread of the features' directions; near 0 all examples are the same to it.",
 }
+
+
+def write_run_page(run: PretrainRun) -> None:
+    """Write the page of a run that has just finished into its folder."""
+    page = run_report(
+        run.folder,
+        run.dataset,
+        title=f"{run.recipe.method.name} on {run.dataset.spec}",
+        summary=f"The encoder is trained. {run.monitor.summary()}",
+        details=run.monitor.details(),
+        next_steps=next_steps(run.folder.path, run.dataset),
+    )
+    page.write(run.folder.path / "report.html", overwrite=True)
 
 
 def run_report(
@@ -58,7 +73,7 @@ def run_report(
         ],
         view_grid=view_grid(folder, dataset),
         example=dataset.kind.removesuffix("s"),
-        sounds=heard(dataset, dataset.spread_rows(EXAMPLES)),
+        sounds=heard(dataset, dataset.spread_rows(_EXAMPLES)),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
         facts={
@@ -81,7 +96,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
     views = run_views(folder.path)
     if views.gradient_calls:
         return None
-    rows = dataset.spread_rows(EXAMPLES)
+    rows = dataset.spread_rows(_EXAMPLES)
     x = image_batch(dataset.images[rows], torch.device("cpu"))
     pictures = partial(view_pictures, kind=dataset.kind, rate=dataset.rate)
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None

@@ -17,14 +17,15 @@ from widefield.audits.bounds import (
     DRAWS,
     Bounds,
     graded_bounds,
+    probe_tasks,
     refuse_untrainable,
     train_supervised,
 )
 from widefield.audits.planting import audit_training
-from widefield.audits.probing import probe_tasks
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.inference.open_encoder import encode, open_encoder
+from widefield.inference.features import encode
+from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 
 

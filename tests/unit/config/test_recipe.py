@@ -16,6 +16,7 @@ from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
 from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
+from widefield.core.types import InputSpec
 from widefield.methods import LONG_METHOD, METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 
@@ -168,10 +169,12 @@ def test_paper_recipe_is_appendix_c() -> None:
 
 def test_the_papers_stem_is_small_for_cifar_alone() -> None:
     encoder = make_recipe("s-diet-paper").encoder
-    stems = {side: encoder.build(image_size=side, seed=0).config.stem for side in (32, 64)}
+    stems = {
+        side: encoder.build(InputSpec(image_size=side), seed=0).config.stem for side in (32, 64)
+    }
     assert stems == {32: "small", 64: "native"}
     native = make_recipe("s-diet-paper", stem="native").encoder
-    assert native.build(image_size=32, seed=0).config.stem == "native"
+    assert native.build(InputSpec(image_size=32), seed=0).config.stem == "native"
 
 
 def test_stacked_digits_have_the_papers_number_of_epochs() -> None:

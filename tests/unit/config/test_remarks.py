@@ -14,6 +14,7 @@ from torch import nn
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, make_recipe
 from widefield.config.remarks import FEW_STEPS, batch_of, remarks, unset
+from widefield.core.types import InputSpec
 from widefield.data import open_dataset, steps_per_epoch
 from widefield.encoders import EncoderSettings, rate_of
 from widefield.encoders.rates import RATES, RATES_MEASURED_ON, family_of_network
@@ -270,7 +271,7 @@ def test_a_batch_that_goes_by_the_examples_is_said_and_one_that_was_given_is_kep
 def test_every_measured_encoder_exists() -> None:
     for name in RATES_MEASURED_ON:
         with torch.device("meta"):
-            EncoderSettings(name=name).build(image_size=224, seed=0)
+            EncoderSettings(name=name).build(InputSpec(image_size=224), seed=0)
 
 
 @pytest.mark.parametrize("examples", [256, 500, 2000, 5000, 50_000])

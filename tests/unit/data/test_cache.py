@@ -257,7 +257,7 @@ def test_npz_and_packs_can_be_kept_on_disk_too(tmp_path, cache):
 
 
 def test_the_cache_is_bounded_and_what_is_longest_unused_goes_first(folder, cache, monkeypatch):
-    monkeypatch.setattr(cache_module, "LARGEST", 2 * 40 * 20 * 20 * 3 + 10_000)
+    monkeypatch.setattr(cache_module, "MAX_CACHE_BYTES", 2 * 40 * 20 * 20 * 3 + 10_000)
     (cache / "audits").mkdir(parents=True)
     (cache / "audits" / "mine.npz").write_bytes(bytes(10**6))
     entries = []
@@ -276,7 +276,7 @@ def test_the_cache_is_bounded_and_what_is_longest_unused_goes_first(folder, cach
 def test_an_entry_that_is_removed_stays_whole_for_whoever_reads_it(folder, cache, monkeypatch):
     before = open_dataset(folder, memory_budget=0)
     expected = open_dataset(folder).images
-    monkeypatch.setattr(cache_module, "LARGEST", 0)
+    monkeypatch.setattr(cache_module, "MAX_CACHE_BYTES", 0)
     open_dataset(folder, memory_budget=0, max_examples=20)
     assert len(list(cache.iterdir())) == 1  # an entry larger than the bound stays alone
     assert (before.images == expected).all()

@@ -347,7 +347,7 @@ def test_headers_share_one_search_for_libtiff(tmp_path, monkeypatch):
 LOUD = """
 import contextlib, sys
 from pathlib import Path
-from widefield.data.decode.images import images as decode
+from widefield.data.decode import images as decode
 from widefield.data import open_dataset
 
 if sys.argv[2] == "control":

@@ -3,13 +3,20 @@
 import numpy as np
 
 from widefield.data import open_dataset
-from widefield.data.builtin.motion import ACTIVITIES, GRAVITY, PLACES, RATE, STEPS, read_motion
+from widefield.data.builtin.motion import (
+    ACTIVITIES,
+    GRAVITY,
+    PLACES,
+    RATE,
+    WINDOW_STEPS,
+    read_motion,
+)
 
 
 def test_splits_are_other_draws_and_balanced() -> None:
     train, test = open_dataset("motion"), open_dataset("motion:test")
-    assert (train.kind, train.images.shape) == ("windows", (2400, 1, STEPS, 3))
-    assert test.images.shape == (600, 1, STEPS, 3)
+    assert (train.kind, train.images.shape) == ("windows", (2400, 1, WINDOW_STEPS, 3))
+    assert test.images.shape == (600, 1, WINDOW_STEPS, 3)
     assert train.classes == {"class": tuple(ACTIVITIES), "place": tuple(PLACES)}
     assert set(np.bincount(train.labels["class"])) == {400}
     assert np.ptp(np.bincount(train.labels["place"])) <= len(ACTIVITIES)  # 2,400 / 18 is no integer

@@ -3,7 +3,7 @@
 import numpy as np
 
 from widefield.data import open_dataset
-from widefield.data.builtin.spoken import RATE, SPEAKERS, WORDS, read_spoken
+from widefield.data.builtin.spoken import SAMPLE_RATE, SPEAKERS, WORDS, read_spoken
 from widefield.data.readers.recordings import from_int16
 
 
@@ -21,10 +21,10 @@ def test_speakers_differ_in_pitch_and_words_in_resonances() -> None:
     repeats = np.fft.irfft(power)[:, :200]
     period = 20 + repeats[:, 20:].argmax(1)
     for speaker, (pitch, _) in enumerate(SPEAKERS.values()):
-        found = RATE / np.median(period[examples.labels["speaker"] == speaker])
+        found = SAMPLE_RATE / np.median(period[examples.labels["speaker"] == speaker])
         octaves = np.log2(found / pitch)
         assert abs(octaves - round(octaves)) < 0.15
-    hertz = np.fft.rfftfreq(8192, 1 / RATE)
+    hertz = np.fft.rfftfreq(8192, 1 / SAMPLE_RATE)
     high = power[:, hertz > 1600].sum(1) / power.sum(1)
     with_i = [i for i, word in enumerate(WORDS) if "i" in word or "e" in word]
     has = np.isin(examples.labels["class"], with_i)
@@ -33,7 +33,7 @@ def test_speakers_differ_in_pitch_and_words_in_resonances() -> None:
 
 def test_splits_are_other_draws_and_balanced() -> None:
     train, test = (open_dataset(f"spoken:{split}", seconds=0.5) for split in ("train", "test"))
-    assert (len(train), len(test), train.rate) == (2400, 600, RATE)
+    assert (len(train), len(test), train.rate) == (2400, 600, SAMPLE_RATE)
     assert set(np.bincount(train.labels["class"])) == {240}
     assert set(np.bincount(train.labels["speaker"])) == {400}
     assert not {x.tobytes() for x in train.images} & {x.tobytes() for x in test.images}

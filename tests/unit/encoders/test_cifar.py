@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from widefield.core.types import InputSpec
 from widefield.encoders import (
     build_encoder,
     encoder_config,
@@ -139,7 +140,9 @@ def test_onnx_computes_the_same(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CIFAR_NETWORKS)
 def test_their_only_stem_is_called_native(name: str) -> None:
-    assert encoder_config(name).stem == encoder_config(name, image_size=96).stem == "native"
+    assert (
+        encoder_config(name).stem == encoder_config(name, InputSpec(image_size=96)).stem == "native"
+    )
     with pytest.raises(ValueError, match="has one stem, for all images"):
         encoder_config(name, stem="small")
 

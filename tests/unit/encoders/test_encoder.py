@@ -7,6 +7,7 @@ import timm
 import torch
 from torch import nn
 
+from widefield.core.types import InputSpec
 from widefield.encoders import Encoder, build_encoder, encoder_config
 
 FAMILIES = {
@@ -88,7 +89,7 @@ def test_patches_are_an_eighth_of_a_small_image(size: int, patch: tuple[int, int
 
 
 def test_larger_images_get_timms_stem() -> None:
-    config = encoder_config("resnet18", image_size=96)
+    config = encoder_config("resnet18", InputSpec(image_size=96))
     assert (config.stem, config.conv1) == ("native", None)
     ours = build_encoder("resnet18", image_size=96, seed=0).backbone
     theirs = timm.create_model("resnet18", num_classes=0)
@@ -128,7 +129,7 @@ def test_the_configuration_is_json_and_rebuilds_the_encoder() -> None:
         "mean": [0.5],
         "std": [0.25],
     }
-    assert config == encoder_config("resnet-tiny", channels=1)
+    assert config == encoder_config("resnet-tiny", InputSpec(channels=1))
 
 
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import timm
 import torch
 from torch import nn
 
+from widefield.core.types import InputSpec
 from widefield.encoders import EncoderSettings, build_encoder, load_encoder, save_encoder
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -15,7 +16,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "convnext_atto"])
 def test_native_is_timms_own_stem_on_small_images(name: str) -> None:
-    encoder = EncoderSettings(name=name, stem="native").build(image_size=32, seed=0)
+    encoder = EncoderSettings(name=name, stem="native").build(InputSpec(image_size=32), seed=0)
     first = next(m for m in encoder.backbone.modules() if isinstance(m, nn.Conv2d))
     timms = next(m for m in timm.create_model(name).modules() if isinstance(m, nn.Conv2d))
     assert str(first) == str(timms)
@@ -24,7 +25,9 @@ def test_native_is_timms_own_stem_on_small_images(name: str) -> None:
 
 
 def test_small_is_a_3x3_convolution_without_pooling_on_large_images() -> None:
-    encoder = EncoderSettings(name="resnet18", stem="small").build(image_size=224, seed=0)
+    encoder = EncoderSettings(name="resnet18", stem="small").build(
+        InputSpec(image_size=224), seed=0
+    )
     conv1, maxpool = encoder.backbone.conv1, encoder.backbone.maxpool
     assert isinstance(conv1, nn.Conv2d)
     assert (conv1.kernel_size, conv1.stride, conv1.padding) == ((3, 3), (1, 1), (1, 1))
@@ -36,7 +39,7 @@ def test_small_is_a_3x3_convolution_without_pooling_on_large_images() -> None:
     ("name", "patch"), [("vit_tiny_patch16_224", (28, 28)), ("convnext_atto", (7, 7))]
 )
 def test_small_patches_are_a_share_of_a_large_image(name: str, patch: tuple[int, int]) -> None:
-    encoder = EncoderSettings(name=name, stem="small").build(image_size=224, seed=0)
+    encoder = EncoderSettings(name=name, stem="small").build(InputSpec(image_size=224), seed=0)
     first = next(m for m in encoder.backbone.modules() if isinstance(m, nn.Conv2d))
     assert first.kernel_size == patch
     assert encoder(torch.rand(1, 3, 224, 224)).shape == (1, encoder.dim)
@@ -45,7 +48,7 @@ def test_small_patches_are_a_share_of_a_large_image(name: str, patch: tuple[int,
 @pytest.mark.parametrize("size", [32, 96])
 @pytest.mark.parametrize("name", ["resnet-tiny", "mobilenetv3_small_050"])
 def test_auto_is_what_the_encoder_gets_without_a_stem(name: str, size: int) -> None:
-    built = EncoderSettings(name=name).build(image_size=size, seed=3)
+    built = EncoderSettings(name=name).build(InputSpec(image_size=size), seed=3)
     usual = build_encoder(name, image_size=size, seed=3)
     assert built.config == usual.config
     assert all(map(torch.equal, built.state_dict().values(), usual.state_dict().values()))
@@ -95,7 +98,9 @@ def test_a_new_name_keeps_the_stem_and_whole_settings_replace_both() -> None:
 
 
 def test_a_saved_encoder_comes_back_with_its_stem(tmp_path: Path) -> None:
-    encoder = EncoderSettings(name="resnet-tiny", stem="small").build(image_size=96, seed=0)
+    encoder = EncoderSettings(name="resnet-tiny", stem="small").build(
+        InputSpec(image_size=96), seed=0
+    )
     save_encoder(encoder, tmp_path)
     loaded = load_encoder(tmp_path)
     assert loaded.config == encoder.config

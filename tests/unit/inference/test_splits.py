@@ -30,7 +30,7 @@ def test_classes_of_two_sources_are_matched_by_name() -> None:
     assert split.test.classes == split.train.classes == {"kind": ("blue", "green", "red")}
     assert split.test.labels["kind"].tolist() == [2, 1] * 5
     with pytest.raises(ValueError, match="class 'white' of memory is not in memory: score on"):
-        opened(arrays(["red", "max_value"] * 5), train_data=fitted)
+        opened(arrays(["red", "white"] * 5), train_data=fitted)
     with pytest.raises(ValueError, match="memory has no labels of task 'kind', which memory has"):
         opened({"x": fitted["x"], "size": np.arange(30) % 2}, train_data=fitted)
 

@@ -51,7 +51,7 @@ def test_the_contrast_takes_rows_as_they_are_without_normalization() -> None:
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_diet_has_features_on_the_sphere_or_as_they_are(normalize: bool) -> None:
-    method = Diet(examples=6, feature_dim=5, label_smoothing=0.8, normalize=normalize, seed=0)
+    method = Diet(5, examples=6, normalize=normalize)
     h, index = 3 * draw(4, 5), torch.arange(4)
     compared = F.normalize(h, dim=1) if normalize else h
     expected = index_cross_entropy(compared, method.rows, index, smoothing=0.8)

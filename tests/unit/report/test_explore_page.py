@@ -149,7 +149,7 @@ def test_a_page_has_room_for_no_more_than_its_limit(monkeypatch: pytest.MonkeyPa
     noise = np.random.default_rng(0).integers(0, 256, (200, 32, 48, 3), dtype=np.uint8)
     widths = []
     for limit in (1_000_000, 250_000, 170_000):
-        monkeypatch.setattr(explore, "LARGEST", limit)
+        monkeypatch.setattr(explore, "MAX_PAGE_BYTES", limit)
         html = page(images=noise).html()
         assert len(html.encode()) <= limit
         shapes = re.findall(r'data-atlas="(\d)" data-shape="(\d+)', html)

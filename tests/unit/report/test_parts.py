@@ -129,7 +129,7 @@ def test_a_verdict_shows_its_word_bar_and_interval() -> None:
     assert '<b class="weakened">weakened</b>' in text
     assert '<i style="width:50.00%"></i><b style="left:40.00%;width:20.00%"></b>' in text
     assert "40 – 60" in text
-    assert text.count("the ceiling is not surely above the floor") == 1
+    assert text.count("the ceiling is not significantly above the floor") == 1
     # The encoder is named where there are several to a task.
     assert text.count("<span>other</span>") == 1
     assert text.count("</b>\n<span>plain</span>") == 1

@@ -19,7 +19,7 @@ def test_signals_are_noted_once_and_the_first_is_delivered(
         signal.raise_signal(sign)
         signal.raise_signal(other)  # a shell and a scheduler at once
         assert (request.signal, received) == (sign, [])
-        monkeypatch.setattr("widefield.train.interrupt.PATIENCE", -1.0)
+        monkeypatch.setattr("widefield.train.interrupt.STOP_PATIENCE", -1.0)
         signal.raise_signal(other)  # an impatient user
         assert received == [other]
     request.deliver(request.signal)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from small_run import small_facts, small_recipe
 from widefield.train.build import build, run_rates, warmup_steps
 from widefield.train.manifest import Growth
-from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
+from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.step import set_learning_rate
 
 
 def test_a_constant_schedule_stays_after_the_warm_up() -> None:

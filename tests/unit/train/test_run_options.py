@@ -98,6 +98,8 @@ def test_residual_blocks_start_as_the_identity_or_not() -> None:
 
 def test_encoders_without_residual_blocks_have_no_start_to_choose() -> None:
     settings = EncoderSettings(name="vit_tiny_patch16_224", zero_init_last=False)
-    with pytest.raises(ValueError, match=r"'vit_tiny_patch16_224' is no ResNet.*leave it out") as e:
+    with pytest.raises(
+        ValueError, match=r"'vit_tiny_patch16_224' has no residual blocks.*leave it out"
+    ) as e:
         settings.build(seed=0)
     assert "\n" not in str(e.value)

@@ -11,8 +11,9 @@ from PIL import Image
 import widefield
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, export_onnx, load_encoder
-from widefield.inference.open_encoder import encode, open_encoder, training_data
-from widefield.inference.splits import open_train_test
+from widefield.inference.features import encode
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.splits import open_train_test, training_data
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.embed import embed
 from widefield.workflows.export import export

@@ -10,7 +10,8 @@ from runs import images, small
 from small_run import small_facts, small_recipe
 from widefield.audits import bounds, planting
 from widefield.audits.audit import audit
-from widefield.inference.open_encoder import Features, load, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.open_encoder import load, open_encoder
 from widefield.methods import METHODS, load_projector
 from widefield.train.build import build
 from widefield.workflows.embed import embed
@@ -82,7 +83,7 @@ def test_which_features_of_short_pretrainings_are_judged_is_said(
 
 
 @pytest.mark.parametrize("kind", ["pooled", "feature-map"])
-def test_other_features_are_the_encoders_own(run: Path, kind: Features) -> None:
+def test_other_features_are_the_encoders_own(run: Path, kind: FeatureKind) -> None:
     x = images()["x"][:4]
     encoder = load(run)
     with torch.no_grad():

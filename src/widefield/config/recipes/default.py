@@ -6,9 +6,9 @@ from widefield.config.recipe import Recipe
 from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
 
 LONG = 40
-"""Epochs from which rows alone teach more than a second view; docs/recipe.md has how found."""
+"""Epochs from which rows alone teach more than a second view; benchmarks/NOTEBOOK.md."""
 OLD_ROWS = 64
-"""Steps of an epoch above which rows are too old for that; docs/recipe.md has how found."""
+"""Steps of an epoch above which rows are too old for that; benchmarks/NOTEBOOK.md."""
 
 
 def default(method: str, plants: Collection[str] = ()) -> Recipe:

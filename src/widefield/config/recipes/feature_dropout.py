@@ -7,7 +7,7 @@ from widefield.encoders import EncoderSettings
 from widefield.methods import ProjectorConfig, SimCLRConfig
 from widefield.views import ViewSettings
 
-BUDGET = 0.05
+_BUDGET = 0.05
 BUDGETS = {"letters": 0.1}
 """The viewmaker's budget where these are planted."""
 
@@ -50,4 +50,4 @@ def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Rec
 
 
 def _budget(plants: Collection[str]) -> float:
-    return max([BUDGET, *(BUDGETS[name] for name in plants if name in BUDGETS)])
+    return max([_BUDGET, *(BUDGETS[name] for name in plants if name in BUDGETS)])

@@ -12,7 +12,7 @@ from widefield.methods import (
     SDietConfig,
 )
 
-EPOCHS = 5000
+_EPOCHS = 5000
 STACKED_EPOCHS = 500
 """Epochs where a digit is stacked on the image (appendix C.3)."""
 
@@ -35,7 +35,7 @@ def s_diet_paper(method: str = "s-diet", plants: Collection[str] = ()) -> Recipe
     return Recipe(
         method=_method(method),
         encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init_last=False),
-        epochs=STACKED_EPOCHS if "stacked-digits" in plants else EPOCHS,
+        epochs=STACKED_EPOCHS if "stacked-digits" in plants else _EPOCHS,
         weight_decay=0.05,
         decay_bias_and_norm=True,
         warmup_epochs=0.0,

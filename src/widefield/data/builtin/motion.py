@@ -17,8 +17,8 @@ from widefield.core import rng
 from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
-WINDOWS = {"train": 2400, "test": 600}
-RATE, STEPS = 50, 128
+WINDOW_COUNTS = {"train": 2400, "test": 600}
+RATE, WINDOW_STEPS = 50, 128
 """Samples a second, and samples of a window."""
 GRAVITY = 9.81
 
@@ -57,7 +57,7 @@ def read_motion(split: Split) -> Examples:
         >>> motion.pixels.shape, motion.classes["place"]
         ((600, 1, 128, 3), ('ankle', 'hip', 'wrist'))
     """
-    number = np.arange(WINDOWS[split])
+    number = np.arange(WINDOW_COUNTS[split])
     turn = rng.shuffled(0, f"motion/{split}", number)  # so that any part of them is a mixture
     labels = {"class": turn % len(ACTIVITIES), "place": turn // len(ACTIVITIES) % len(PLACES)}
     names, places = tuple(ACTIVITIES), tuple(PLACES)
@@ -82,7 +82,7 @@ def _movement(
         ..., None
     ]
     bursts, swings = np.array(list(PLACES.values()))[place].T[..., None]
-    time = np.arange(STEPS)[None] / RATE
+    time = np.arange(WINDOW_STEPS)[None] / RATE
     turns = cadence * (0.8 + 0.4 * share("cadence")) * time + 2 * share("phase")
     level = strength * np.exp(share("strength") - 0.5)
     burst = _unit(
@@ -110,8 +110,8 @@ def _hung(
             [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x**2 + y**2)],
         ]
     )
-    each = 3 * STEPS * number[:, None] + np.arange(3 * STEPS)
-    noise = _normal(split, "noise", each).reshape(len(number), STEPS, 3)
+    each = 3 * WINDOW_STEPS * number[:, None] + np.arange(3 * WINDOW_STEPS)
+    noise = _normal(split, "noise", each).reshape(len(number), WINDOW_STEPS, 3)
     return np.einsum("ijn,ntj->nti", rotation, body) + _NOISE * noise
 
 

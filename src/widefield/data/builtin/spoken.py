@@ -17,7 +17,7 @@ from widefield.data.examples import Examples
 from widefield.data.readers.recordings import Recordings, to_int16
 from widefield.data.spec import Split
 
-RATE = 8000
+SAMPLE_RATE = 8000
 CLIPS = {"train": 2400, "test": 600}
 _VOWELS = {
     "a": (730.0, 1090.0, 2440.0),
@@ -38,7 +38,7 @@ SPEAKERS = {
 }
 """Pitch, Hz, and scale of the resonances."""
 _SECONDS, _HARMONICS, _CHUNK = 0.5, 36, 100
-_STEPS = round(_SECONDS * RATE)
+_STEPS = round(_SECONDS * SAMPLE_RATE)
 _WORD = 0.55
 """Share of a clip that a word takes; it begins anywhere, or raw pixels would give it away."""
 _WIDTH = 90.0
@@ -63,7 +63,7 @@ def read_spoken(split: Split) -> Examples:
         names=[f"{WORDS[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
         labels={task: ids.astype(np.int64) for task, ids in labels.items()},
         classes={"class": WORDS, "speaker": tuple(SPEAKERS)},
-        recordings=Recordings(clips=clips, rate=RATE),
+        recordings=Recordings(clips=clips, rate=SAMPLE_RATE),
     )
 
 
@@ -89,7 +89,7 @@ def _speak(
     glide = 1 / (1 + np.exp(-12 * (within - 0.5)))
     size = voices[:, 1:] * varied("size", 0.04)
     first, second = (np.array([_VOWELS[name[i]] for name in WORDS])[word] * size for i in (0, 1))
-    phase = 2 * np.pi * np.cumsum(pitch, axis=1) / RATE
+    phase = 2 * np.pi * np.cumsum(pitch, axis=1) / SAMPLE_RATE
     sound = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
         hertz = harmonic * pitch
@@ -97,7 +97,7 @@ def _speak(
         for one, two, weight in zip(first.T, second.T, (1.0, 0.6, 0.3), strict=True):
             resonance = one[:, None] + (two - one)[:, None] * glide
             level += weight / (1 + ((hertz - resonance) / _WIDTH) ** 2)
-        sound += level * (hertz < 0.48 * RATE) * np.sin(harmonic * phase)
+        sound += level * (hertz < 0.48 * SAMPLE_RATE) * np.sin(harmonic * phase)
     sound *= loudness
     peak = np.abs(sound).max(axis=1, keepdims=True)
     return to_int16((0.5 * varied("loudness", 0.5) * sound / peak).astype(np.float32))

@@ -4,7 +4,7 @@ import stat
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.core.types import Size
+from widefield.core.types import ProgressCallback, Size
 from widefield.data.decode.high_bit_depth import Extent, deep_image, white_of
 from widefield.data.decode.libtiff import quiet_libtiff
 from widefield.data.skipped import Skipped
@@ -34,8 +34,6 @@ _START_OF_SCAN = b"\xff\xda"
 _FILES_PER_TASK = 32
 
 File = Path | memoryview
-Progress = Callable[[int, int], None]
-"""Called with (images done, images in all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Decoded:
 
 
 @dataclass(slots=True)
-class Reading:
+class DecodeReport:
     """What became of many files."""
 
     failed: dict[int, Skipped] = field(default_factory=dict)
@@ -68,9 +66,9 @@ def decode_all(
     files: Sequence[File],
     names: Sequence[str],
     out: NDArray[np.uint8],
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     max_value: float | None = None,
-) -> Reading:
+) -> DecodeReport:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
     Where `white` is not given, images of more than 8 bits are read twice, once for their values.
@@ -78,7 +76,7 @@ def decode_all(
     Raises:
         ValueError: no value can be white in all images.
     """
-    reading, extents = Reading(max_value=max_value), {}
+    reading, extents = DecodeReport(max_value=max_value), {}
     rows: Sequence[int] = range(len(files))
     for i, decoded in _decode_rows(rows, files, out, max_value, progress):
         if isinstance(decoded, str):
@@ -100,13 +98,13 @@ def decode_all(
     return reading
 
 
-def _count(reading: Reading, decoded: Decoded) -> None:
+def _count(reading: DecodeReport, decoded: Decoded) -> None:
     reading.choices.update(decoded.choices)
     if decoded.extent is not None:
         reading.largest = max(reading.largest, decoded.extent.largest)
 
 
-def _after(first: int, progress: Progress | None) -> Progress | None:
+def _after(first: int, progress: ProgressCallback | None) -> ProgressCallback | None:
     """Return `progress` for a second reading of some of `first` images."""
     if progress is None:
         return None
@@ -118,7 +116,7 @@ def _decode_rows(
     files: Sequence[File],
     out: NDArray[np.uint8],
     max_value: float | None,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> Iterator[tuple[int, Decoded | str]]:
     """Decode files[i] into out[i] for i in `rows`; yield what was chosen, or why it failed."""
     size: Size = (out.shape[1], out.shape[2])

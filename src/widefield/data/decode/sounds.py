@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
+from widefield.core.types import ProgressCallback
 from widefield.data.readers.recordings import to_int16
 from widefield.data.skipped import Skipped
 
-LONGEST = 3_600.0
+_LONGEST = 3_600.0
 """Seconds; a longer file is skipped unread."""
 _BLOCK = 1 << 20
 _LOWEST_RATE = 1_000
@@ -28,7 +29,6 @@ _LARGEST_PAGE = 65_307
 """Bytes of a page of an Ogg file, at most."""
 _END_OF_STREAM = 4
 """Flag of a page that is the last of its stream."""
-Progress = Callable[[int, int], None]
 
 
 class Unreadable(Exception):
@@ -78,7 +78,7 @@ def header(path: Path) -> Header:
         raise Unreadable(f"says that it has {found.rate} samples a second")
     if found.frames < 1:
         raise Unreadable("holds no samples")
-    if found.frames > LONGEST * found.rate:
+    if found.frames > _LONGEST * found.rate:
         hours = found.frames / found.rate / 3600
         raise Unreadable(f"is {hours:.1f} hours long, above 1; cut it into shorter files")
     _refuse_cut_short(path)
@@ -204,7 +204,7 @@ def in_parallel(
     work: Callable[[int], Any],
     names: Sequence[str],
     rows: Sequence[int],
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[dict[int, Any], dict[int, Skipped]]:
     """Call `work` for each of `rows` on all processors; return results and failures by row."""
     done: dict[int, Any] = {}

@@ -17,7 +17,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from PIL import Image
 
-from widefield.data.planted.options import Alpha, Size
+from widefield.data.planted.options import Alpha, RelativeSize
 from widefield.data.planted.overlay import Canvas, Overlay, scaled
 
 _SIDE = 10
@@ -36,7 +36,7 @@ class Digits:
     fresh: bool = False
     # By 5 pixels the digits would leave an image of 32.
     jitter: Annotated[int, Interval(ge=0, le=4), "pixels"] = 0
-    size: Size = 1.0
+    size: RelativeSize = 1.0
     source: str | None = None
     """A `.npz` pack of gray digits; by default those that scikit-learn ships."""
 

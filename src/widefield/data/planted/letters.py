@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from widefield.data.planted.options import Alpha, Size
+from widefield.data.planted.options import Alpha, RelativeSize
 from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -30,7 +30,7 @@ class Letters:
     color: Literal["fixed", "random"] = "random"
     fresh: bool = False
     place: Literal["free", "fixed"] = "free"
-    size: Size = 1.0
+    size: RelativeSize = 1.0
 
     @classmethod
     def grades(cls) -> "tuple[Letters, ...]":

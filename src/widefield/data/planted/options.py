@@ -15,7 +15,7 @@ F = TypeVar("F")
 
 Alpha = Annotated[float, Interval(gt=0, le=1)]
 """Opacity."""
-Size = Annotated[float, Interval(ge=0.5, le=1.2), "times the usual size"]
+RelativeSize = Annotated[float, Interval(ge=0.5, le=1.2), "times the usual size"]
 """Scale; larger plants would touch each other or the border."""
 
 

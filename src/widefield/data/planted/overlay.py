@@ -148,7 +148,8 @@ class Overlay(Draws):
     def _colors(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
         if not self.colored:
             return np.full((len(counter), channels), 255, dtype=np.float32)
-        rgb = np.stack([self._draw(f"color {c}", counter, 256) for c in "rgb"], axis=1)
+        # The stream keeps its old name: another one would draw other colors.
+        rgb = np.stack([self._draw(f"colour {c}", counter, 256) for c in "rgb"], axis=1)
         return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
 
     def _pixels(

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image, ImageDraw
 
-from widefield.data.planted.options import Alpha, Size
+from widefield.data.planted.options import Alpha, RelativeSize
 from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
 
 SHAPES = ("square", "triangle", "circle")
@@ -32,7 +32,7 @@ class Shapes:
     color: Literal["fixed", "random"] = "random"
     fresh: bool = False
     place: Literal["free", "fixed"] = "free"
-    size: Size = 1.0
+    size: RelativeSize = 1.0
 
     def __post_init__(self) -> None:
         """Refuse another size or place beside the published ones.

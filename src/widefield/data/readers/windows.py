@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from widefield.core.files import refuse_strange
 from widefield.core.names import printable
 
-SHORTEST = 16
+_SHORTEST = 16
 """Steps of time: an encoder halves them four times."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """What pandas calls the numbers of rows, which are no labels."""
@@ -32,10 +32,10 @@ def as_windows(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.float32], t
             f"key '{key}' is {x.dtype} {list(x.shape)}; expected numbers [n, channels, time]"
         )
     n, channels, steps = x.shape
-    if steps < SHORTEST:
+    if steps < _SHORTEST:
         raise ValueError(
             f"key '{key}' has windows of {channels} channels and {steps} steps of time; expected "
-            f"[n, channels, time] with at least {SHORTEST} steps"
+            f"[n, channels, time] with at least {_SHORTEST} steps"
         )
     if channels > steps:
         raise ValueError(

@@ -13,7 +13,7 @@ from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.rng import seeded
-from widefield.core.types import Size, as_size
+from widefield.core.types import InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
 from widefield.encoders.layers import first_weight
 
@@ -70,16 +70,19 @@ def _carried(
     """Return the configuration of the same architecture for other images."""
     if (channels, size) == (before.channels, before.image_size):
         return replace(before, max_value=max_value)
-    config = encoder_config(
-        before.name,
-        stem=before.stem,  # type: ignore[arg-type]
-        zero_init_last=(before.timm or {}).get("zero_init_last", True) is not False,
+    inputs = InputSpec(
         channels=channels,
         image_size=size,
         mean=_per_channel(before.mean, channels),
         std=_per_channel(before.std, channels),
         max_value=max_value,
         rate=before.rate,
+    )
+    config = encoder_config(
+        before.name,
+        inputs,
+        stem=before.stem,  # type: ignore[arg-type]
+        zero_init_last=(before.timm or {}).get("zero_init_last", True) is not False,
     )
     if before.conv1 is None or config.conv1 is None:
         return config

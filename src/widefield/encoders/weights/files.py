@@ -14,6 +14,7 @@ from torch import Tensor
 
 from widefield.core.files import refuse_strange, write_atomically
 from widefield.core.rng import seeded
+from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -23,7 +24,7 @@ from widefield.encoders.encoder import (
     encoder_config,
 )
 
-WEIGHTS = "encoder.safetensors"
+_WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
 
 
@@ -33,7 +34,7 @@ def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     The weights have timm's keys. Both files hold the configuration: the safetensors file alone is
     enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
     """
-    save_encoder_file(encoder, Path(folder) / WEIGHTS)
+    save_encoder_file(encoder, Path(folder) / _WEIGHTS)
 
 
 def save_encoder_file(encoder: Encoder, file: Path) -> None:
@@ -58,9 +59,9 @@ def load_encoder(path: str | Path) -> Encoder:
         ValueError: there is no such file, it is damaged, or another program wrote it.
     """
     file = Path(path)
-    file = file / WEIGHTS if file.is_dir() else file
+    file = file / _WEIGHTS if file.is_dir() else file
     if not file.is_file():
-        raise ValueError(f"no encoder at {path}: give a folder with {WEIGHTS}, or such a file")
+        raise ValueError(f"no encoder at {path}: give a folder with {_WEIGHTS}, or such a file")
     try:
         with safe_open(file, framework="pt") as opened:
             settings = (opened.metadata() or {}).get("widefield")
@@ -129,7 +130,7 @@ def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
 def has_settings(path: str | Path) -> bool:
     """Return whether `save_encoder` wrote `path`, so that it says how to rebuild its encoder."""
     file = Path(path)
-    file = file / WEIGHTS if file.is_dir() else file
+    file = file / _WEIGHTS if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
         return False
     try:
@@ -184,17 +185,20 @@ def read_config(text: str) -> EncoderConfig:
     if not (rate is None or (type(rate) is int and 0 < rate < _LARGEST)):
         raise ValueError(f"rate is {rate!r}")
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
-    config = encoder_config(
-        fields["name"],
-        stem=fields["stem"],
-        zero_init_last=arguments.get("zero_init_last", True) is not False,
+    inputs = InputSpec(
         channels=fields["channels"],
         image_size=(sides[0], sides[1]),
         mean=fields["mean"],
         std=fields["std"],
+        max_value=fields["max_value"],
         rate=rate,
     )
-    config = dataclasses.replace(config, max_value=fields["max_value"])
+    config = encoder_config(
+        fields["name"],
+        inputs,
+        stem=fields["stem"],
+        zero_init_last=arguments.get("zero_init_last", True) is not False,
+    )
     solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
     if config.conv1 is not None and fields["conv1"] == solo_learn:
         config = dataclasses.replace(config, conv1=solo_learn)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
+from widefield.core.types import InputSpec
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -352,14 +353,15 @@ def _is_counter(key: str) -> bool:
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     """Return the configuration with the mean and deviation that such weights are trained with."""
     if name.startswith(TORCHVISION):
-        return encoder_config(name, image_size=image_size, mean=IMAGENET[0], std=IMAGENET[1])
-    config = encoder_config(name, image_size=image_size)
+        mean, std = IMAGENET
+        return encoder_config(name, InputSpec(image_size=image_size, mean=mean, std=std))
+    config = encoder_config(name, InputSpec(image_size=image_size))
     if config.timm is None:
         return config
     facts = timm.get_pretrained_cfg(config.timm["model_name"])
     if facts is None:
         return config
-    return encoder_config(name, image_size=image_size, mean=facts.mean, std=facts.std)
+    return encoder_config(name, InputSpec(image_size=image_size, mean=facts.mean, std=facts.std))
 
 
 class _Found(NamedTuple):

@@ -3,25 +3,25 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from widefield.core.files import refuse_strange
+from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
 from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skeleton
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-LARGEST = 1e5
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_LARGEST = 1e5
 """Size, mean and deviation at most."""
 _BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
     """Return whether `path` holds a configuration and weights as the hub has them."""
-    return (path / CONFIG).is_file() and any((path / name).is_file() for name in WEIGHTS)
+    return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
 
 
 def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
@@ -34,7 +34,7 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
         ValueError: the folder is not one of timm's, or its weights do not fit what it says.
     """
     values = _read(folder / CONFIG)
-    weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
+    weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
     name = values.get("architecture")
     if not isinstance(name, str):
         raise ValueError(
@@ -68,19 +68,17 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
             "pretrained_cfg: add them, as timm writes them"
         )
     channels, height, width = map(int, size)
-    built = partial(
-        encoder_config, channels=channels, image_size=(height, width), mean=mean, std=std
-    )
+    inputs = InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
     variants = [own for own, arguments in VARIANTS.items() if arguments["model_name"] == name]
-    configs = [built(model, stem="native") for model in (name, *variants)]
+    configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
     for model in (name, *variants):
         with suppress(ValueError):  # not every family has a small stem
-            configs.append(built(model, stem="small"))
+            configs.append(encoder_config(model, inputs, stem="small"))
     return configs
 
 
 def _numbers(values: object) -> TypeGuard[list[float]]:
     """Return whether `values` are numbers that a configuration may hold."""
     return isinstance(values, list) and all(
-        type(value) in (int, float) and abs(value) < LARGEST for value in values
+        type(value) in (int, float) and abs(value) < _LARGEST for value in values
     )

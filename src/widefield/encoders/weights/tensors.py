@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-DEEPEST = 50
+_DEEPEST = 50
 """Dots in a tensor's path at most."""
 
 
@@ -97,6 +97,6 @@ def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(node, Tensor):
         if node.layout == torch.strided and node.device.type == "cpu" and not node.is_quantized:
             yield path.removesuffix("."), node
-    elif isinstance(node, Mapping) and path.count(".") < DEEPEST:
+    elif isinstance(node, Mapping) and path.count(".") < _DEEPEST:
         for key, child in node.items():
             yield from _leaves(child, f"{path}{key}.")

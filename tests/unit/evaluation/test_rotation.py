@@ -1,12 +1,11 @@
-"""Turns of images, named by a linear probe."""
+"""Rotations of images, predicted by a linear probe."""
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from widefield.evaluation.cross_fit import Features
-from widefield.evaluation.turns import Images, turns_named
+from widefield.evaluation.label_free import FeatureFunction, Images, rotation_accuracy
 
 COUNT, SIDE = 90, 8
 
@@ -33,24 +32,24 @@ def blind(images: Images) -> Tensor:
     return torch.stack([x.mean((1, 2, 3)), x.std((1, 2, 3))], 1)
 
 
-def share(images: Images, features: Features = rows) -> float:
-    found = turns_named(features(images), features, images, seed=0)
+def share(images: Images, features: FeatureFunction = rows) -> float:
+    found = rotation_accuracy(features(images), features, images, seed=0)
     assert found.shape == (len(images),)
     assert set(np.unique(found * 4)) <= {0, 1, 2, 3, 4}
     return float(found.mean())
 
 
-def test_every_turn_is_named_where_there_is_a_way_up() -> None:
+def test_every_rotation_is_predicted_where_images_are_upright() -> None:
     assert share(shaded(up=True)) == 1
 
 
 @pytest.mark.parametrize(("up", "features"), [(False, rows), (True, blind)])
-def test_the_controls_are_at_chance(up: bool, features: Features) -> None:
+def test_the_controls_are_at_chance(up: bool, features: FeatureFunction) -> None:
     """Images without a way up, and features that do not show it."""
     assert share(shaded(up), features) == pytest.approx(0.25, abs=0.1)
 
 
-def test_images_that_are_not_square_are_turned_by_half() -> None:
+def test_images_that_are_not_square_are_rotated_by_180_degrees() -> None:
     images = shaded(up=True, width=2 * SIDE)
     shapes = []
 
@@ -58,5 +57,5 @@ def test_images_that_are_not_square_are_turned_by_half() -> None:
         shapes.append(x.shape)
         return rows(x)
 
-    assert turns_named(rows(images), seen, images, seed=0).mean() == 1
+    assert rotation_accuracy(rows(images), seen, images, seed=0).mean() == 1
     assert shapes == [images.shape]

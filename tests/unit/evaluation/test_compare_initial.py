@@ -1,7 +1,8 @@
-"""Before and after: what is told of encoders that are the same, better by design, or ruined."""
+"""Before and after: encoders that are the same, better by design, or ruined."""
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, build_encoder
-from widefield.evaluation.adaptation import Adaptation, compare_with_start
+from widefield.evaluation.comparison import Comparison, compare, compare_with_baseline
+from widefield.evaluation.label_free import Images
 
 CPU = torch.device("cpu")
 
@@ -47,8 +49,8 @@ def data(n: int = 240, *, labels: bool = True) -> Dataset:
     return open_dataset({"x": x.astype(np.uint8), **({"y": y} if labels else {})})
 
 
-def compared(start: nn.Module, encoder: nn.Module, images: Dataset) -> Adaptation:
-    found = compare_with_start(start, encoder, images, seed=0, device=CPU)
+def compared(start: nn.Module, encoder: nn.Module, images: Dataset) -> Comparison:
+    found = compare_with_baseline(encoder, images, initial=start, seed=0, device=CPU)
     assert found is not None
     return found
 
@@ -56,19 +58,20 @@ def compared(start: nn.Module, encoder: nn.Module, images: Dataset) -> Adaptatio
 def test_the_same_encoder_is_no_different() -> None:
     encoder = Colors(1.0)
     found = compared(encoder, copy.deepcopy(encoder), data())
-    assert (found.verdict, found.without_labels) == ("no different", "no different")
-    assert found.alignment == pytest.approx(1.0)
-    for change in (found.agreement, *found.planted.values(), *found.linear.values()):
-        assert (change.low, change.high) == (0, 0)
+    same = "no significant difference"
+    assert (found.verdict, found.without_labels) == (same, same)
+    assert found.cka == pytest.approx(1.0)
+    for score in (*found.label_free.values(), *found.planted.values(), *found.linear.values()):
+        assert (score.low, score.high) == (0, 0)
 
 
 def test_features_of_the_class_are_better_and_their_loss_is_worse() -> None:
     blind, seeing = Colors(0.0), Colors(1.0)
     gained = compared(blind, seeing, data())
     assert gained.verdict == "better"
-    assert gained.linear["y"].word == gained.knn["y"].word == "gained"
+    assert gained.linear["y"].verdict == gained.knn["y"].verdict == "higher"
     lost = compared(seeing, blind, data())
-    assert lost.verdict == "keep the old one"
+    assert lost.verdict == "worse"
     assert lost.linear["y"].difference == pytest.approx(-gained.linear["y"].difference)
 
 
@@ -77,7 +80,7 @@ def test_ruined_features_are_refused(labels: bool) -> None:
     start = Colors(1.0)
     for ruined in (Colors(1.0, noise=1.0), _constant()):
         found = compared(start, ruined, data(labels=labels))
-        assert found.verdict == found.without_labels == "keep the old one"
+        assert found.verdict == found.without_labels == "worse"
 
 
 def _constant() -> Encoder:
@@ -88,15 +91,15 @@ def _constant() -> Encoder:
 
 
 def test_labels_that_were_trained_on_say_nothing() -> None:
-    found = compare_with_start(
-        Colors(1.0), Colors(0.0), data(), seed=0, device=CPU, labels_unseen=False
+    found = compare_with_baseline(
+        Colors(0.0), data(), initial=Colors(1.0), seed=0, device=CPU, use_labels=False
     )
     assert found is not None
     assert (found.linear, found.knn) == ({}, {})
 
 
 def test_few_images_and_rare_classes_are_left_out() -> None:
-    assert compare_with_start(Colors(1), Colors(1), data(20), seed=0, device=CPU) is None
+    assert compare_with_baseline(Colors(1), data(20), initial=Colors(1), seed=0, device=CPU) is None
     rare = data(60)
     rare.labels["y"][:] = np.arange(60) // 5  # classes of five: too few for three folds
     assert compared(Colors(1), Colors(1), rare).linear == {}
@@ -109,11 +112,32 @@ def test_what_is_planted_already_is_not_planted_again() -> None:
 
 def test_it_is_written_as_it_is_told(tmp_path: Path) -> None:
     found = compared(Colors(0.0), Colors(1.0), data())
-    found.write(tmp_path / "adaptation.json")
-    values = json.loads((tmp_path / "adaptation.json").read_text())
+    found.write(tmp_path / "comparison.json")
+    values = json.loads((tmp_path / "comparison.json").read_text())
     assert values["verdict"] == "better"
     assert values["linear"]["y"]["after"] == found.linear["y"].after
-    *lines, verdict = found.lines()
-    assert verdict == f"verdict: better: {found.why}"
-    assert lines[0] == f"neighbors kept through views: {found.agreement.line()}"
-    assert any(line.startswith("y, linear probe: ") for line in lines)
+    verdict, *lines = found.lines()
+    assert verdict == f"better than the initial encoder: {found.reason}"
+    consistency = found.label_free["neighbor_consistency"]
+    assert lines[0] == f"neighbor consistency under augmentation: {consistency.line()}"
+    assert any(line.startswith("linear-probe accuracy (y): ") for line in lines)
+
+
+def shows(share: float) -> Callable[[Images], Tensor]:
+    """Return features that show the class of this share of the images, beside noise."""
+    rng = np.random.default_rng(round(100 * share))
+    y = np.arange(300) % 3
+    known = np.where(rng.random(300) < share, y, rng.integers(0, 3, 300))
+    h = np.concatenate([np.eye(3)[known], rng.normal(size=(300, 12))], axis=1)
+    return lambda images: torch.from_numpy(h).float()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.5), (0.1, 0.9), (0.5, 0.9)])
+def test_swapping_the_encoders_swaps_better_and_worse(low: float, high: float) -> None:
+    images, labels = data(300).images, {"y": np.arange(300) % 3}
+    a, b = shows(low), shows(high)
+    forth, back = (compare(*pair, images, labels) for pair in ((a, b), (b, a)))
+    assert (forth.verdict, back.verdict) == ("better", "worse")
+    assert forth.linear["y"].verdict == "higher"
+    assert back.linear["y"].verdict == "lower"
+    assert compare(a, a, images, labels).verdict == "no significant difference"

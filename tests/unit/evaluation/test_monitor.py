@@ -1,4 +1,4 @@
-"""While it trains, a run says how often neighbors name the labels that it does not train on."""
+"""While it trains, a run logs the kNN accuracy of labels that it does not train on."""
 
 from pathlib import Path
 
@@ -19,17 +19,19 @@ def source() -> dict[str, np.ndarray]:
     return {"x": (noise + 150 * y[:, None, None, None]).astype(np.uint8), "tone": y}
 
 
-def test_log_and_lines_have_the_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_and_lines_have_the_knn_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pretrain(source(), out=tmp_path / "run", epochs=1)
     (row,) = read_metrics(tmp_path / "run" / "metrics.csv")
-    assert float(row["neighbors_name_tone"]) > 0.9
-    assert "neighbors name tone: " in capsys.readouterr().err
+    assert float(row["knn_accuracy_tone"]) > 0.9
+    assert "kNN accuracy (tone) " in capsys.readouterr().err
 
 
 def test_without_labels_nothing_is_said(tmp_path: Path) -> None:
     pretrain({"x": source()["x"]}, out=tmp_path / "run", epochs=1, quiet=True)
     (row,) = read_metrics(tmp_path / "run" / "metrics.csv")
-    assert not any(name.startswith("neighbors_name") for name in row)
+    assert not any(name.startswith("knn_accuracy") for name in row)
 
 
 def test_examples_that_judge_come_from_all_classes() -> None:

@@ -1,9 +1,7 @@
-"""A run of pretraining in its folder: trains, resumes, and writes what there is to write."""
+"""A run of pretraining in its folder: trains, saves, and resumes."""
 
 import copy
-import shlex
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,26 +11,24 @@ from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.data.spec import parse
 from widefield.encoders import Encoder, no_numbers, save_encoder
-from widefield.evaluation.adaptation import Adaptation
-from widefield.evaluation.gain import Gain
-from widefield.evaluation.monitor import Findings
+from widefield.evaluation.comparison import Comparison
+from widefield.evaluation.monitor import Monitor
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
-from widefield.train.adversary import adversary_facts, refuse_misfit
-from widefield.train.build import DataFacts, build, rank_seed
+from widefield.train.adversary import adversary_facts
+from widefield.train.build import DataFacts, build, rank_seed, refuse_misfit
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
+from widefield.train.next_steps import next_command
 from widefield.train.progress import MetricsLog, ProgressBar, StepLog
 from widefield.train.run_dir import RunFolder
 from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
-from widefield.workflows.run_page import run_report
 
 SAVING_SHARE = 0.05
 """Share of the time that checkpoints within an epoch may take."""
@@ -62,10 +58,9 @@ class Pretrained:
     data_wait: float
     """Share of this call's training time spent waiting for data."""
     health: Health
-    adaptation: Adaptation | None = None
-    """What became of the encoder that it started from; None without a start."""
-    gain: Gain | None = None
-    """The encoder beside the same one untrained; None with a start, and for few examples."""
+    comparison: Comparison | None = None
+    """The encoder beside the one it was initialized from, or beside itself untrained; None for few
+    examples, and for windows and sounds."""
     finished: bool
     """False when it was asked to stop; `resume=True` goes on."""
     next_command: str
@@ -77,7 +72,10 @@ class Pretrained:
 
 
 class PretrainRun:
-    """One call of `pretrain`: trains, and writes what there is to write."""
+    """The training of one call of `pretrain`, with its logs, checkpoints and encoders.
+
+    The caller claims the folder, describes the run in it, and writes its page.
+    """
 
     def __init__(
         self,
@@ -117,13 +115,13 @@ class PretrainRun:
         self.stopped_by = 0
         """Number of the signal that ended the training early; 0 for none."""
         self.images, self.seconds = 0, 0.0
-        self.findings = Findings(
+        self.monitor = Monitor(
             self.encoder,
             dataset,
             seed=recipe.seed,
             device=device,
-            start=start,
-            labels_unseen=not self.state.method.needs_labels,
+            initial=start,
+            use_labels=not self.state.method.needs_labels,
         )
         self._saved_at, self._saving_seconds = time.monotonic(), 0.0
 
@@ -282,16 +280,15 @@ class PretrainRun:
         if self.ranks.is_rank_zero:
             self._save_encoder(self.folder.path)
             if not self.stopped_by:
-                self._report()
+                self._compare()
         return Pretrained(
             run=self.folder.path,
             encoder=self.encoder,
             steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
-            health=self.findings.last_health(),
-            adaptation=self.findings.adaptation,
-            gain=self.findings.gain,
+            health=self.monitor.last_health(),
+            comparison=self.monitor.comparison,
             finished=not self.stopped_by,
             next_command=next_command(self.folder.path, self.dataset),
         )
@@ -343,7 +340,7 @@ class PretrainRun:
         }
         if self.ranks.is_rank_zero:
             if is_last or epoch % recipe.health_every == 0:
-                values |= self.findings.log_health(epoch, self.bar.say)
+                values |= self.monitor.log_health(epoch, self.bar.say)
             self.log.add(epoch, values)
         if self._is_due(epoch):
             self._checkpoint()
@@ -366,20 +363,11 @@ class PretrainRun:
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
 
-    def _report(self) -> None:
-        """Find out what was gained, and write it down."""
-        self.findings.compare()
-        if self.findings.adaptation is not None:
-            self.findings.adaptation.write(self.folder.adaptation_file)
-        page = run_report(
-            self.folder,
-            self.dataset,
-            title=f"{self.recipe.method.name} on {self.dataset.spec}",
-            summary=f"The encoder is trained. {self.findings.summary()}",
-            details=self.findings.details(),
-            next_steps=next_steps(self.folder.path, self.dataset),
-        )
-        page.write(self.folder.path / "report.html", overwrite=True)
+    def _compare(self) -> None:
+        """Compare the encoder with its baseline, and keep the comparison."""
+        self.monitor.compare()
+        if self.monitor.comparison is not None:
+            self.monitor.comparison.write(self.folder.comparison_file)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save the run, so that it can go on from here, by its manifest or by a grown one.
@@ -406,38 +394,6 @@ class PretrainRun:
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
-
-
-def next_command(run: Path, dataset: Dataset) -> str:
-    """Return a command that works on a run: a probe where there is something to score on."""
-    if _can_be_scored(dataset):
-        return shlex.join(["widefield", "probe", str(run)])
-    return _command("embed", run, dataset, f"{run}.parquet")
-
-
-def next_steps(run: Path, dataset: Dataset) -> tuple[str, str]:
-    """Return what a run's page says of what to do with the encoder."""
-    explore = _command("explore", run, dataset, f"{run}-explore.html")
-    look = next_command(run, dataset) if _can_be_scored(dataset) else explore
-    away = _command("embed", run, dataset, f"{run}.parquet")
-    return f"`{look}` shows what the features hold", f"`{away}` takes them away"
-
-
-def _command(name: str, run: Path, dataset: Dataset, out: str) -> str:
-    """Return a command on the run's data; those without a name are left for the user to name."""
-    spec = "DATA"
-    with suppress(ValueError):
-        spec = str(parse(dataset.spec))
-    return shlex.join(["widefield", name, str(run), spec, "--out", out])
-
-
-def _can_be_scored(dataset: Dataset) -> bool:
-    """Whether this is a training split, whose test split has labels of two classes or more."""
-    tasks = dataset.classes.values()
-    try:
-        return parse(dataset.spec).split == "train" and len(tasks) > 0 and min(map(len, tasks)) > 1
-    except ValueError:  # arrays, which have no splits
-        return False
 
 
 def _in_turn(*callbacks: OnStep | None) -> OnStep:

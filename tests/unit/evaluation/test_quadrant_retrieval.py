@@ -1,4 +1,4 @@
-"""Quarters of images that know each other."""
+"""Opposite quadrants of images, retrieved by their features."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.evaluation.cross_fit import Features
-from widefield.evaluation.neighbors import RIDGE
-from widefield.evaluation.quarters import Images, quarters_found
+from widefield.evaluation.label_free import RIDGE, FeatureFunction, Images, quadrant_retrieval
 
 COUNT, SIDE = 60, 8
 
@@ -37,7 +35,7 @@ def dead(images: Images) -> Tensor:
 
 
 @pytest.mark.parametrize("sides", [(SIDE, SIDE), (9, 7), (6, 12)])
-def test_quarters_are_found_by_what_all_of_an_image_shows(sides: tuple[int, int]) -> None:
+def test_quadrants_are_retrieved_by_what_all_of_an_image_shows(sides: tuple[int, int]) -> None:
     images = tinted(*sides)
     shapes = set()
 
@@ -45,18 +43,18 @@ def test_quarters_are_found_by_what_all_of_an_image_shows(sides: tuple[int, int]
         shapes.add(x.shape)
         return tint(x)
 
-    assert quarters_found(seen, images, 1).tolist() == [1.0] * COUNT
+    assert quadrant_retrieval(seen, images, 1).tolist() == [1.0] * COUNT
     assert shapes == {images.shape}
 
 
 @pytest.mark.parametrize("features", [noise, dead])
-def test_the_controls_are_at_chance(features: Features) -> None:
+def test_the_controls_are_at_chance(features: FeatureFunction) -> None:
     """Features of what each part has for itself, and none."""
-    found = quarters_found(features, tinted(), 6)
+    found = quadrant_retrieval(features, tinted(), 6)
     assert found.mean() == pytest.approx(6 / COUNT, abs=0.06)
 
 
-def test_every_pixel_is_in_one_quarter_and_seen_four_times() -> None:
+def test_every_pixel_is_in_one_quadrant_and_seen_four_times() -> None:
     images = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1).repeat(2, 0)
     shown = []
 
@@ -64,7 +62,7 @@ def test_every_pixel_is_in_one_quarter_and_seen_four_times() -> None:
         shown.append(x)
         return torch.ones(len(x), 1)
 
-    quarters_found(seen, images, 1)
+    quadrant_retrieval(seen, images, 1)
     assert len(shown) == 4
     assert np.bincount(np.stack(shown)[:, 0].ravel()).tolist() == [4] * 64
     assert shown[1][0, :2, :2, 0].tolist() == [[4, 4], [4, 4]]
@@ -83,7 +81,7 @@ def test_shares_are_those_of_ranks_counted_one_by_one(seed: int, k: int, dim: in
     rng = np.random.default_rng(seed)
     parts = [rng.integers(-2, 3, (7, dim)).astype(float) for _ in range(4)]
     turn = iter(parts)
-    found = quarters_found(
+    found = quadrant_retrieval(
         lambda _: torch.from_numpy(next(turn)), np.zeros((7, 2, 2, 3), np.uint8), k
     )
     white = inverse_root(np.concatenate(parts))

@@ -1,4 +1,4 @@
-"""The picture of data flowing through the rooms: docs/rooms.svg."""
+"""The diagram of the data flow between packages: docs/architecture.svg."""
 
 from html import escape
 from itertools import pairwise
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 960, 520
 INK, FAINT, LINE = "#22262b", "#5b6470", "#3a6ea5"
-FILLS = {"train": "#e8f0f8", "read": "#eef5ea", "settings": "#f7f0e0", "door": "#f1eef6"}
+FILLS = {"train": "#e8f0f8", "read": "#eef5ea", "settings": "#f7f0e0", "calls": "#f1eef6"}
 
 
 class Box(NamedTuple):
-    """One room: where it stands, what it is called, and what it makes."""
+    """One package: its place in the diagram, its name and its output."""
 
     left: int
     top: int
@@ -34,40 +34,45 @@ BOXES = {
         404, FORWARD, "encoders/", ("features h [B, D],", "timm by name", "or our own"), "train"
     ),
     "methods": Box(
-        596,
-        FORWARD,
-        "methods/ + rows/",
-        ("projector, loss;", "rows of the batch", "for row methods"),
-        "train",
+        596, FORWARD, "methods/, head/", ("projector, loss;", "per-example head"), "train"
     ),
     "train": Box(
-        788, FORWARD, "train/", ("backward, optimizer,", "checkpoint,", "metrics.csv"), "train"
+        788, FORWARD, "train/", ("backward, optimizer,", "checkpoints,", "run folder"), "train"
     ),
-    "recipe": Box(
+    "config": Box(
         404,
         20,
-        "recipes/ -> recipe.py -> train/build.py",
+        "config/ -> train/build.py",
         ("settings of run, method, views and encoder", "-> one TrainState"),
         "settings",
         342,
         66,
     ),
-    "probes": Box(212, READ, "probes/", ("accuracy of each task", "on frozen features"), "read"),
-    "diagnose": Box(404, READ, "diagnose/", ("rank, spread,", "uniformity, ..."), "read"),
+    "inference": Box(20, READ, "inference/", ("frozen features,", "train and test split"), "read"),
+    "probes": Box(
+        212,
+        READ,
+        "probes/, metrics/",
+        ("accuracy by task;", "effective rank,", "uniformity, ..."),
+        "read",
+    ),
+    "evaluation": Box(
+        404, READ, "evaluation/", ("comparison with", "untrained or initial", "encoders"), "read"
+    ),
     "audits": Box(
         596,
         READ,
         "audits/",
-        ("learned, weakened", "or suppressed, between", "floor and ceiling"),
+        ("learned, weakened or", "suppressed, between", "floor and ceiling"),
         "read",
     ),
     "report": Box(788, READ, "report/", ("one HTML page,", "no torch"), "read"),
-    "doors": Box(
+    "calls": Box(
         20,
         446,
         "workflows/ and cli/",
         ("pretrain, probe, audit, embed, export, plan, demo: a Python call and a command each",),
-        "door",
+        "calls",
         918,
         56,
     ),
@@ -75,11 +80,11 @@ BOXES = {
 
 
 def svg() -> str:
-    """Return the picture as SVG."""
+    """Return the diagram as SVG."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="Helvetica, Arial, sans-serif">',
-        "<title>Data flowing through the rooms</title>",
+        "<title>Data flow between packages</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',
@@ -98,7 +103,7 @@ def _box(box: Box) -> str:
         [
             f'<rect x="{box.left}" y="{box.top}" width="{box.width}" height="{box.height}" '
             f'rx="8" fill="{FILLS[box.fill]}" stroke="#c4ccd4"/>',
-            f'<text x="{left}" y="{top}" font-size="14" font-weight="bold" fill="{INK}">'
+            f'<text x="{left}" y="{top}" font-size="13" font-weight="bold" fill="{INK}">'
             f"{escape(box.title)}</text>",
             *lines,
         ]
@@ -114,36 +119,31 @@ def _text(x: int, y: int, text: str, color: str = INK, anchor: str = "start") ->
 
 def _arrows() -> list[str]:
     """Return the arrows, each with what flows along it."""
-    row = ("data", "views", "encoders", "methods", "train")
-    middle = FORWARD + 43
-    forward = [
-        _path(f"M{BOXES[a].left + BOXES[a].width} {middle} H{BOXES[b].left - 3}")
-        for a, b in pairwise(row)
-    ]
-    labels = [
+    forward = ("data", "views", "encoders", "methods", "train")
+    after = ("inference", "probes", "evaluation", "audits", "report")
+    return [
+        *(_between(a, b) for row in (forward, after) for a, b in pairwise(row)),
         _text(191, FORWARD - 8, "x, index", LINE, "middle"),
         _text(383, FORWARD - 8, "views", LINE, "middle"),
         _text(575, FORWARD - 8, "h", LINE, "middle"),
         _text(767, FORWARD - 8, "loss", LINE, "middle"),
-    ]
-    read_middle = READ + 43
-    return [
-        *forward,
-        *labels,
-        # The optimizer moves the encoder, the projector and the rows.
+        _text(191, READ - 8, "h, labels", LINE, "middle"),
+        # The optimizer moves the encoder, the projector and the head.
         _path(f"M863 {FORWARD + 86} V276 H510 V{FORWARD + 89}"),
         _path(f"M671 276 V{FORWARD + 89}"),
-        _text(687, 270, "gradient step", LINE, "start"),
-        # After training the encoder is frozen and read.
-        _path(f"M448 {FORWARD + 86} V{READ - 3}"),
-        _path(f"M448 300 H287 V{READ - 3}"),
-        _text(200, 292, "frozen features", LINE, "start"),
-        _path(f"M554 {read_middle} H593"),
-        _path(f"M287 {READ + 86} V430 H671 V{READ + 89}"),
-        _path(f"M746 {read_middle} H785"),
+        _text(687, 270, "gradient step", LINE),
+        # After training the encoder is frozen.
+        _path(f"M448 {FORWARD + 86} V290 H95 V{READ - 3}"),
+        _text(107, 284, "frozen encoder", LINE),
         _path(f"M746 53 H863 V{FORWARD - 3}"),
         _text(756, 46, "build()", LINE),
     ]
+
+
+def _between(one: str, other: str) -> str:
+    """Return the arrow from a box to the next of its row."""
+    a, b = BOXES[one], BOXES[other]
+    return _path(f"M{a.left + a.width} {a.top + a.height // 2} H{b.left - 3}")
 
 
 def _path(path: str) -> str:

@@ -1,0 +1,304 @@
+"""Every view policy by name, the settings of a chosen one, and how it is built."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from widefield.core.logmel import FrontEnd
+from widefield.core.names import check_name
+from widefield.core.rng import seeded
+from widefield.core.settings import Settings
+from widefield.core.types import Kind
+from widefield.views.adversarial import AdversarialSettings
+from widefield.views.base import Augmentation
+from widefield.views.chain import Chain
+from widefield.views.cutout import CutoutSettings
+from widefield.views.noise import NoiseSettings, ObjectNoise
+from widefield.views.policy import Policy, fixed, image_views, stacked_views, with_settings
+from widefield.views.signal import (
+    ChannelDropSettings,
+    JitterSettings,
+    ScaleSettings,
+    TimeMaskSettings,
+)
+from widefield.views.simple import Identity, RandomMask
+from widefield.views.spectrogram import SpecAugment, Spectrogram
+from widefield.views.viewmaker import PublishedViewmakerSettings, ViewmakerSettings
+from widefield.views.waveform import PublishedWaveAugment, WaveAugment
+
+USUAL: dict[str, dict[Kind, tuple[str, ...]]] = {
+    "expert": {"windows": ("jitter", "scale", "time-mask"), "sounds": ("waveaug", "specaug")},
+    "gentle": {"windows": ("jitter", "time-mask"), "sounds": ("time-mask", "specaug")},
+}
+"""What these policies are where the examples are no images."""
+
+
+VIEWS: dict[str, Policy] = {
+    "expert": image_views(
+        "Crop 8 to 100 % of the area, mirror, jitter and remove color (S-DIET 2025, appendix C); "
+        "of windows it is jitter+scale+time-mask, of sounds waveaug+specaug.",
+        crop_scale=(0.08, 1.0),
+    ),
+    "expert:feature-dropout": image_views(
+        "Crop 20 to 100 % of the area, mirror, jitter and remove color, blur as Pillow does "
+        "(Feature Dropout, Tamkin et al. 2022).",
+        crop_scale=(0.2, 1.0),
+        blur_sigma=(0.1, 2.0),
+        blur_prob=0.5,
+        blur="pillow",
+    ),
+    "expert:stacked": fixed(
+        "Apply expert to the image; crop 75 to 100 %, jitter and blur a fourth channel that is "
+        "stacked on it (S-DIET 2025, appendix C).",
+        stacked_views,
+    ),
+    # Our own, for features that a hard crop or a mirror destroys.
+    "gentle": image_views(
+        "Crop 70 to 100 % of the area, jitter and remove color, without mirroring; of windows it "
+        "is jitter+time-mask, of sounds time-mask+specaug.",
+        crop_scale=(0.7, 1.0),
+        flip_prob=0.0,
+    ),
+    "none": fixed("Return the example itself.", Identity, "any"),
+    "crop": image_views(
+        "Crop 8 to 100 % of the area, and nothing else.",
+        crop_scale=(0.08, 1.0),
+        flip_prob=0.0,
+        jitter_prob=0.0,
+        grayscale_prob=0.0,
+    ),
+    "flip": image_views(
+        "Mirror each image left to right with probability 1/2, and nothing else.",
+        crop_scale=None,
+        jitter_prob=0.0,
+        grayscale_prob=0.0,
+    ),
+    "color": image_views(
+        "Jitter and remove color, and nothing else.", crop_scale=None, flip_prob=0.0
+    ),
+    "random-mask": fixed(
+        "Double a random half of an image's numbers and drop the others; the second view is the "
+        "complement, for objectives of two views (Wen & Li 2021, definition 2.3).",
+        RandomMask,
+        "picture",
+    ),
+    "cutout": with_settings("Cover a square with gray (DeVries & Taylor 2017).", CutoutSettings),
+    "noise": with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
+    "noise:object": Policy(
+        "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
+        NoiseSettings,
+        lambda settings, channels: ObjectNoise(std=settings.noise_std),
+    ),
+    "viewmaker": with_settings(
+        "Let a network change the image so as to raise the loss, on a budget "
+        "(Feature Dropout 2022).",
+        ViewmakerSettings,
+    ),
+    "viewmaker:published": with_settings(
+        "Change the image by the viewmaker as its authors released it: views leave [0, 1] and "
+        "fall a little short of the budget.",
+        PublishedViewmakerSettings,
+    ),
+    "mask-viewmaker": Policy(
+        "Let a viewmaker change all but the planted object (Feature Dropout 2022, appendix C.1).",
+        ViewmakerSettings,
+        lambda settings, channels: settings.build(channels, spare_object=True),
+    ),
+    "adversarial": with_settings(
+        "Attack each image by projected gradient ascent on the loss "
+        "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
+        AdversarialSettings,
+    ),
+    "jitter": with_settings(
+        "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
+        JitterSettings,
+        "samples",
+    ),
+    "scale": with_settings(
+        "Multiply each channel of a window or waveform by a random gain.", ScaleSettings, "samples"
+    ),
+    "time-mask": with_settings(
+        "Cover a random run of time with each channel's mean.", TimeMaskSettings, "samples"
+    ),
+    "channel-drop": with_settings(
+        "Replace random channels of a window by their mean.", ChannelDropSettings, "samples"
+    ),
+    "specaug": fixed(
+        "Cover up to 30 % of a spectrogram's rows and of its columns with its mean "
+        "(SpecAugment, Park et al. 2019).",
+        lambda: SpecAugment(share=0.3),
+        "spectrogram",
+    ),
+    "specaug:published": fixed(
+        "Cover up to 40 of 64 rows and columns, then add noise of a quarter of the data's "
+        "deviation (Feature Dropout 2022).",
+        lambda: SpecAugment(share=40 / 64, noise=0.25),
+        "spectrogram",
+    ),
+    "waveaug": fixed(
+        "Change a waveform's pitch and speed, add an echo or noise, take out a band and a run of "
+        "time.",
+        WaveAugment,
+        "samples",
+    ),
+    "waveaug:published": fixed(
+        "Keep a run of 8 to 100 % of a waveform, with noise on its spectrum (Feature Dropout "
+        "2022).",
+        PublishedWaveAugment,
+        "samples",
+    ),
+}
+"""Every policy by name; `A+B` is A, then B."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings:
+    """One view policy, or several that are applied one after the other, with their settings.
+
+    Example:
+        >>> settings = ViewSettings.named("noise+flip").changed({"noise_std": 0.05})
+        >>> settings.names, settings.flat()
+        ('noise+flip', {'noise_std': 0.05})
+    """
+
+    policies: tuple[tuple[str, Settings], ...] = (("expert", Settings()),)
+    """Name and settings of each policy, in the order in which they are applied."""
+
+    @classmethod
+    def named(cls, names: str) -> Self:
+        """Return the policies `names`, such as "viewmaker+flip", with their defaults.
+
+        Raises:
+            ValueError: an unknown name; the message gives the nearest one.
+        """
+        parts = str(names).split("+")
+        for name in parts:
+            check_name("views", name, VIEWS)
+        return cls(policies=tuple((name, VIEWS[name].settings()) for name in parts))
+
+    @property
+    def names(self) -> str:
+        """Names of the policies, joined by "+"."""
+        return "+".join(name for name, _ in self.policies)
+
+    def flat(self) -> dict[str, Any]:
+        """Return every setting under its flat name."""
+        values: dict[str, Any] = {}
+        for _, settings in self.policies:
+            values |= settings.flat()
+        return values
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """Return a copy with those of `values` whose names are settings of these policies."""
+        policies = tuple((name, settings.changed(values)) for name, settings in self.policies)
+        return replace(self, policies=policies)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return plain values for `run.yaml`."""
+        return [{"name": name, **settings.to_dict()} for name, settings in self.policies]
+
+    @classmethod
+    def from_dict(cls, values: list[dict[str, Any]]) -> Self:
+        """Build what `to_dict` wrote.
+
+        Raises:
+            ValueError: a key is unknown or missing.
+        """
+        policies = []
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"views must be a list of policies, got {values!r}")
+        for value in values:
+            if not isinstance(value, dict) or "name" not in value:
+                raise ValueError(f"views must each have a name, as {{name: expert}}, got {value!r}")
+            rest = dict(value)
+            name = rest.pop("name")
+            check_name("views", name, VIEWS)
+            policies.append((name, VIEWS[name].settings.from_dict(rest)))
+        return cls(policies=tuple(policies))
+
+    def build(
+        self,
+        *,
+        channels: int = 3,
+        seed: int = 0,
+        kind: Kind = "images",
+        front_end: FrontEnd | None = None,
+    ) -> Augmentation:
+        """Build the augmentation; several policies become a chain, from left to right.
+
+        Views of sounds come in two groups, whatever their order: those of the waveform, then those
+        of the spectrogram, which is made between them.
+
+        Args:
+            channels: C of the images.
+            seed: seed of the weights of views that learn; the global random state is left alone.
+            kind: what the examples are.
+            front_end: the spectrogram that the encoder sees; None if it sees the examples.
+
+        Raises:
+            ValueError: policies that cannot follow one another, or that do not change such
+                examples.
+        """
+        policies = self.policies if kind == "images" else _for_signals(self, kind, front_end)
+        with seeded(seed):
+            built = [(name, VIEWS[name].build(s, channels)) for name, s in policies]
+        if front_end is None:
+            return _chain(built)
+        samples = [(n, part) for n, part in built if VIEWS[n].stage == "samples"]
+        pictures = [(n, part) for n, part in built if VIEWS[n].stage != "samples"]
+        sounds = _chain([*samples, ("spectrogram", Spectrogram(front_end))])
+        return _chain([("sounds", sounds), *pictures])
+
+
+def _chain(parts: list[tuple[str, Augmentation]]) -> Augmentation:
+    return parts[0][1] if len(parts) == 1 else Chain(parts)
+
+
+def _for_signals(
+    views: ViewSettings, kind: Kind, front_end: FrontEnd | None
+) -> list[tuple[str, Settings]]:
+    """Return the policies for windows or sounds, `expert` and `gentle` in their parts.
+
+    Raises:
+        ValueError: one that changes something else.
+    """
+    stages = (
+        {"samples", "any"} if front_end is None else {"samples", "picture", "spectrogram", "any"}
+    )
+    policies: list[tuple[str, Settings]] = []
+    for name, settings in views.policies:
+        if name in USUAL:
+            usual = [part for part in USUAL[name][kind] if VIEWS[part].stage in stages]
+            policies += [(part, VIEWS[part].settings()) for part in usual]
+        elif VIEWS[name].stage in stages:
+            policies.append((name, settings))
+        else:
+            known = [other for other, policy in VIEWS.items() if policy.stage in stages]
+            raise ValueError(
+                f"views {name!r} do not change {kind} as this encoder sees them; "
+                f"choose from {', '.join(known)}"
+            )
+    return policies
+
+
+def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any) -> Augmentation:
+    """Build the augmentation `names`: one of `VIEWS`, or several joined by "+".
+
+    Args:
+        names: policies such as "expert" or "viewmaker+flip", applied from left to right.
+        channels: C of the images.
+        seed: seed of the weights of views that learn; the global random state is left alone.
+        **settings: settings of these policies to change, such as `noise_std`.
+
+    Raises:
+        ValueError: an unknown name, a setting that these policies lack, or policies that cannot
+            follow one another.
+
+    Example:
+        >>> build_views("noise", noise_std=0.05).std
+        0.05
+    """
+    chosen = ViewSettings.named(names)
+    for name in settings:
+        check_name(f"setting of views {names!r}", name, chosen.flat())
+    return chosen.changed(settings).build(channels=channels, seed=seed)
