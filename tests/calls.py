@@ -94,7 +94,16 @@ OPTIONS += (
     "--batch-size",
     "--epochs",
 )
-OPTIONS += ("--init", "--init-lr-scale", "--train-last", "--seconds", "--suggest", "--tables")
+OPTIONS += (
+    "--init",
+    "--init-lr-scale",
+    "--freeze-blocks",
+    "--layer-decay",
+    "--head-moments",
+    "--seconds",
+    "--suggest",
+    "--tables",
+)
 
 
 class Hang(BaseException):

@@ -10,8 +10,8 @@ from widefield.audits.pictures import ImageMap, PictureRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
-from widefield.core.typed import misfit
 from widefield.core.types import Kind
+from widefield.core.validation import check
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
@@ -118,13 +118,11 @@ def read_findings(path: str | Path) -> list[str]:
     if not isinstance(values, dict) or values.get("format") != _FORMAT:
         raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")
     try:
-        tasks = tuple(TaskAudit(**task) for task in values["tasks"].values())
-    except (KeyError, TypeError, AttributeError) as error:
+        tasks = {name: TaskAudit(**task) for name, task in values["tasks"].items()}
+        check("tasks", Mapping[str, TaskAudit], tasks)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"the audit is damaged: {error}") from error
-    problem = misfit(tasks, tuple[TaskAudit, ...], "tasks")
-    if problem is not None:
-        raise ValueError(f"the audit is damaged: {problem}")
-    return [task.line() for task in tasks]
+    return [task.line() for task in tasks.values()]
 
 
 def _tasks_to_json(tasks: Mapping[str, TaskAudit]) -> dict[str, Any]:

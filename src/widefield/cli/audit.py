@@ -1,9 +1,10 @@
 """`widefield audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,95 +13,28 @@ if TYPE_CHECKING:
     from widefield.audits.verdict import TaskAudit
 
 
+@like("widefield.audits.audit")
 def audit(
-    encoder: str,
-    data: str | None = None,
-    /,
-    *,
-    train_data: str | None = None,
-    labels: Path | None = None,
-    features: Literal["pooled", "feature-map", "projected"] = "pooled",
-    plant: str = "",
-    compare: str | None = None,
-    all_checkpoints: bool = False,
-    pretrain_with: str | None = None,
-    max_examples: int | None = None,
-    cache: Path | None = None,
-    out: Path | None = None,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    *, plant: str = "", out: Path | None = None, json: Json = False, **arguments: Any
 ) -> None:
-    """Judge what an encoder learned and what it suppressed, between floor and ceiling.
-
-    Parameters
-    ----------
-    encoder
-        Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
-    data
-        Audit on these data, with or without labels; by default on those the run was trained on.
-    train_data
-        Fit on these data, and score on all of the others; by default one part of them is fitted on
-        and another scored on.
-    labels
-        Take labels from this .csv file in place of those that the data have: column path and one
-        for each task; examples without one of them are left out.
-    features
-        Judge pooled features, the feature-map before pooling, or those projected by the head that
-        the run was trained with.
-    plant
-        Plant features, with commas between: shapes,digits,letters into images, or
-        tone,clicks,background into sounds. Data without labels get shapes,digits or tone,clicks.
-    compare
-        Put another encoder beside this one.
-    all_checkpoints
-        Judge every checkpoint of the run: when was a feature learned, when suppressed?
-    pretrain_with
-        Pretrain by this method too, without and with each plant, which takes minutes.
-    max_examples
-        Fit on a class-balanced first N, and score on a quarter as many.
-    cache
-        Keep floors and ceilings in this folder; default: ~/.cache/widefield/audits.
-    out
-        Write a report to this .html file.
-    overwrite
-        Replace the report if it is there.
-    seed
-        Seed plants, probes, ceilings and intervals.
-    json
-        Print one JSON object: everything that the report shows.
-    """
+    """Audit, and print a table of the tasks."""
     from widefield.audits.audit import audit as call
 
-    result = call(
-        encoder,
-        data,
-        train_data=train_data,
-        labels=labels,
-        features=features,
-        plant=tuple(name for name in plant.split(",") if name),
-        compare=compare,
-        all_checkpoints=all_checkpoints,
-        pretrain_with=pretrain_with,
-        max_examples=max_examples,
-        cache=cache,
-        out=out,
-        overwrite=overwrite,
-        seed=seed,
-    )
+    plants = tuple(name for name in plant.split(",") if name)
+    result = call(**arguments, plant=plants, out=out)
     if json:
         print_json(result.to_json())
     else:
-        _tell(result, out)
+        _print(result, out)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
 
 
-def _tell(audit: "Audit", out: Path | None) -> None:
+def _print(audit: "Audit", out: Path | None) -> None:
     for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
         print_table(
             f"{name}, scored on {audit.scored_on}",
-            ["task", "verdict", "learned %", "probe %", "kNN %", "floor %", "ceiling %"],
+            ["task", "verdict", "learned %", "linear probe %", "kNN %", "floor %", "ceiling %"],
             [_row(task) for task in tasks.values()],
         )
     for task in audit.tasks.values():
@@ -109,7 +43,7 @@ def _tell(audit: "Audit", out: Path | None) -> None:
         shares = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
         print_line(f"epoch {epoch}: {shares}")
     for name, share in audit.similarity.items():
-        print_line(f"features agree with those of {name} to {percent(share)} % (linear CKA)")
+        print_line(f"linear CKA with {name}: {percent(share)} %")
     for name, tasks in audit.compared.items():
         print_line(_differences(audit.tasks, tasks, name))
     for plant in audit.plants.values():
@@ -119,7 +53,7 @@ def _tell(audit: "Audit", out: Path | None) -> None:
     for note in audit.notes:
         print_line(f"note: {note}")
     if out is not None:
-        print_line(f"look at {audit.report}")
+        print_line(f"report: {audit.report}")
 
 
 def _differences(

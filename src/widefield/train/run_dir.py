@@ -12,8 +12,8 @@ from typing import Any
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.typed import misfit
 from widefield.core.types import Size
+from widefield.core.validation import fits
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.train.manifest import CHANGED, Growth, Manifest
@@ -213,7 +213,7 @@ class RunFolder:
         written = self.settings().get("form", {})
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()}
         for name, value in form.items():
-            if name not in _FORM or misfit(value, _FORM[name]):
+            if name not in _FORM or not fits(_FORM[name], value):
                 raise ValueError(
                     f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
                     "restore the file"

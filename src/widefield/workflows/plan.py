@@ -87,12 +87,13 @@ def plan(
     download: bool = False,
     **settings: Unpack[RecipeArguments],
 ) -> Plan:
-    """Say what `pretrain` with the same arguments will take; a few steps are tried and thrown away.
+    """Estimate memory and time of `pretrain` with the same options, from a few trial steps.
 
     Args:
-        data: as for `pretrain`.
-        recipe: as for `pretrain`.
-        download: fetch the published weights of a `start` that this machine lacks.
+        data: images or sounds, as `pretrain` takes them.
+        recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
+            also a whole one.
+        download: fetch the published weights of an `init` that this machine lacks.
         **settings: settings of the run, its method and its views to change.
 
     Raises:

@@ -52,22 +52,24 @@ def pretrain(
     on_epoch: OnStep | None = None,
     **settings: Unpack[RecipeArguments],
 ) -> Pretrained:
-    """Train an encoder without labels and leave it in the folder `out`.
+    """Train an encoder on unlabeled data, in a folder from which it can be resumed.
 
     Ctrl-C and SIGTERM are held back until the step under way is done and the run is saved. Then
     they do what they would have done: Ctrl-C raises KeyboardInterrupt.
 
     Args:
-        data: a data spec such as "photos+digits" or "./my-images", or images as an array
+        data: a folder, a `.npz` or `.npy` file, or built-in photos, spoken, motion or cifar10;
+            `+digits`, `+shapes` or `+letters` plants a feature. In Python also images as an array
             [n, H, W, C], uint8 or floats in [0, 1].
         out: folder of the run; must not hold another one.
-        recipe: name of a recipe, or a whole one.
-        resume: go on with the run in `out`, with its own settings; any number of processes may.
-            Another number of `epochs` or another `device` may be given. New examples of the data
-            join the run: they get rows of their own, and the others keep theirs.
-        download: fetch the published weights of a `start` that this machine lacks.
+        recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
+            also a whole one.
+        resume: resume the run in `out` with its own settings, or with more epochs or another
+            device. New examples of the data join it and get rows of their own.
+        download: fetch the published weights of an `init` that this machine lacks.
         quiet: show no progress.
-        logger: log to wandb or mlflow too; their package is to be installed.
+        logger: log to wandb or mlflow too, if installed; metrics.csv and TensorBoard's files are
+            written anyway.
         on_step: called after every step; what it raises ends the run, without a checkpoint.
         on_epoch: called after every epoch, once its checkpoint is saved.
         **settings: settings of the run, its method and its views to change.

@@ -461,7 +461,7 @@ def test_a_folder_of_both_kinds_is_refused(tmp_path: Path) -> None:
         ("+digits", "planted in images; these are sounds: choose tone, clicks or background"),
         ("+background:nowhere.npz", "no recordings at 'nowhere.npz'"),
         ("+background:low=9:high=3", "low=9 above high=3"),
-        ("+tone:level=99", "level of '\\+tone' is '99'"),
+        ("+tone:level=99", "level of '\\+tone' must be .* dB, got 99.0"),
     ],
 )
 def test_plants_that_do_not_fit_are_refused(tmp_path: Path, spec: str, words: str) -> None:

@@ -195,7 +195,7 @@ def test_a_momentum_that_does_not_fade_is_refused(momentum: float) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head_optimizer": "adam"}, "head_optimizer must be one of adamw, sgd, got 'adam'"),
+        ({"head_optimizer": "adam"}, "head_optimizer must be adamw or sgd, got 'adam'"),
         (
             {"head_optimizer": "sgd", "head_second_moment": "row"},
             "head_second_moment row is for rows by adamw",

@@ -101,7 +101,7 @@ def test_rows_then_have_the_encoders_width() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
+        ({"projector_layers": -1}, "projector_layers must be a whole number of at least 0, got -1"),
         ({"projector_layers": 0, "projector_dim": 64}, "projector_dim 64 is of no use with 0"),
         ({"projector_layers": 0, "projector_width": 9}, "projector_width 9 is of no use with 0"),
         ({"normalize": "yes"}, "normalize must be True or False, got 'yes'"),

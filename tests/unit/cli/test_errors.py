@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from widefield.cli.boundary import line_of
+from widefield.cli.errors import line_of
 
 TOO_LARGE = 2**60
 
@@ -27,7 +27,7 @@ def error_of(act: object) -> Exception:
         (lambda: "é".encode("ascii"), "can't encode character"),
         (lambda: torch.empty(TOO_LARGE), "not enough memory"),
         (lambda: np.empty(TOO_LARGE // 2**10), "not enough memory"),
-        (lambda: torch.zeros(2, 3) @ torch.zeros(2, 3), "--debug shows where"),
+        (lambda: torch.zeros(2, 3) @ torch.zeros(2, 3), "--debug shows the traceback"),
         (lambda: torch.Generator().manual_seed(2**80), "too large|Overflow"),
         (lambda: torch.nn.Conv2d(3, 3, 7)(torch.zeros(1, 3, 4, 4)), "Kernel size"),
     ],

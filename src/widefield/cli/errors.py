@@ -10,7 +10,7 @@ _MEMORY = ("allocate memory", "out of memory", "not enough memory")
 
 
 def line_of(error: BaseException) -> str | None:
-    """Return the line for an error that input, files or the machine caused; None for a bug of ours.
+    """Return the line for an error that input, files or the machine caused; None for a bug.
 
     Example:
         >>> line_of(FileNotFoundError(2, "No such file or directory", "photos"))
@@ -34,11 +34,11 @@ def _text_of(error: BaseException) -> str | None:
             words = str(error)
             if any(word in words for word in _MEMORY):
                 return _about_memory(words)
-            return f"{words}: --debug shows where this arose"  # torch refuses sizes in this way
+            return f"{words}: --debug shows the traceback"  # torch refuses sizes in this way
     return None
 
 
 def _about_memory(words: str) -> str:
-    said = f" ({words})" if words else ""
+    reason = f" ({words})" if words else ""
     sizes = "batch_size, image_size or max_examples"
-    return f"not enough memory{said}: choose smaller sizes, such as {sizes}"
+    return f"not enough memory{reason}: choose smaller sizes, such as {sizes}"
