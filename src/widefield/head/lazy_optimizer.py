@@ -139,7 +139,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         # A scheduler puts a `step` on the instance that is bound to it, and not to the copy.
         return {name: value for name, value in self.__dict__.items() if name != "step"}
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move the rows of the last batch by their gradient, and note the step for the others.
 
         Returns:

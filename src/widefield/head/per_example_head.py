@@ -148,7 +148,7 @@ class PerExampleHead(nn.Module):
             return rows
         self._batch, self.batch_rows[0] = (index, state), rows.requires_grad_()
         if distributed.is_available() and distributed.is_initialized():
-            rows.register_hook(over_world)
+            rows.register_hook(over_world)  # type: ignore[no-untyped-call]
         return rows
 
     def _state(self, index: Tensor) -> tuple[RowState, Tensor]:
