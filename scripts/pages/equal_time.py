@@ -5,10 +5,11 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from pages.format import percent, points, read, table
-from widefield.config.recipe import Recipe
 from widefield.config.recipes.default import method_for
-from widefield.methods import DEFAULT_METHOD, LONG_METHOD
+
+from pages.format import percent, points, read, table
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD
+from widefield.config.recipe import Recipe
 
 Run = dict[str, Any]
 Score = tuple[str, str]

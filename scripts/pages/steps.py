@@ -1,7 +1,7 @@
 """What a step costs and other ratios of `widefield bench`: README.md and the pages of docs."""
 
 from pages.format import RESULTS, ratio, read, table
-from widefield.methods import DEFAULT_METHOD
+from widefield.config.defaults import DEFAULT_METHOD
 
 
 def step_ratios(setting: str) -> dict[str, float]:

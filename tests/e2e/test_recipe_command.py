@@ -3,8 +3,8 @@
 import pytest
 
 from commands import Command
+from widefield.config.defaults import LONG_METHOD
 from widefield.config.recipes import FIRST_METHOD, PUBLISHED, RECIPES, make_recipe
-from widefield.methods import LONG_METHOD
 
 
 @pytest.mark.parametrize("name", RECIPES)

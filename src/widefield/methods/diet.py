@@ -99,7 +99,6 @@ class DietConfig(MethodConfig):
     """
 
     name: ClassVar[str] = "diet"
-    min_epochs: ClassVar[int] = 10
 
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""

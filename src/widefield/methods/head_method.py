@@ -8,6 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.memory import Memory
 from widefield.core.settings import Settings
 from widefield.core.types import Loss, Part, Place
 from widefield.head import (
@@ -111,9 +112,9 @@ class HeadConfig(Settings):
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
-    def resolved(self, examples: int, dim: int, device: torch.device) -> Self:
-        """Return the settings with the place of `examples` rows of width `dim` on this machine."""
-        return replace(self, storage=choose_place(self.storage, examples, dim, device, self.layout))
+    def placed(self, examples: int, dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of `examples` rows of width `dim`."""
+        return replace(self, storage=choose_place(self.storage, examples, dim, memory, self.layout))
 
     def build(
         self,
@@ -129,7 +130,7 @@ class HeadConfig(Settings):
         """Build the method with a row for each example of the run."""
         built = projector.build(context.feature_dim)  # first: it refuses what is too large
         dim = projector.out_dim(context.feature_dim)
-        place = self.resolved(context.examples, dim, context.device).storage
+        place = self.placed(context.examples, dim, Memory.of(context.device)).storage
         assert place != "auto"
         store = choose_store(
             place,
@@ -173,12 +174,10 @@ class HeadMethodConfig(PairConfig):
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with the place of the rows on this machine."""
+    def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of the rows."""
         dim = self.projector.out_dim(feature_dim)
-        return replace(self, head=self.head.resolved(examples, dim, device))
+        return replace(self, head=self.head.placed(examples, dim, memory))
 
     def build_rows(
         self,

@@ -23,7 +23,6 @@ class RowContrastConfig(HeadMethodConfig):
     """
 
     name: ClassVar[str] = "row-contrast"
-    min_epochs: ClassVar[int] = 10
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""

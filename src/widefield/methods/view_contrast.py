@@ -1,33 +1,15 @@
 """View contrast: a view against a second one without gradient, and S-DIET's loss with rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar
 
-import torch
 from annotated_types import Gt, Interval
 
 from widefield.head import view_contrast
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.head_method import HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
-
-
-class Balance(NamedTuple):
-    """What sets the two terms of the loss against each other."""
-
-    scale: float
-    """Factor of the contrast's logits."""
-    cross_entropy_weight: float
-    """Weight of the cross-entropy."""
-
-
-BALANCE = {
-    0: Balance(scale=10.0, cross_entropy_weight=30.0),
-    600: Balance(scale=20.0, cross_entropy_weight=30.0),
-    3000: Balance(scale=5.0, cross_entropy_weight=3.0),
-}
-"""Steps that a run has at least -> its balance; docs/recipe.md has the measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,42 +32,23 @@ class ViewContrastConfig(HeadMethodConfig):
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
 
-    def balance(self, steps: int) -> Balance:
-        """Return what sets the two terms against each other in a run of so many steps.
-
-        Example:
-            >>> ViewContrastConfig().balance(100)
-            Balance(scale=10.0, cross_entropy_weight=30.0)
-            >>> ViewContrastConfig(logit_scale=8.0).balance(10_000)
-            Balance(scale=8.0, cross_entropy_weight=3.0)
-        """
-        usual = BALANCE[max(least for least in BALANCE if least <= steps)]
-        return Balance(
-            scale=usual.scale if self.logit_scale is None else self.logit_scale,
-            cross_entropy_weight=(
-                usual.cross_entropy_weight
-                if self.cross_entropy_weight is None
-                else self.cross_entropy_weight
-            ),
-        )
-
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with the place of the rows, and the balance of the two terms."""
-        placed = super().resolved(examples, feature_dim, device, steps=steps)
-        scale, cross_entropy_weight = self.balance(steps)
-        return replace(placed, logit_scale=scale, cross_entropy_weight=cross_entropy_weight)
-
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        scale, cross_entropy_weight = self.balance(context.steps)
+        """Build the method for a run.
+
+        Raises:
+            ValueError: scale or weight, which a recipe chooses by steps, is still None.
+        """
+        if self.logit_scale is None or self.cross_entropy_weight is None:
+            raise ValueError(
+                "view-contrast has no logit_scale or no cross_entropy_weight: give both, or "
+                "resolve the recipe first"
+            )
         return self.build_rows(
             context,
             loss=partial(
                 view_contrast,
-                scale=scale,
-                cross_entropy_weight=cross_entropy_weight,
+                scale=self.logit_scale,
+                cross_entropy_weight=self.cross_entropy_weight,
                 smoothing=self.label_smoothing,
             ),
             normalize=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from widefield.config.defaults import balanced
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
@@ -137,7 +138,7 @@ def build(
         shard=shard,
     )
     with seeded(recipe.seed):
-        method = recipe.method.build(context).to(device)
+        method = balanced(recipe.method, steps=len(rates)).build(context).to(device)
     for head in per_example_heads(method) if len(rates) else []:
         head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
     copies = [target.encoder for target in target_networks(method)]

@@ -1,9 +1,8 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,18 +11,16 @@ from rich.console import Console
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.recipes import AUTO, make_recipe
-from widefield.config.recipes.default import method_for
-from widefield.config.remarks import batch_of, remarks, unset
+from widefield.config.resolve import without_auto
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
-from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
+from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
-from widefield.encoders import EncoderSettings, rate_of
+from widefield.encoders import EncoderSettings
 from widefield.head import FolderLock
-from widefield.inference.initial_weights import Start, kept_start, open_start, start_name
-from widefield.methods import HeadMethodConfig, MethodConfig
+from widefield.inference.initial_weights import kept_start
+from widefield.methods import MethodConfig
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
@@ -34,6 +31,7 @@ from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
 from widefield.views import ViewSettings
 from widefield.workflows.run import Pretrained, PretrainRun
+from widefield.workflows.setup import Ready, Setup, with_init_name
 
 
 @input_errors
@@ -84,12 +82,14 @@ def pretrain(
     if logger is not None:
         check_logger(logger)
     folder = RunFolder(path=Path(out))
+    setup = None
     if resume:
         if recipe != "default":
             raise ValueError("a resumed run has its own settings: leave out recipe or resume")
-        chosen, start = _recipe_to_resume(folder, settings), None
+        chosen = _recipe_to_resume(folder, settings)
     else:
-        chosen, start = resolve_with_start(recipe, settings, data, download=download)
+        setup = Setup(data, recipe, settings, download=download)
+        chosen = setup.recipe
     device = choose_device(chosen.device)
     ranks = DistributedContext(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -98,17 +98,13 @@ def pretrain(
     with images_bar(console, "reading images") as progress:
         kept = folder.form() if resume else {}
         dataset = open_dataset(data, **(chosen.opening() | kept), progress=progress)
-    if start is not None:
-        start = start.fitted(dataset)
-    told = () if start is None else start.notes
-    said: tuple[str, ...] = ()
-    if not resume:
-        free = unset(recipe, settings)
-        chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
-        said = remarks(chosen, len(dataset), unset=free, given=settings)
-    for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
+    ready = Ready(recipe=chosen) if setup is None else setup.finish(dataset)
+    chosen, begun = ready.recipe, ready.init
+    notes = (*dataset.notes, dataset.place, *ready.init_notes, *_apart(chosen, ranks), *ready.notes)
+    for note in notes:
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    begun = kept_start(folder, chosen) if start is None else start.encoder
+    if begun is None:
+        begun = kept_start(folder, chosen)
     with (
         full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
         ranks.lost_as_one_line(),
@@ -177,117 +173,13 @@ def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
         yield
 
 
-def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Recipe:
-    """Return the recipe for `data` with `settings`, `auto` replaced by what this machine gets.
-
-    So a resume on the same machine agrees with the run.
-
-    Raises:
-        ValueError: the settings do not fit the recipe, or a warm-up was given that does not end.
-    """
-    if isinstance(recipe, Recipe):
-        recipe = recipe.changed(settings)
-    else:
-        spec = str(data) if isinstance(data, str | Path) else ""
-        recipe = make_recipe(recipe, data=spec, **settings)
-    if "warmup_epochs" in settings and recipe.warmup_epochs >= recipe.epochs:
-        raise ValueError(
-            f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
-            "give more epochs or a shorter warm-up"
-        )
-    if settings.keys() >= {"warmup_epochs", "warmup_steps"}:
-        raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
-    if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
-        raise ValueError(
-            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False "
-            "(--no-decay-bias-and-norm), or choose another optimizer"
-        )
-    bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
-    return replace(recipe, precision="bf16" if bf16 else "32")
-
-
-def resolve_with_start(
-    recipe: str | Recipe, settings: Mapping[str, Any], data: Data, *, download: bool = False
-) -> tuple[Recipe, Start | None]:
-    """Return the recipe as `resolve` does, and the encoder that it starts from, if any.
-
-    Raises:
-        ValueError: as `resolve`, there is no such start, or a setting contradicts it.
-    """
-    spec = settings.get("init")
-    chosen, start = resolve(recipe, _named(settings), data), None
-    if chosen.init is not None:
-        start = open_start(chosen.init if spec is None else spec, download=download)
-        given = set(settings)
-        if isinstance(recipe, Recipe):  # whose zero_init_last, of fresh weights, cannot be left out
-            given |= recipe.encoder.flat().keys() - {"zero_init_last"}
-        chosen = start.recipe(chosen, given)
-    return chosen, start
-
-
-def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings as `run.yaml` has them: of a start, its name; the method `auto` is none."""
-    named = {name: value for name, value in settings.items() if (name, value) != ("method", AUTO)}
-    spec = named.get("init")
-    return named if spec is None else {**named, "init": start_name(spec)}
-
-
-def resolve_parts(
-    recipe: Recipe,
-    dataset: Dataset,
-    *,
-    unset: Collection[str],
-    given: Mapping[str, Any],
-) -> Recipe:
-    """Return a resolved recipe with what encoder and method leave to data and machine.
-
-    `unset` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
-    of examples (`batch_size` and `method`). Another method keeps the settings that were `given`.
-
-    Raises:
-        ValueError: a warm-up was given in steps that does not end.
-    """
-    _, height, width, channels = dataset.images.shape
-    device = choose_device(recipe.device)
-    encoder = recipe.encoder.resolved(device, dataset.kind)
-    feature_dim = encoder.width(channels=channels, image_size=(height, width), rate=dataset.rate)
-    if "batch_size" in unset:
-        recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
-    per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)
-    steps = recipe.epochs * per_epoch
-    if "method" in unset:
-        recipe = _with_method_for(recipe, per_epoch, given)
-    method = recipe.method.resolved(len(dataset), feature_dim, device, steps=steps)
-    multiple, _ = rate_of(encoder)
-    own = {"lr": multiple * method.lr}
-    if isinstance(method, HeadMethodConfig):
-        own["head_lr_scale"] = 1 / multiple  # rows keep the method's own rate
-    chosen = replace(recipe, encoder=encoder, method=method)
-    chosen = chosen.changed({name: own[name] for name in own if name in unset})
-    if chosen.warmup_steps is not None and chosen.warmup_steps >= steps > 0:
-        raise ValueError(
-            f"warmup_steps is {chosen.warmup_steps} and the run has {steps} steps: give more "
-            "epochs or a shorter warm-up"
-        )
-    return chosen
-
-
-def _with_method_for(recipe: Recipe, steps_an_epoch: int, given: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the method that goes with so many steps, and the settings given."""
-    method = method_for(
-        epochs=recipe.epochs, init=recipe.init, given=given, steps_an_epoch=steps_an_epoch
-    )
-    own = {name: value for name, value in given.items() if name in recipe.method.flat()}
-    return recipe.changed({**own, "method": method})
-
-
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the run's own recipe, with other epochs or another device where these were given.
 
     Raises:
         ValueError: another setting was given and disagrees.
     """
-    recipe, settings = folder.recipe(), _spread(_named(settings))
+    recipe, settings = folder.recipe(), _spread(without_auto(with_init_name(settings)))
     changed = recipe.changed(settings)
     before, after = recipe.flat(), changed.flat()
     for name in settings:
