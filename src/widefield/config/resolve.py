@@ -14,7 +14,7 @@ from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
 from widefield.core.types import Kind, Size
 from widefield.data import Dataset, steps_per_epoch
-from widefield.encoders import Encoder, EncoderConfig, EncoderSettings, family_of
+from widefield.encoders import EncoderConfig, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
 
 
@@ -26,11 +26,6 @@ class Init:
     """Architecture of the encoder."""
     size_is_fixed: bool
     """Whether it takes images of its own size only."""
-
-    @classmethod
-    def of(cls, encoder: Encoder) -> Self:
-        """Return those of an encoder."""
-        return cls(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +54,7 @@ class Facts:
     """Memory for the rows of a per-example head."""
 
     @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        *,
-        device: torch.device,
-        planted: Collection[str] = (),
-        init: Init | None = None,
-        feature_dim: int | None = None,
-    ) -> Self:
+    def of(cls, dataset: Dataset, *, device: torch.device, **others: Any) -> Self:
         """Return the facts of a data set on this machine."""
         _, height, width, channels = dataset.images.shape
         return cls(
@@ -76,12 +63,10 @@ class Facts:
             channels=channels,
             kind=dataset.kind,
             rate=dataset.rate,
-            planted=planted,
-            init=init,
-            feature_dim=feature_dim,
             device=device,
             bf16=choose_precision("auto", device) == "bf16-mixed",
             memory=Memory.of(device),
+            **others,
         )
 
 

@@ -138,11 +138,5 @@ class MethodConfig(Settings, ABC):
         """Build the method for a run."""
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of what grows with the data, by the memory there is.
-
-        Args:
-            examples: n.
-            feature_dim: D, the encoder's output width.
-            memory: memory of the machine and of the device.
-        """
+        """Return the settings with the place of what grows with the data; D is `feature_dim`."""
         return self

@@ -104,13 +104,14 @@ def plan(
     """
     setup = Setup(data, recipe, settings, download=download)
     dataset = open_dataset(data, **setup.recipe.opening())
-    ready = setup.finish(dataset)
+    chosen, notes, start = setup.finish(dataset)
+    init = None if start is None else start.encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(ready.recipe, dataset, RunFolder(path=Path(folder)), ready.init)) as trial,
+        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), init)) as trial,
     ):
-        return replace(trial.plan(), notes=ready.notes)
+        return replace(trial.plan(), notes=notes)
 
 
 class _Trial:

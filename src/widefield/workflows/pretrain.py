@@ -17,10 +17,8 @@ from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
-from widefield.encoders import EncoderSettings
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import kept_start
-from widefield.methods import MethodConfig
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
@@ -29,9 +27,8 @@ from widefield.train.progress import images_bar
 from widefield.train.resume import in_order
 from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
-from widefield.views import ViewSettings
 from widefield.workflows.run import Pretrained, PretrainRun
-from widefield.workflows.setup import Ready, Setup, with_init_name
+from widefield.workflows.setup import Setup, with_init_name
 
 
 @input_errors
@@ -98,13 +95,11 @@ def pretrain(
     with images_bar(console, "reading images") as progress:
         kept = folder.form() if resume else {}
         dataset = open_dataset(data, **(chosen.opening() | kept), progress=progress)
-    ready = Ready(recipe=chosen) if setup is None else setup.finish(dataset)
-    chosen, begun = ready.recipe, ready.init
-    notes = (*dataset.notes, dataset.place, *ready.init_notes, *_apart(chosen, ranks), *ready.notes)
-    for note in notes:
+    chosen, notes, start = (chosen, (), None) if setup is None else setup.finish(dataset)
+    on_start = () if start is None else start.notes
+    for note in (*dataset.notes, dataset.place, *on_start, *_apart(chosen, ranks), *notes):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    if begun is None:
-        begun = kept_start(folder, chosen)
+    begun = kept_start(folder, chosen) if start is None else start.encoder
     with (
         full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
         ranks.lost_as_one_line(),
@@ -179,35 +174,16 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     Raises:
         ValueError: another setting was given and disagrees.
     """
-    recipe, settings = folder.recipe(), _spread(without_auto(with_init_name(settings)))
-    changed = recipe.changed(settings)
-    before, after = recipe.flat(), changed.flat()
-    for name in settings:
-        if name not in MAY_CHANGE and before.get(name) != after[name]:
+    recipe, given = folder.recipe(), without_auto(with_init_name(settings))
+    before, after = recipe.flat(), recipe.changed(given).flat()
+    for name, value in after.items():
+        is_open = value in (None, "auto") and (name not in given or given[name] != value)
+        if name not in MAY_CHANGE and value != before.get(name) and not is_open:
             raise ValueError(
-                f"the run in {folder.path} has {name} {before.get(name)!r}, not {after[name]!r}: "
+                f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    return changed
-
-
-def _spread(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings with those of whole parts by name; what a part leaves to the run is none."""
-    spread = dict(settings)
-    for part in ("method", "views", "encoder"):
-        value = settings.get(part)
-        if isinstance(value, MethodConfig):
-            spread |= {"method": value.name, **_set(value.flat())}
-        elif isinstance(value, ViewSettings):
-            spread |= {"views": value.names, **_set(value.flat())}
-        elif isinstance(value, EncoderSettings):
-            del spread["encoder"]
-            spread |= _set(value.flat())
-    return spread
-
-
-def _set(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value not in (None, "auto")}
+    return recipe.changed({name: after[name] for name in MAY_CHANGE})
 
 
 def _place(data: Data, dataset: Dataset) -> str | None:

@@ -1,7 +1,6 @@
 """From a call's settings to those of a run, around the opening of its data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,7 @@ from widefield.config.resolve import Facts, Init, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
-from widefield.encoders import Encoder
-from widefield.inference.initial_weights import open_start, start_name
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ready:
-    """What a run begins with."""
-
-    recipe: Recipe
-    """Resolved settings."""
-    notes: tuple[str, ...] = ()
-    """What the user may want to change, a line each."""
-    init: Encoder | None = None
-    """The initial weights, fitted to the data; None for random ones."""
-    init_notes: tuple[str, ...] = ()
-    """What was changed to fit them."""
+from widefield.inference.initial_weights import Start, open_start, start_name
 
 
 class Setup:
@@ -48,26 +32,25 @@ class Setup:
         checked = check(recipe, self._given)  # before anything is opened
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
-        self._start = self._init = None
+        self._start: Start | None = None
+        self._init: Init | None = None
         if checked.init is not None:
             spec = given.get("init")
             self._start = open_start(checked.init if spec is None else spec, download=download)
-            self._init = Init.of(self._start.encoder)
+            encoder = self._start.encoder
+            self._init = Init(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
         self.recipe = check(recipe, self._given, planted=self._planted, init=self._init)
         """Settings as far as they are known, which say how to open the data."""
 
-    def finish(self, dataset: Dataset) -> Ready:
-        """Fit the initial weights to the data, and resolve the settings.
+    def finish(self, dataset: Dataset) -> tuple[Recipe, tuple[str, ...], Start | None]:
+        """Return resolved settings, notes on them, and the initial weights, fitted to the data.
 
         Raises:
             ValueError: as `resolve`, or the initial weights do not fit the data.
         """
         start = None if self._start is None else self._start.fitted(dataset)
         facts = Facts.of(dataset, device=self._device, planted=self._planted, init=self._init)
-        recipe, notes = resolve(self._asked, self._given, facts)
-        if start is None:
-            return Ready(recipe=recipe, notes=notes)
-        return Ready(recipe=recipe, notes=notes, init=start.encoder, init_notes=start.notes)
+        return *resolve(self._asked, self._given, facts), start
 
 
 def with_init_name(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from widefield.core.memory import Memory
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.family import family_of_network
-from widefield.methods import METHODS
+from widefield.methods import METHODS, ViewContrastConfig
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -141,7 +141,7 @@ def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
 def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
     """Rows that were visited often stand in for a second view."""
     for settings in ({}, {"method": AUTO}):
-        user = {"epochs": epochs, "encoder": "resnet-tiny", **settings}
+        user: dict[str, Any] = {"epochs": epochs, "encoder": "resnet-tiny", **settings}
         usual = METHODS["row-contrast" if epochs >= 40 else "view-contrast"]()
         assert make_recipe(**user).method == usual
         recipe, notes = resolve("default", user, facts(500))
@@ -205,7 +205,7 @@ def test_another_method_on_top_of_a_whole_recipe_takes_the_rate_of_the_encoder()
 
 
 def test_a_run_with_initial_weights_takes_the_method_that_was_measured_on_such_runs() -> None:
-    settings = {"epochs": 100, "encoder": "resnet-tiny", "init": "run"}
+    settings: dict[str, Any] = {"epochs": 100, "encoder": "resnet-tiny", "init": "run"}
     assert make_recipe(**settings).method == METHODS["view-contrast"]()
     recipe, notes = resolve("default", settings, facts(500))
     assert recipe.method.name == "view-contrast"
@@ -215,7 +215,7 @@ def test_a_run_with_initial_weights_takes_the_method_that_was_measured_on_such_r
 def test_a_method_that_was_named_is_kept_and_not_noted() -> None:
     assert make_recipe(method="simclr", epochs=5).method.name == "simclr"
     assert "method simclr" not in noted(MANY, method="simclr")
-    whole = METHODS["view-contrast"](cross_entropy_weight=3.0)
+    whole = ViewContrastConfig(cross_entropy_weight=3.0)
     assert make_recipe(method=whole, epochs=100).method == whole
     assert make_recipe("s-diet-paper", method=AUTO).method.name == "s-diet"
     paper, notes = resolve("s-diet-paper", {"method": AUTO}, facts(MANY))
@@ -448,7 +448,8 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> 
 
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
-    init = Init.of(build_encoder("test_vit", image_size=160, seed=0))
+    config = build_encoder("test_vit", image_size=160, seed=0).config
+    init = Init(config=config, size_is_fixed=True)
     known = facts(image_size=(160, 160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
