@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from study import Results, Run
+from widefield.config.defaults import LR_MULTIPLES
 from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
-from widefield.encoders import Encoder, load_encoder, rate_of, untrained_like
+from widefield.encoders import Encoder, family_of, load_encoder, untrained_like
 from widefield.encoders.settings import EncoderSettings
 from widefield.evaluation.comparison import compare_with_baseline
 from widefield.evaluation.cross_fit import cross_fit
@@ -84,7 +85,9 @@ class Study:
         rate = settings.pop("rate", None)
         if rate is not None:
             recipe = make_recipe(method=settings.get("method", "view-contrast"))
-            settings["lr"] = rate * recipe.method.lr * rate_of(EncoderSettings(name=encoder))[0]
+            settings["lr"] = (
+                rate * recipe.method.lr * LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
+            )
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             done = pretrain(

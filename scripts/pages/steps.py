@@ -1,7 +1,7 @@
 """Costs of a step, and other ratios of `benchmarks/ratios`: NOTEBOOK.md and pages of docs."""
 
 from pages.format import RESULTS, ratio, read, table
-from widefield.methods import DEFAULT_METHOD
+from widefield.config.defaults import DEFAULT_METHOD
 
 
 def step_ratios(setting: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from commands import Command
 from runs import images
+from widefield.version import __version__
 
 TRAIN = "--max-examples 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
@@ -350,12 +351,12 @@ def test_bad_input_gets_one_line(
         ("name: view-contrast", "name: viewcontrast", "did you mean 'view-contrast'"),
         ("name: expert", "name: expart", "did you mean 'expert'"),
         ("    init: .*", "    init: zero", "init must be embedding or random, got 'zero'"),
-        ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),
-        ("format: 2", "format: 3", "has format 3 and this version of widefield reads format 2"),
-        ("format: 2\n", "", "has format 1 and this version"),
+        ("format: 3", "format: 2", "has format 2 and this version of widefield reads format 3"),
+        ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),
+        ("format: 3\n", "", f"use widefield {__version__}, which wrote it, or start a new"),
         ("recipe:", "recip:", "describes no run: data or recipe is missing"),
         ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "holds no whole recipe"),
-        ("format: 2", "format: [", "run.yaml cannot be read as YAML"),
+        ("format: 3", "format: [", "run.yaml cannot be read as YAML"),
     ],
 )
 def test_a_run_yaml_that_does_not_fit_gets_one_line(

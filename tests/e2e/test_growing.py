@@ -270,8 +270,9 @@ def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"run\.yaml: form .*restore the file") as caught:
             pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
         assert "\n" not in str(caught.value)
-    file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))  # as an older run has it
-    pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+    file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))
+    with pytest.raises(ValueError, match=r"run\.yaml: form is missing: restore the file"):
+        pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
 
 
 def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:

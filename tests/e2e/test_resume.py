@@ -31,9 +31,10 @@ from runs import (
     small,
     weights,
 )
+from widefield.config.defaults import DEFAULT_METHOD
 from widefield.encoders import EncoderSettings
 from widefield.head import FolderLock
-from widefield.methods import DEFAULT_METHOD, METHODS
+from widefield.methods import METHODS
 from widefield.train import checkpoint
 from widefield.train.progress import read_metrics
 from widefield.train.run_dir import RunFolder

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
-from widefield.config.recipes import make_recipe
+from widefield.config.resolve import Facts, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
@@ -256,11 +256,16 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
-    recipe = make_recipe(**settings)
+    facts = Facts.of(dataset, device=device, feature_dim=_width(encoder, dataset))
+    recipe, _ = resolve("default", settings, facts)
     state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, fabric=lone_fabric(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
+
+
+def _width(encoder: nn.Module, dataset: Dataset) -> int:
+    return int(encode(encoder, dataset.images[:1]).shape[1])
 
 
 def _mixture(grades: Sequence[Dataset]) -> Dataset:

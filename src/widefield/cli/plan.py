@@ -41,8 +41,8 @@ def plan(
         f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
         f"{_for_people(ahead.recipe.epochs * ahead.epoch_seconds)} in all"
     )
-    for remark in ahead.remarks:
-        print_line(remark)
+    for note in ahead.notes:
+        print_line(note)
 
 
 def _for_people(seconds: float) -> str:

@@ -10,6 +10,7 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
+from widefield.core.memory import Memory
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part, Shard
@@ -132,8 +133,6 @@ class MethodConfig(Settings, ABC):
     """What the method is called on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the work of a step, by name; the step bench times them too."""
-    min_epochs: ClassVar[int] = 1
-    """Visits of each example that features need to become good; benchmarks/NOTEBOOK.md."""
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
@@ -156,15 +155,6 @@ class MethodConfig(Settings, ABC):
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
 
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with each `auto` replaced by what this run and machine get.
-
-        Args:
-            examples: n.
-            feature_dim: D, the encoder's output width.
-            device: where the encoder is trained.
-            steps: how many steps the run has.
-        """
+    def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of what grows with the data; D is `feature_dim`."""
         return self

@@ -95,7 +95,6 @@ class DietConfig(MethodConfig):
     """Settings of `Diet`."""
 
     name: ClassVar[str] = "diet"
-    min_epochs: ClassVar[int] = 10
 
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""

@@ -8,6 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.memory import Memory
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part
 from widefield.head import (
@@ -62,7 +63,7 @@ class HeadMethod(Method):
         dim, rows = config.projector.out_dim(encoder_dim), config.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
-        self.place = choose_place(rows.storage, examples, dim, device, rows.layout)
+        self.place = choose_place(rows.storage, examples, dim, Memory.of(device), rows.layout)
         self.head = PerExampleHead(
             examples,
             dim,
@@ -148,9 +149,9 @@ class HeadConfig(Settings):
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
-    def resolved(self, examples: int, dim: int, device: torch.device) -> Self:
-        """Return the settings with the place of `examples` rows of width `dim` on this machine."""
-        return replace(self, storage=choose_place(self.storage, examples, dim, device, self.layout))
+    def placed(self, examples: int, dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of `examples` rows of width `dim`."""
+        return replace(self, storage=choose_place(self.storage, examples, dim, memory, self.layout))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +161,7 @@ class HeadMethodConfig(PairConfig):
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with the place of the rows on this machine."""
+    def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of the rows."""
         dim = self.projector.out_dim(feature_dim)
-        return replace(self, head=self.head.resolved(examples, dim, device))
+        return replace(self, head=self.head.placed(examples, dim, memory))

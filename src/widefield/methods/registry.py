@@ -71,11 +71,5 @@ METHODS: dict[str, type[MethodConfig]] = {
 }
 """Settings of every method; `METHODS[name]()` has the measured defaults."""
 
-DEFAULT_METHOD = "view-contrast"
-"""The method of a run of a few epochs that names none."""
-
-LONG_METHOD = "row-contrast"
-"""The method of a longer run that names none."""
-
 CEILING = "supervised"
 """The method that is told the labels: what others are measured against."""

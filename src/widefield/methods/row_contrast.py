@@ -53,7 +53,6 @@ class RowContrastConfig(HeadMethodConfig):
     """Settings of `RowContrast`."""
 
     name: ClassVar[str] = "row-contrast"
-    min_epochs: ClassVar[int] = 10
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""

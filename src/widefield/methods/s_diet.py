@@ -54,7 +54,6 @@ class SDietConfig(HeadMethodConfig):
     """Settings of `SDiet`."""
 
     name: ClassVar[str] = "s-diet"
-    min_epochs: ClassVar[int] = 10
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""

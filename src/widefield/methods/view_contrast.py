@@ -1,10 +1,9 @@
 """View contrast: a view against a second one without gradient, and S-DIET's loss with rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar
 
-import torch
 from annotated_types import Gt, Interval
 
 from widefield.head import view_contrast
@@ -12,22 +11,8 @@ from widefield.methods.base import BuildContext, Method
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
-
-class Balance(NamedTuple):
-    """What sets the two terms of the loss against each other."""
-
-    scale: float
-    """Factor of the contrast's logits."""
-    cross_entropy_weight: float
-    """Weight of the cross-entropy."""
-
-
-BALANCE = {
-    0: Balance(scale=10.0, cross_entropy_weight=30.0),
-    600: Balance(scale=20.0, cross_entropy_weight=30.0),
-    3000: Balance(scale=5.0, cross_entropy_weight=3.0),
-}
-"""Steps that a run has at least -> its balance; benchmarks/NOTEBOOK.md."""
+LOGIT_SCALE, CROSS_ENTROPY_WEIGHT = 10.0, 30.0
+"""The two terms against each other, in runs of few steps; `config.defaults` has longer ones."""
 
 
 class ViewContrast(HeadMethod):
@@ -39,7 +24,6 @@ class ViewContrast(HeadMethod):
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
         examples: n.
-        steps: steps of the training, by which the two terms are weighed.
         context: the run, which decides where rows live; by default they are in memory.
         **settings: single settings to replace, by name.
 
@@ -52,12 +36,11 @@ class ViewContrast(HeadMethod):
         config: "ViewContrastConfig | None" = None,
         *,
         examples: int,
-        steps: int,
         context: BuildContext | None = None,
         **settings: Any,
     ) -> None:
         config = ViewContrastConfig.of(config, settings)
-        scale, cross_entropy_weight = config.balance(steps)
+        scale, weight = config.logit_scale, config.cross_entropy_weight
         super().__init__(
             encoder_dim,
             config,
@@ -65,8 +48,8 @@ class ViewContrast(HeadMethod):
             context=context,
             loss=partial(
                 view_contrast,
-                scale=scale,
-                cross_entropy_weight=cross_entropy_weight,
+                scale=LOGIT_SCALE if scale is None else scale,
+                cross_entropy_weight=CROSS_ENTROPY_WEIGHT if weight is None else weight,
                 smoothing=config.label_smoothing,
             ),
             normalize=True,
@@ -89,39 +72,6 @@ class ViewContrastConfig(HeadMethodConfig):
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
 
-    def balance(self, steps: int) -> Balance:
-        """Return what sets the two terms against each other in a run of so many steps.
-
-        Example:
-            >>> ViewContrastConfig().balance(100)
-            Balance(scale=10.0, cross_entropy_weight=30.0)
-            >>> ViewContrastConfig(logit_scale=8.0).balance(10_000)
-            Balance(scale=8.0, cross_entropy_weight=3.0)
-        """
-        usual = BALANCE[max(least for least in BALANCE if least <= steps)]
-        return Balance(
-            scale=usual.scale if self.logit_scale is None else self.logit_scale,
-            cross_entropy_weight=(
-                usual.cross_entropy_weight
-                if self.cross_entropy_weight is None
-                else self.cross_entropy_weight
-            ),
-        )
-
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with the place of the rows, and the balance of the two terms."""
-        placed = super().resolved(examples, feature_dim, device, steps=steps)
-        scale, cross_entropy_weight = self.balance(steps)
-        return replace(placed, logit_scale=scale, cross_entropy_weight=cross_entropy_weight)
-
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return ViewContrast(
-            context.feature_dim,
-            self,
-            examples=context.examples,
-            steps=context.steps,
-            context=context,
-        )
+        return ViewContrast(context.feature_dim, self, examples=context.examples, context=context)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.config.defaults import balanced
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
@@ -128,7 +129,7 @@ def build(
         shard=shard,
     )
     with seeded(recipe.seed):
-        method = recipe.method.build(context).to(device)
+        method = balanced(recipe.method, steps=len(rates)).build(context).to(device)
     copies = [target.encoder for target in target_networks(method)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)

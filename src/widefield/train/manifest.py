@@ -73,10 +73,10 @@ class Manifest:
         Raises:
             ValueError: the file is missing, or says it otherwise than a run writes it.
         """
-        written = (self._read("path").schema.metadata or {}).get(_METADATA, "")
+        metadata = self._read("path").schema.metadata or {}
         try:
-            growth = Growth(**json.loads(written))
-        except (TypeError, ValueError) as error:
+            growth = Growth(**json.loads(metadata[_METADATA]))
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(CHANGED.format(self.file)) from error
         counts = [growth.first, growth.epoch, growth.step]
         if growth.warmup_steps is not None:
@@ -131,9 +131,8 @@ class Manifest:
         columns = {task: _column(task) for task in dataset.labels}
         used = self._read("path", "digest", labels=columns.values())
         n = len(used) if may_grow else len(dataset)
-        before = used["digest"].to_pylist()
         change = _first_change(
-            list(zip(used["path"].to_pylist(), before, strict=True)),
+            list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
             list(zip(dataset.paths, dataset.digests().tolist(), strict=True))[:n],
         )
         for task, column in columns.items():

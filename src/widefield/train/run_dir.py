@@ -21,8 +21,8 @@ from widefield.train.manifest import CHANGED, Growth, Manifest
 MAY_CHANGE = ("epochs", "device")
 """Settings of the run that a resume may be given others of."""
 
-FORMAT = 2
-"""Version of `run.yaml`: 2 nests the settings of method and views."""
+FORMAT = 3
+"""Version of `run.yaml`: 3 has the names of settings that 2 had other names for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,13 +205,15 @@ class RunFolder:
         return recipe_of(self._file_of_a_run())
 
     def form(self) -> dict[str, Any]:
-        """Return the form of the run's examples, as `Dataset.form`; none of an older run.
+        """Return the form of the run's examples, as `Dataset.form`.
 
         Raises:
             ValueError: `run.yaml` does not hold it as a run writes it.
         """
-        written = self.settings().get("form", {})
-        form = {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()}
+        settings = self.settings()
+        if "form" not in settings:
+            raise ValueError(f"{self.settings_file}: form is missing: restore the file")
+        form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
             if name not in _FORM or not fits(_FORM[name], value):
                 raise ValueError(
@@ -276,9 +278,9 @@ def read_settings(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} describes no run: data or recipe is missing")
     if settings.get("format") != FORMAT:
         raise ValueError(
-            f"{file} has format {settings.get('format', 1)!r} and this version "
-            f"of widefield reads format {FORMAT}: use the version that wrote it, "
-            f"{settings.get('widefield')}, or start a new run"
+            f"{file} has format {settings.get('format')!r} and this version of widefield reads "
+            f"format {FORMAT}: use widefield {settings.get('widefield')}, which wrote it, or start "
+            "a new run"
         )
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
 from widefield.inference.splits import training_data
-from widefield.methods import CEILING, DEFAULT_METHOD
+from widefield.methods import CEILING
 from widefield.report import Table
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder

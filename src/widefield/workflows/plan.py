@@ -17,7 +17,6 @@ from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.remarks import remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, Part
@@ -28,7 +27,7 @@ from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
-from widefield.workflows.pretrain import resolve_parts, resolve_with_start
+from widefield.workflows.setup import Setup
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40
@@ -53,7 +52,7 @@ class Plan:
     """Expected peak on the device; without a GPU, the share of `host_bytes` that would be there."""
     epoch_seconds: float
     """Expected, without health checks and checkpoints."""
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """What the user may want to change, a line each."""
 
     @property
@@ -72,7 +71,7 @@ class Plan:
             "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
             "examples": self.examples,
             "steps_per_epoch": self.steps_per_epoch,
-            "remarks": list(self.remarks),
+            "notes": list(self.notes),
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
             "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
@@ -104,18 +103,16 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
-    chosen, start = resolve_with_start(recipe, settings, data, download=download)
-    dataset = open_dataset(data, **chosen.opening())
-    free = unset(recipe, settings)
-    chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
-    begun = None if start is None else start.fitted(dataset).encoder
+    setup = Setup(data, recipe, settings, download=download)
+    dataset = open_dataset(data, **setup.recipe.opening())
+    chosen, notes, start = setup.finish(dataset)
+    init = None if start is None else start.encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
+        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), init)) as trial,
     ):
-        said = remarks(chosen, len(dataset), unset=free, given=settings)
-        return replace(trial.plan(), remarks=said)
+        return replace(trial.plan(), notes=notes)
 
 
 class _Trial:

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from widefield.config.arguments import RecipeArguments
+from widefield.config.defaults import LONG_METHOD
 from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
 from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
 from widefield.core.types import InputSpec
-from widefield.methods import LONG_METHOD, METHODS, SimCLRConfig
+from widefield.methods import METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 
 HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))

@@ -1,7 +1,7 @@
 """Initial rows and the in-memory storage."""
 
 import copy
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from widefield.core.memory import Memory
 from widefield.core.types import Shard
 from widefield.head import (
     DiskStorage,
@@ -140,11 +141,14 @@ def test_rows_move_to_another_number_of_processes_or_of_examples(
 
 def test_auto_takes_memory_while_the_rows_fit(tmp_path: Path) -> None:
     cpu = torch.device("cpu")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    most = memory // 4 // (3 * 4 * 128)
-    assert choose_place("auto", most - 1, 128, cpu) == "host"
-    assert choose_place("auto", most + 1, 128, cpu) == "disk"
-    assert choose_place("device", 10**12, 128, cpu) == "device"
+    memory = Memory.of(cpu)
+    most = memory.host // 4 // (3 * 4 * 128)
+    assert choose_place("auto", most - 1, 128, memory) == "host"
+    assert choose_place("auto", most + 1, 128, memory) == "disk"
+    assert choose_place("device", 10**12, 128, memory) == "device"
+    gpu = replace(memory, device=memory.host)
+    assert choose_place("auto", most - 1, 128, gpu) == "device"
+    assert choose_place("auto", most + 1, 128, replace(memory, device=memory.host // 2)) == "disk"
     storage = choose_storage("auto", most + 1, 128, seed=0, device=cpu, folder=tmp_path)
     assert isinstance(storage, DiskStorage)
     with pytest.raises(ValueError, match="need a folder"):

@@ -3,15 +3,21 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from widefield.config.defaults import DEFAULT_METHOD, method_for
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.default import default, method_for
 from widefield.config.recipes.feature_dropout import feature_dropout
 from widefield.config.recipes.s_diet_paper import s_diet_paper
 from widefield.config.recipes.solo_learn import solo_learn
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import DEFAULT_METHOD, METHODS, MethodConfig
+from widefield.methods import METHODS, MethodConfig
 from widefield.views import ViewSettings
+
+
+def default(method: str, planted: Collection[str] = ()) -> Recipe:
+    """Return the measured settings of any method, the same for all data."""
+    return Recipe(method=METHODS[method]())
+
 
 RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "default": default,
@@ -54,13 +60,19 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
         >>> make_recipe("feature-dropout", method="simclr").method.temperature
         0.07
     """
+    return named_recipe(name, settings, planted=plant_names(data) if data else ())
+
+
+def named_recipe(name: str, given: Mapping[str, Any], *, planted: Collection[str] = ()) -> Recipe:
+    """Return the recipe `name` for data with features `planted`; as `make_recipe`."""
     check_name("recipe", name, RECIPES)
+    settings = dict(given)
     method = settings.pop("method", AUTO)
     if method == AUTO:
         method = FIRST_METHOD.get(name) or _default_method(settings)
     method_name = method.name if isinstance(method, MethodConfig) else method
     check_name("method", method_name, METHODS)
-    recipe = RECIPES[name](method_name, plant_names(data) if data else ())
+    recipe = RECIPES[name](method_name, planted)
     if not isinstance(method, str):
         settings["method"] = method
     if isinstance(settings.get("views"), str):

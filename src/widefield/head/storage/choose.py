@@ -1,11 +1,11 @@
 """Where the rows of a run are kept, by how many they are."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from widefield.core.memory import Memory
 from widefield.core.types import WHOLE, Place, Shard
 from widefield.head.storage.disk import DiskStorage
 from widefield.head.storage.layout import FULL, Layout
@@ -18,7 +18,7 @@ def choose_place(
     wanted_place: Place | Literal["auto"],
     n: int,
     dim: int,
-    device: torch.device,
+    memory: Memory,
     layout: Layout = FULL,
 ) -> Place:
     """Return `wanted_place`, or for `auto` the first of device, host and disk with room for n rows.
@@ -27,17 +27,15 @@ def choose_place(
     all that the host has.
 
     Example:
-        >>> import torch
-        >>> [choose_place("auto", n, 128, torch.device("cpu")) for n in (10**3, 10**12)]
+        >>> [choose_place("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]
         ['host', 'disk']
     """
     if wanted_place != "auto":
         return wanted_place
     size = n * layout.row_bytes(dim)
-    if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
+    if size < _MEMORY_SHARE * memory.device:
         return "device"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "host" if size < _MEMORY_SHARE * memory else "disk"
+    return "host" if size < _MEMORY_SHARE * memory.host else "disk"
 
 
 def choose_storage(
@@ -63,7 +61,7 @@ def choose_storage(
         >>> choose_storage("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    place = choose_place(wanted_place, n, dim, device, layout)
+    place = choose_place(wanted_place, n, dim, Memory.of(device), layout)
     if place != "disk":
         home = device if place == "device" else "cpu"
         return MemoryStorage(n, dim, seed=seed, device=home, shard=shard, layout=layout)

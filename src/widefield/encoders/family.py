@@ -1,4 +1,4 @@
-"""Learning rates by family of encoder, as multiples of what a batch-norm network takes."""
+"""Families of encoders that take the same learning rate."""
 
 from dataclasses import replace
 from functools import cache
@@ -13,23 +13,6 @@ from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.settings import EncoderSettings
 
 Family = Literal["networks with batch norm", "networks without batch norm", "transformers"]
-
-RATES: dict[Family, float] = {
-    "networks with batch norm": 1.0,
-    "networks without batch norm": 0.03,
-    "transformers": 0.03,
-}
-"""Learning rate of a family, as a multiple of the method's own; benchmarks/NOTEBOOK.md."""
-
-RATES_MEASURED_ON = (
-    "resnet-tiny",
-    "mobilenetv3_small_050",
-    "resnet18",
-    "resnet50",
-    "convnext_atto",
-    "vit_tiny_patch16_224",
-)
-"""Encoders on which the multiples were measured."""
 
 
 def family_of_network(network: nn.Module) -> Family:
@@ -47,19 +30,18 @@ def family_of_network(network: nn.Module) -> Family:
     return "networks with batch norm" if has_batch_norm else "networks without batch norm"
 
 
-@cache  # builds a network to look at it
-def rate_of(encoder: EncoderSettings) -> tuple[float, Family]:
-    """Return the multiple of the learning rate for an encoder, and the family that it has it from.
+@cache  # builds the network, without weights
+def family_of(encoder: EncoderSettings) -> Family:
+    """Return the family of an encoder that has a name.
 
     Raises:
         ValueError: as `EncoderSettings.build`.
 
     Example:
-        >>> rate_of(EncoderSettings(name="resnet18"))
-        (1.0, 'networks with batch norm')
+        >>> family_of(EncoderSettings(name="resnet18"))
+        'networks with batch norm'
     """
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
-    with torch.device("meta"):  # no weights are drawn
+    with torch.device("meta"):
         network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)
-    family = family_of_network(network)
-    return RATES[family], family
+    return family_of_network(network)
