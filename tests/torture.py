@@ -106,7 +106,7 @@ def train(run: Path) -> None:
                 state = {"weight": weight, "momentum": momentum, "step": step}
                 state |= {"generator": generator.get_state(), "head": head.state_dict()}
                 checkpoint.save(state)
-                storage.discard_old()
+                storage.remove_old()
         end = storage.read(torch.arange(_EXAMPLES))
     rows_at_end = {name: getattr(end, name) for name in ("row", "m", "v", "last")}
     players = {"weight": weight, "momentum": momentum, "generator": generator.get_state()}

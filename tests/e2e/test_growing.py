@@ -89,10 +89,10 @@ def test_a_longer_sound_may_join_short_ones(tmp_path: Path) -> None:
     manifest = Manifest(tmp_path / "manifest.parquet")
     manifest.write(open_dataset(clips(900, 1000)), Growth(first=2))
     longer = open_dataset(clips(900, 1000, 2500))
-    assert manifest.refuse_other(longer, may_grow=True) == 1
+    assert manifest.check_data(longer, allow_new=True) == 1
     other = open_dataset(clips(900, 999, 2500))
     with pytest.raises(ValueError, match="row 1 has other pixels"):
-        manifest.refuse_other(other, may_grow=True)
+        manifest.check_data(other, allow_new=True)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])

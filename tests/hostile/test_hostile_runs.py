@@ -416,6 +416,6 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODULE, "PretrainRun", keep)
-        with pytest.raises(ValueError, match=r"the weights are no numbers after step 8 \("):
+        with pytest.raises(ValueError, match=r"the weights are NaN or infinite after step 8 \("):
             pretrain(IMAGES, out=run, on_step=spoil, **SMALL)
     assert last_checkpoint(run)["step"] == 4

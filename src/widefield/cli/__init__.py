@@ -5,40 +5,40 @@ import sys
 from typing import NoReturn
 
 from widefield.cli.process import (
-    Ending,
+    SignalExit,
     finish_output,
+    fix_streams,
     limit_memory,
-    mend_streams,
+    limit_threads,
     print_error,
-    take_granted_cpus,
 )
 
 
 def main() -> NoReturn:
     """Run the command that the user typed, and exit."""
-    ending = Ending()
+    exit_handler = SignalExit()
     words = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(words) < len(sys.argv) - 1
     try:
         try:
-            ending.listen()
-            mend_streams()
+            exit_handler.install()
+            fix_streams()
             limit_memory()
-            take_granted_cpus()
+            limit_threads()
             _run(words)
         finally:
-            ending.is_over()  # before the line is made, which a signal would cut off
+            exit_handler.ignore_signals()  # before the line is made, which a signal would cut off
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         raise SystemExit(0) from None
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        if ending.signal:  # whatever a library made of the exception that a signal raised
-            _quit(ending.line, ending.code)
+        if exit_handler.signal:  # whatever a library made of the exception that a signal raised
+            _exit(exit_handler.line, exit_handler.code)
         from widefield.cli.errors import line_of
 
         line = line_of(error)
         if line is None or debug:
             raise
-        _quit(line, 2)
+        _exit(line, 2)
     raise SystemExit(0)
 
 
@@ -49,8 +49,8 @@ def _run(words: list[str]) -> None:
     finish_output()
 
 
-def _quit(message: str, code: int) -> NoReturn:
+def _exit(message: str, code: int) -> NoReturn:
     rank = os.environ.get("RANK", "0")  # where torchrun started several
-    who = "widefield" if rank == "0" else f"widefield [rank {rank}]"
-    print_error(f"{who}: {message}")
+    program = "widefield" if rank == "0" else f"widefield [rank {rank}]"
+    print_error(f"{program}: {message}")
     raise SystemExit(code) from None

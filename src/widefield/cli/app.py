@@ -7,7 +7,7 @@ from cyclopts import App
 
 import widefield
 from widefield.cli.help import examples
-from widefield.cli.numbers import UNROUNDED
+from widefield.cli.numbers import STRICT_INT
 from widefield.version import __version__
 
 COMMANDS = (
@@ -35,15 +35,15 @@ def build_app(words: list[str]) -> App:
         "one line and exit code 2; --debug shows the traceback.",
         version=__version__,
         help_format="plaintext",
-        default_parameter=UNROUNDED,
+        default_parameter=STRICT_INT,
         suppress_keyboard_interrupt=False,
     )
-    shows_all = not {*words[:1]} & {*COMMANDS}
+    is_help = not {*words[:1]} & {*COMMANDS}
     for name in COMMANDS:
         command: Any = f"widefield.cli.{name}:{name}"
         if words[:1] == [name] and name in TAKE_SETTINGS:
             command = _with_settings(name, words)
-        elif shows_all:  # as in help and completion, which need each command's own
+        elif is_help:  # as in help and completion, which need each command's own
             command = _command(name)
         app.command(command, name=name, help_epilogue=examples(name))
     return app
@@ -51,9 +51,9 @@ def build_app(words: list[str]) -> App:
 
 def _with_settings(name: str, words: list[str]) -> Any:
     """Return a command that takes the settings of a run, in help those that `words` choose."""
-    from widefield.cli.recipe_options import options_of, refuse_python_only, with_options
+    from widefield.cli.recipe_options import check_cli_options, options_of, with_options
 
-    refuse_python_only(words)
+    check_cli_options(words)
     command = _command(name)
     return with_options(command, options_of(words)) if {"--help", "-h"} & set(words) else command
 

@@ -55,7 +55,7 @@ def _print(result: "Classification") -> None:
         print_line(f"label next: {path}")
 
 
-def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", own: int) -> str:
-    others = {name: int(row[k]) for k, name in enumerate(classes) if k != own}
+def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", label: int) -> str:
+    others = {name: int(row[k]) for k, name in enumerate(classes) if k != label}
     worst = max(others, key=others.__getitem__)
     return f"{worst} ({others[worst]})" if others[worst] else ""

@@ -68,14 +68,14 @@ def group(name: str, detail: str = "") -> Group:
     return Group(f"{name} {detail}".strip(), sort_key=ORDER.index(name))
 
 
-def group_of(option: str, otherwise: str) -> str:
+def group_of(option: str, default: str) -> str:
     """Return the name of the group of an option.
 
     Example:
         >>> group_of("max_examples", "Training"), group_of("epochs", "Training")
         ('Data', 'Training')
     """
-    return next((name for name, members in MEMBERS.items() if option in members), otherwise)
+    return next((name for name, members in MEMBERS.items() if option in members), default)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,8 +84,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     parameters = []
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and not _has_group(parameter.annotation):
-            place = Parameter(group=group(group_of(parameter.name, "Options")))
-            annotation = cast(Any, Annotated)[parameter.annotation, place]
+            option_group = Parameter(group=group(group_of(parameter.name, "Options")))
+            annotation = cast(Any, Annotated)[parameter.annotation, option_group]
             parameter = parameter.replace(annotation=annotation)
         parameters.append(parameter)
     return with_parameters(command, parameters)
@@ -96,13 +96,13 @@ def with_parameters(
 ) -> Callable[..., None]:
     """Return `command` as cyclopts is to see it."""
 
-    def shown(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: Any, **kwargs: Any) -> None:
         command(*args, **kwargs)
 
-    shown.__name__, shown.__doc__ = command.__name__, command.__doc__
-    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    shown.__annotations__ = {p.name: p.annotation for p in parameters}
-    return shown
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
 
 
 def _has_group(annotation: Any) -> bool:

@@ -20,5 +20,5 @@ def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
     return cyclopts.convert(kind, tokens)
 
 
-UNROUNDED = Parameter(converter=_convert)
+STRICT_INT = Parameter(converter=_convert)
 """The way in which every option reads its word."""

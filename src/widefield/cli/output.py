@@ -12,7 +12,7 @@ from rich.text import Text
 
 from widefield.core.names import printable
 
-_UNBOUNDED = 10_000
+_MAX_WIDTH = 10_000
 """Characters of a line that no table reaches."""
 
 
@@ -37,7 +37,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(_text(column), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(_text, row))
-    width = None if sys.stdout.isatty() else _UNBOUNDED
+    width = None if sys.stdout.isatty() else _MAX_WIDTH
     Console(width=width).print(table)
 
 

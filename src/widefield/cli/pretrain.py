@@ -37,15 +37,15 @@ def pretrain(
 
     if resume and config is not None:
         raise ValueError("a resumed run has its own settings: leave out --config or --resume")
-    start = settings_of(recipe, config)
+    settings = settings_of(recipe, config)
     keep_freed_memory()
     try:
-        done = call(data, out=out, recipe=start, resume=resume, **arguments)
+        done = call(data, out=out, recipe=settings, resume=resume, **arguments)
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():
-            again = shlex.join(["widefield", "pretrain", data, "--out", str(out), "--resume"])
-            print(f"stopped; resume with: {printable(again)}", file=sys.stderr)
+            words = ["widefield", "pretrain", data, "--out", str(out), "--resume"]
+            print(f"stopped; resume with: {printable(shlex.join(words))}", file=sys.stderr)
         raise
     rank, _ = rank_and_world()
     if rank > 0:

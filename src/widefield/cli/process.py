@@ -11,11 +11,11 @@ from typing import TextIO
 
 from widefield.core.cpus import all_cpus, usable_cpus
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that a command has to tidy up after a signal, before another one kills it."""
 
 
-def mend_streams() -> None:
+def fix_streams() -> None:
     """Let everything be printed: closed streams swallow it, narrow ones escape characters.
 
     Without this the next file that is opened would take the place of a closed stream.
@@ -28,10 +28,10 @@ def mend_streams() -> None:
         if getattr(sys, name) is None:
             stream = os.fdopen(number, "r" if number == 0 else "w", closefd=False)
             setattr(sys, name, stream)
-    for printed in (sys.stdout, sys.stderr):
-        reconfigure = getattr(printed, "reconfigure", None)  # a test's stream may have none
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+    for output in (sys.stdout, sys.stderr):
+        configure = getattr(output, "reconfigure", None)  # a test's stream may have none
+        if configure is not None:
+            configure(errors="backslashreplace")
 
 
 def finish_output() -> None:
@@ -43,7 +43,7 @@ def finish_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        _discard(sys.stdout)  # else Python tries again as it ends, and complains
+        _redirect_to_null(sys.stdout)  # else Python tries again as it ends, and complains
         raise
 
 
@@ -54,21 +54,21 @@ def print_error(line: str) -> None:
     try:
         print(line, file=sys.stderr, flush=True)
     except OSError:
-        _discard(sys.stderr)
+        _redirect_to_null(sys.stderr)
 
 
-def _discard(stream: TextIO) -> None:
+def _redirect_to_null(stream: TextIO) -> None:
     """Send what is held back for `stream`, and what follows, nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
-class Ending:
+class SignalExit:
     """Ends the command at the first SIGINT or SIGTERM, once, so that it can tidy up.
 
     Others that follow are ignored, because a shell, a scheduler and torchrun may each send one;
-    after `PATIENCE` seconds the next one kills the process.
+    after `TIMEOUT` seconds the next one kills the process.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Ending:
         """Number of the signal that came first; 0 for none."""
         self._since = 0.0
 
-    def listen(self) -> None:
+    def install(self) -> None:
         """Take over the signals that are not ignored."""
         for sign in (signal.SIGINT, signal.SIGTERM):
             # A shell ignores Ctrl-C for what runs in its background; so it stays.
             if signal.getsignal(sign) is not signal.SIG_IGN:
-                signal.signal(sign, self._end)
+                signal.signal(sign, self._handle)
 
-    def is_over(self) -> None:
+    def ignore_signals(self) -> None:
         """Ignore what comes now: the work is done, and Python only shuts down."""
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, signal.SIG_IGN)
@@ -98,17 +98,17 @@ class Ending:
         """Exit code, as a shell counts."""
         return 128 + self.signal
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal == 0:
             self.signal, self._since = number, time.monotonic()
             # Not KeyboardInterrupt: where that passes through code made of a string, as namedtuple
             # makes it, Python ends by the signal itself, even if somebody caught it.
             raise SystemExit(self.code)
-        if time.monotonic() - self._since > PATIENCE:
+        if time.monotonic() - self._since > TIMEOUT:
             os._exit(self.code)
 
 
-def take_granted_cpus() -> None:
+def limit_threads() -> None:
     """Let libraries start as many threads as a scheduler granted, where they would take more.
 
     They go by the affinity, and read this when they are imported.
@@ -125,17 +125,17 @@ def limit_memory() -> None:
     """
     if sys.platform != "linux" or os.path.exists("/dev/nvidiactl"):
         return
-    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") + _swap()
+    max_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") + _swap()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if most < min(x for x in (soft, hard, most + 1) if x != resource.RLIM_INFINITY):
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    if max_bytes < min(x for x in (soft, hard, max_bytes + 1) if x != resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, hard))
 
 
 def _swap() -> int:
     """Return the bytes of swap space."""
     try:
         with open("/proc/meminfo") as lines:
-            facts = dict(line.split(":", 1) for line in lines)
-        return int(facts["SwapTotal"].split()[0]) * 1024
+            meminfo = dict(line.split(":", 1) for line in lines)
+        return int(meminfo["SwapTotal"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return 0

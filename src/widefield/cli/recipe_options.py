@@ -10,9 +10,9 @@ from cyclopts import Group, Parameter
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import RecipeArguments
 
-COMMON = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
+FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
 """Settings that help shows first in their groups."""
-NOT_AT_PROMPT = frozenset(
+PYTHON_ONLY = frozenset(
     {
         *("zero_init_last", "layer_decay", "freeze_norm_layers", "decay_bias_and_norm"),
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
@@ -27,10 +27,10 @@ NOT_AT_PROMPT = frozenset(
 
 def all_options() -> list[inspect.Parameter]:
     """Return an option for every setting of any method and views; imports none of them."""
-    return [_option(name, kind) for name, kind in _kinds().items() if name not in NOT_AT_PROMPT]
+    return [_option(name, kind) for name, kind in _kinds().items() if name not in PYTHON_ONLY]
 
 
-def refuse_python_only(words: list[str]) -> None:
+def check_cli_options(words: list[str]) -> None:
     """Refuse options that the command line does not have, though Python does.
 
     Raises:
@@ -39,9 +39,9 @@ def refuse_python_only(words: list[str]) -> None:
     for word in words:
         option = word.partition("=")[0]
         name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
-        if option.startswith("--") and name in NOT_AT_PROMPT:
-            remedy = f"set {name} in a --config file or in Python"
-            raise ValueError(f"{option} is not an option of the command line: {remedy}")
+        if option.startswith("--") and name in PYTHON_ONLY:
+            hint = f"set {name} in a --config file or in Python"
+            raise ValueError(f"{option} is not an option of the command line: {hint}")
 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
@@ -56,22 +56,22 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     from widefield.views import VIEWS
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
-    given: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
-    epochs, start = _value_of("epochs", words) or "", _value_of("init", words)
-    if start:
-        given["init"] = start
+    overrides: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
+    epochs, init = _value_of("epochs", words) or "", _value_of("init", words)
+    if init:
+        overrides["init"] = init
     if epochs.isdecimal() and int(epochs):  # others are refused as the words are read
-        given["epochs"] = int(epochs)
-    recipe = make_recipe(named["recipe"] or "default", **given)
+        overrides["epochs"] = int(epochs)
+    recipe = make_recipe(named["recipe"] or "default", **overrides)
     texts = help_texts(Recipe)
     groups = {name: group(group_of(name, "Training")) for name in (*PARTS, *RUN_SETTINGS)}
-    for place, part in [
+    for option_group, part in [
         (group("Training"), recipe.encoder),
         (group("Method", recipe.method.name), recipe.method),
         *((group("Views", name), settings) for name, settings in recipe.views.policies),
     ]:
         for setting in describe(part).values():
-            texts[setting.name], groups[setting.name] = setting.help, place
+            texts[setting.name], groups[setting.name] = setting.help, option_group
     texts["views"] += "".join(
         f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
     )
@@ -80,9 +80,9 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     if not named["method"] and not named["recipe"]:
         defaults["method"] = AUTO
     return [
-        _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", groups[name])
-        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in COMMON)
-        if name not in NOT_AT_PROMPT
+        _option(name, kinds[name], f"{texts[name]} [default: {_format(value)}]", groups[name])
+        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in FIRST)
+        if name not in PYTHON_ONLY
     ]
 
 
@@ -90,8 +90,8 @@ def with_options(
     command: Callable[..., None], options: list[inspect.Parameter] | None = None
 ) -> Callable[..., None]:
     """Return `command` with the settings of a run as options, by default those of any method."""
-    own = inspect.signature(command).parameters.values()
-    fixed = [p for p in own if p.name not in RecipeArguments.__annotations__]
+    declared = inspect.signature(command).parameters.values()
+    fixed = [p for p in declared if p.name not in RecipeArguments.__annotations__]
     return with_parameters(command, [*fixed, *(all_options() if options is None else options)])
 
 
@@ -111,14 +111,14 @@ def _option(name: str, kind: Any, text: str = "", place: Group | None = None) ->
 
 def _value_of(option: str, words: list[str]) -> str | None:
     """Return what follows `--option` on the command line, if it is there."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, next_word in zip(words, [*words[1:], ""], strict=True):
         if word == f"--{option}":
-            return following
+            return next_word
         if word.startswith(f"--{option}="):
             return word.partition("=")[2]
     return None
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     """Return a default as help shows it."""
     return "not set" if value is None else str(value)

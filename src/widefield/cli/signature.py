@@ -42,27 +42,27 @@ def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], C
         without: names of parameters that the command line does not have.
     """
 
-    def decorate(command: Command) -> Command:
+    def decorator(command: Command) -> Command:
         call = _call(module, command.__name__)
         doc = inspect.cleandoc(ast.get_docstring(call) or "")
         texts = arguments_of(doc)
-        own = dict(inspect.signature(command).parameters)
-        left_out = {*without, "quiet", "on_step", "on_epoch"}
-        shared = [p for p in _parameters(call, module) if p.name not in left_out]
-        chosen = [_merged(p, own.pop(p.name, None)) for p in shared]
-        chosen += [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
+        declared = dict(inspect.signature(command).parameters)
+        excluded = {*without, "quiet", "on_step", "on_epoch"}
+        common = [p for p in _parameters(call, module) if p.name not in excluded]
+        parameters = [_merged(p, declared.pop(p.name, None)) for p in common]
+        parameters += [p for p in declared.values() if p.kind is p.KEYWORD_ONLY]
         signature = inspect.Signature(
-            [p.replace(annotation=_annotation(p, texts.get(p.name))) for p in chosen]
+            [p.replace(annotation=_annotation(p, texts.get(p.name))) for p in parameters]
         )
 
-        def called(*args: Any, **kwargs: Any) -> None:
+        def wrapper(*args: Any, **kwargs: Any) -> None:
             command(**dict(zip(signature.parameters, args, strict=False)), **kwargs)
 
-        called.__name__, called.__doc__ = command.__name__, plain(doc.partition("\n")[0])
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        return grouped(called)
+        wrapper.__name__, wrapper.__doc__ = command.__name__, plain(doc.partition("\n")[0])
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        return grouped(wrapper)
 
-    return decorate
+    return decorator
 
 
 def arguments_of(doc: str) -> dict[str, str]:
@@ -104,20 +104,20 @@ def _annotation(parameter: inspect.Parameter, text: str | None) -> Any:
     return cast(Any, Annotated)[parameter.annotation, Parameter(**settings)]
 
 
-def _merged(parameter: inspect.Parameter, own: inspect.Parameter | None) -> inspect.Parameter:
+def _merged(parameter: inspect.Parameter, declared: inspect.Parameter | None) -> inspect.Parameter:
     """Return a parameter of the call as the command declares it, if it does."""
-    if own is None:
+    if declared is None:
         return parameter
-    kind = own.kind if own.kind is own.KEYWORD_ONLY else parameter.kind
-    return own.replace(kind=kind)
+    kind = declared.kind if declared.kind is declared.KEYWORD_ONLY else parameter.kind
+    return declared.replace(kind=kind)
 
 
 def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:
     """Return the parameters of a call; those that may be given by position are to be so given."""
-    places, names = call.args.args, call.args.kwonlyargs
-    no_default = [None] * (len(places) - len(call.args.defaults))
+    positional, names = call.args.args, call.args.kwonlyargs
+    no_default = [None] * (len(positional) - len(call.args.defaults))
     defaults = [*no_default, *call.args.defaults, *call.args.kw_defaults]
-    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * len(places)
+    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * len(positional)
     kinds += [inspect.Parameter.KEYWORD_ONLY] * len(names)
     return [
         inspect.Parameter(
@@ -126,7 +126,7 @@ def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:
             default=inspect.Parameter.empty if default is None else ast.literal_eval(default),
             annotation=_type_of(argument.annotation, module),
         )
-        for argument, kind, default in zip([*places, *names], kinds, defaults, strict=True)
+        for argument, kind, default in zip([*positional, *names], kinds, defaults, strict=True)
     ]
 
 
@@ -143,8 +143,8 @@ def _type_of(node: ast.expr | None, module: str) -> Any:
         case ast.Name(id=name) if name in TYPES:
             return TYPES[name]
         case ast.Name(id=name):
-            home, alias = _alias(name, module)
-            return _type_of(alias, home)
+            source, alias = _alias(name, module)
+            return _type_of(alias, source)
     return Any
 
 
@@ -154,9 +154,9 @@ def _alias(name: str, module: str) -> tuple[str, ast.expr | None]:
         match node:
             case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
                 return module, value
-            case ast.ImportFrom(module=str(home), names=names):
-                if any(imported.name == name for imported in names):
-                    return _alias(name, home)
+            case ast.ImportFrom(module=str(source), names=names):
+                if any(alias_node.name == name for alias_node in names):
+                    return _alias(name, source)
     return module, None
 
 

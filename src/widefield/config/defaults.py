@@ -33,7 +33,7 @@ STEPS_PER_EPOCH = 16
 SMALLEST_BATCH = 64
 """Batch size below which more steps do not help."""
 
-LR_MULTIPLES: dict[Family, float] = {
+LR_SCALES: dict[Family, float] = {
     "networks with batch norm": 1.0,
     "networks without batch norm": 0.03,
     "transformers": 0.03,
@@ -58,7 +58,7 @@ class Balance(NamedTuple):
     cross_entropy_weight: float
 
 
-BALANCES = {
+BALANCE_BY_STEPS = {
     0: Balance(logit_scale=LOGIT_SCALE, cross_entropy_weight=CROSS_ENTROPY_WEIGHT),
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(logit_scale=5.0, cross_entropy_weight=3.0),
@@ -76,16 +76,16 @@ RESULTS = {
     "batch_size_for": ("batch_size.json",),
     "STEPS_PER_EPOCH": ("batch_size.json",),
     "SMALLEST_BATCH": ("batch_size.json",),
-    "LR_MULTIPLES": ("learning_rates.json", "row_rates.json"),
+    "LR_SCALES": ("learning_rates.json", "row_rates.json"),
     "LR_MEASURED_ON": ("learning_rates.json",),
-    "BALANCES": ("view_contrast.json", "equal_time.json"),
-    "balanced": ("view_contrast.json", "equal_time.json"),
+    "BALANCE_BY_STEPS": ("view_contrast.json", "equal_time.json"),
+    "with_balance": ("view_contrast.json", "equal_time.json"),
 }
 """Rule of this file -> files of `benchmarks/results/` that it was chosen by."""
 
 
 def method_for(
-    *, epochs: int, init: str | None, given: Collection[str] = (), steps_per_epoch: int = 0
+    *, epochs: int, init: str | None, overrides: Collection[str] = (), steps_per_epoch: int = 0
 ) -> str:
     """Return the method of a run that names none.
 
@@ -94,52 +94,52 @@ def method_for(
     Args:
         epochs: epochs of the run.
         init: initial weights of the run, if any.
-        given: names of the settings that the user gave.
+        overrides: names of the settings that the user gave.
         steps_per_epoch: steps from one visit of a row to the next; 0 while it is not known.
 
     Example:
         >>> method_for(epochs=5, init=None), method_for(epochs=100, init=None)
         ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, init=None, given=["cross_entropy_weight"])
+        >>> method_for(epochs=100, init=None, overrides=["cross_entropy_weight"])
         'view-contrast'
     """
-    by_setting = method_with_settings(given)
+    by_setting = method_with_settings(overrides)
     if by_setting:
         return by_setting
     is_long = epochs >= LONG_RUN_EPOCHS and steps_per_epoch <= MAX_STEPS_BETWEEN_VISITS
     return LONG_METHOD if is_long and init is None else DEFAULT_METHOD
 
 
-def method_with_settings(given: Collection[str]) -> str | None:
-    """Return which of the two methods has one of the settings `given` that the other lacks."""
+def method_with_settings(overrides: Collection[str]) -> str | None:
+    """Return which of the two methods has one of the settings `overrides` that the other lacks."""
     short, long = (set(METHODS[method]().flat()) for method in (DEFAULT_METHOD, LONG_METHOD))
-    if (short - long).intersection(given):
+    if (short - long).intersection(overrides):
         return DEFAULT_METHOD
-    return LONG_METHOD if (long - short).intersection(given) else None
+    return LONG_METHOD if (long - short).intersection(overrides) else None
 
 
-def batch_size_for(examples: int, *, most: int) -> int:
+def batch_size_for(examples: int, *, max_batch_size: int) -> int:
     """Return the largest power of two that gives an epoch `STEPS_PER_EPOCH` steps.
 
-    It is at least `SMALLEST_BATCH`, and at most `most` and the number of examples.
+    It is at least `SMALLEST_BATCH`, and at most `max_batch_size` and the number of examples.
 
     Example:
-        >>> [batch_size_for(n, most=256) for n in (20, 500, 2000, 5000)]
+        >>> [batch_size_for(n, max_batch_size=256) for n in (20, 500, 2000, 5000)]
         [20, 64, 64, 256]
     """
     fewer = 2 ** int(math.log2(max(1, examples // STEPS_PER_EPOCH)))
-    return min(most, max(SMALLEST_BATCH, fewer), examples)
+    return min(max_batch_size, max(SMALLEST_BATCH, fewer), examples)
 
 
-def balanced(method: MethodConfig, *, steps: int) -> MethodConfig:
+def with_balance(method: MethodConfig, *, steps: int) -> MethodConfig:
     """Return view-contrast with a scale and a weight for `steps` where it has none; others as is.
 
     Example:
-        >>> chosen = balanced(ViewContrastConfig(logit_scale=8.0), steps=10_000)
-        >>> chosen.flat()["logit_scale"], chosen.flat()["cross_entropy_weight"]
+        >>> result = with_balance(ViewContrastConfig(logit_scale=8.0), steps=10_000)
+        >>> result.flat()["logit_scale"], result.flat()["cross_entropy_weight"]
         (8.0, 3.0)
     """
     if not isinstance(method, ViewContrastConfig):
         return method
-    usual = BALANCES[max(least for least in BALANCES if least <= steps)]._asdict()
-    return replace(method, **{k: v for k, v in usual.items() if getattr(method, k) is None})
+    balance = BALANCE_BY_STEPS[max(n for n in BALANCE_BY_STEPS if n <= steps)]._asdict()
+    return replace(method, **{k: v for k, v in balance.items() if getattr(method, k) is None})

@@ -98,7 +98,7 @@ class Recipe(Settings):
         parts = {**self.encoder.flat(), **self.method.flat(), **self.views.flat()}
         return {"method": self.method.name, "views": self.views.names, **parts, **run}
 
-    def opening(self) -> dict[str, Any]:
+    def data_options(self) -> dict[str, Any]:
         """Return what `open_dataset` gets to know of how the examples are wanted."""
         names = ("max_examples", "image_size", "seconds", "sample_rate", "seed")
         return {name: getattr(self, name) for name in names}
@@ -122,7 +122,7 @@ class Recipe(Settings):
         encoder = self.encoder.changed(rest)
         run = {name: rest.pop(name) for name in RUN_SETTINGS if name in rest}
         for name in rest:
-            _refuse_stranger(name, method, views, encoder)
+            _check_setting(name, method, views, encoder)
         method, views = method.changed(rest), views.changed(rest)
         return replace(self, method=method, views=views, encoder=encoder, **run)
 
@@ -151,14 +151,14 @@ RUN_SETTINGS = tuple(name for name in Recipe.__dataclass_fields__ if name not in
 """Names of the settings that belong to the run itself."""
 
 
-def _method(given: str | MethodConfig) -> MethodConfig:
-    if isinstance(given, MethodConfig):
-        return given
-    check_name("method", given, METHODS)
-    return METHODS[given]()
+def _method(overrides: str | MethodConfig) -> MethodConfig:
+    if isinstance(overrides, MethodConfig):
+        return overrides
+    check_name("method", overrides, METHODS)
+    return METHODS[overrides]()
 
 
-def owners() -> dict[str, list[str]]:
+def settings_by_name() -> dict[str, list[str]]:
     """Return, for each setting of methods and views, the names of those that have it."""
     result: dict[str, list[str]] = {}
     for name, kind in {**METHODS, **{n: policy.settings for n, policy in VIEWS.items()}}.items():
@@ -167,17 +167,17 @@ def owners() -> dict[str, list[str]]:
     return result
 
 
-def _refuse_stranger(
+def _check_setting(
     name: str, method: MethodConfig, views: ViewSettings, encoder: EncoderSettings
 ) -> None:
     """Refuse a setting that neither `method`, `views` nor `encoder` has."""
     if name in {**method.flat(), **views.flat(), **encoder.flat()}:
         return
-    known = owners()
+    known = settings_by_name()
     settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
     check_name("setting", name, settings, listed_by="widefield pretrain --help")
     *others, last = known[name]
-    having = f"{', '.join(others)} and {last}" if others else last
+    methods = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(
-        f"{name} is no setting of {method.name} with views {views.names}: it is one of {having}"
+        f"{name} is no setting of {method.name} with views {views.names}: it is one of {methods}"
     )

@@ -119,8 +119,8 @@ class WideBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the features [B, outputs, H / stride, W / stride] of x [B, inputs, H, W]."""
         active = self.relu1(self.norm1(x))
-        past = x if self.shortcut is None else self.shortcut(active)
-        return past + self.conv2(self.relu2(self.norm2(self.conv1(active))))
+        shortcut = x if self.shortcut is None else self.shortcut(active)
+        return shortcut + self.conv2(self.relu2(self.norm2(self.conv1(active))))
 
 
 CIFAR_NETWORKS: dict[str, Callable[[int], nn.Module]] = {

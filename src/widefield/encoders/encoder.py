@@ -201,7 +201,7 @@ def build_encoder(
     )
     config = encoder_config(name, inputs, stem=stem, zero_init_last=zero_init_last)
     with seeded(seed):
-        return assemble(config)
+        return build_from_config(config)
 
 
 def encoder_config(
@@ -217,7 +217,7 @@ def encoder_config(
     channels, size, rate = inputs.channels, as_size(inputs.image_size), inputs.rate
     mean = (0.5,) * channels if inputs.mean is None else tuple(map(float, inputs.mean))
     std = (0.25,) * channels if inputs.std is None else tuple(map(float, inputs.std))
-    seen = _seen_size(name, size, channels, rate)
+    seen = _input_size(name, size, channels, rate)
     if len(mean) != channels or len(std) != channels or min(std) <= 0:
         raise ValueError(
             f"mean and std need one number for each of {channels} channels, std above 0; "
@@ -228,18 +228,18 @@ def encoder_config(
     if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION):
         if name.startswith(TORCHVISION):
             check_vision(name.removeprefix(TORCHVISION))
-        stem = _only_stem(name, stem)
+        stem = _native_stem(name, stem)
         if not zero_init_last:
             raise ValueError(f"{name} has no zero_init_last: leave it out")
     else:
         arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
         if not zero_init_last:
-            refuse_without_residual_norm(name, arguments)
+            check_residual_norm(name, arguments)
             arguments["zero_init_last"] = False
         # The small stem takes seven times as long on spectrograms, which are coarse already.
         stem = "native" if rate is not None and stem == "auto" else stem
-        stem, conv1 = choose_stem(name, stem, arguments, seen)
+        stem, conv1 = select_stem(name, stem, arguments, seen)
     return EncoderConfig(
         name=name,
         channels=channels,
@@ -254,14 +254,14 @@ def encoder_config(
     )
 
 
-def _seen_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
+def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
     """Return the size of what the network sees: the examples', or that of their spectrograms.
 
     Raises:
         ValueError: examples that this network cannot take.
     """
     over_time = name in SIGNAL_NETWORKS
-    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _SHORTEST_SOUND:
+    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _MIN_SAMPLES:
         front_end = FrontEnd(rate=rate, samples=size[1])
         return size if over_time else (front_end.bands, front_end.frames)
     if over_time and (size[0] != 1 or size[1] < 16):
@@ -282,7 +282,7 @@ def _seen_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
     return size
 
 
-_SHORTEST_SOUND = 256
+_MIN_SAMPLES = 256
 """Samples; fewer than that leave no spectrogram."""
 
 
@@ -305,7 +305,7 @@ def family_of(model: str) -> str:
     return module.rsplit(".", 1)[-1]
 
 
-def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
+def check_residual_norm(name: str, arguments: dict[str, Any]) -> None:
     """Refuse an encoder whose residual blocks have no start to choose.
 
     Raises:
@@ -317,7 +317,7 @@ def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
         )
 
 
-def choose_stem(
+def select_stem(
     name: str, stem: Stem, arguments: dict[str, Any], size: Size
 ) -> tuple[Stem, dict[str, Any] | None]:
     """Add the stem's part to the arguments of `create_model`; return which it is, and `conv1`.
@@ -327,8 +327,8 @@ def choose_stem(
     """
     model = arguments["model_name"]
     family = family_of(model)
-    facts = timm.get_pretrained_cfg(model)
-    if facts is not None and facts.fixed_input_size:
+    cfg = timm.get_pretrained_cfg(model)
+    if cfg is not None and cfg.fixed_input_size:
         arguments["img_size"] = _timm_size(size)
     has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
     if stem == "small" and not has_small:
@@ -352,7 +352,7 @@ def _timm_size(size: Size) -> int | Size:
     return size[0] if size[0] == size[1] else size
 
 
-def _only_stem(name: str, stem: Stem) -> Stem:
+def _native_stem(name: str, stem: Stem) -> Stem:
     """Return the stem of a network that has one for all sizes of images.
 
     Raises:
@@ -382,7 +382,7 @@ def _stem_width(arguments: str) -> int:
         return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features
 
 
-def assemble(config: EncoderConfig) -> Encoder:
+def build_from_config(config: EncoderConfig) -> Encoder:
     """Build the encoder of `config`, with weights drawn from torch's global generator."""
     if config.name.startswith(TORCHVISION):
         name = config.name.removeprefix(TORCHVISION)

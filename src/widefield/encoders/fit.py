@@ -11,7 +11,7 @@ _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320
 """Sides of square images that are tried where the wanted size does not fit."""
 
 
-def fitting_width(build: Callable[[Size], Encoder], size: Size) -> int:
+def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
     """Return D, the width of the features of images of `size`, without drawing any weights.
 
     Args:
@@ -21,16 +21,17 @@ def fitting_width(build: Callable[[Size], Encoder], size: Size) -> int:
     Raises:
         ValueError: the encoder cannot take that size; the message names the nearest that fits.
     """
-    tried = _tried(build, size)
-    if not isinstance(tried, str):
-        return tried.dim
+    result = _try_size(build, size)
+    if not isinstance(result, str):
+        return result.dim
     sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
-    fits = next((side for side in sides if not isinstance(_tried(build, (side, side)), str)), None)
-    remedy = "choose another encoder" if fits is None else f"choose an image_size such as {fits}"
-    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({tried}): {remedy}")
+    nearest = (side for side in sides if not isinstance(_try_size(build, (side, side)), str))
+    side = next(nearest, None)
+    hint = "choose another encoder" if side is None else f"choose an image_size such as {side}"
+    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): {hint}")
 
 
-def _tried(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
+def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
     """Return the encoder if two images of `size` come through it, else why they do not."""
     try:
         with torch.device("meta"):

@@ -10,8 +10,14 @@ import torch
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
 from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, assemble, encoder_config
-from widefield.encoders.fit import fitting_width
+from widefield.encoders.encoder import (
+    Encoder,
+    EncoderConfig,
+    Stem,
+    build_from_config,
+    encoder_config,
+)
+from widefield.encoders.fit import infer_dim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +103,7 @@ class EncoderSettings(Settings):
         stem, zero_init_last = self.stem, self.zero_init_last
         config = encoder_config(self.name, inputs, stem=stem, zero_init_last=zero_init_last)
         with seeded(seed):
-            return assemble(config)
+            return build_from_config(config)
 
 
 @cache  # passes images through a network to see whether they fit
@@ -105,4 +111,4 @@ def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int
     def build(size: Size) -> Encoder:
         return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)
 
-    return fitting_width(build, image_size)
+    return infer_dim(build, image_size)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import nn
 
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, family_of
+from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, family_of
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
@@ -23,16 +23,16 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     """
     with seeded(seed):
         if isinstance(encoder, Encoder):
-            return assemble(encoder.config)
-        fresh = copy.deepcopy(encoder).cpu()
-        for module in fresh.modules():
+            return build_from_config(encoder.config)
+        result = copy.deepcopy(encoder).cpu()
+        for module in result.modules():
             reset = getattr(module, "reset_parameters", None)
             if callable(reset):
                 reset()
                 continue
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=0.02)
-    return fresh
+    return result
 
 
 def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
@@ -47,11 +47,11 @@ def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
         >>> len(untrained_starts(build_encoder("resnet-tiny", seed=0), seed=1))
         2
     """
-    own = untrained_like(encoder, seed=seed)
+    default = untrained_like(encoder, seed=seed)
     if not (isinstance(encoder, Encoder) and _has_two_starts(encoder.config)):
-        return [own]
+        return [default]
     with seeded(seed):
-        return [own, assemble(_other_start(encoder.config))]
+        return [default, build_from_config(_other_start(encoder.config))]
 
 
 def _has_two_starts(config: EncoderConfig) -> bool:

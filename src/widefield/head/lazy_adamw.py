@@ -109,27 +109,27 @@ class LazyAdamW(LazyOptimizer):
         fade1 = (BETA1 ** gap.double())[:, None].to(state.row)
         fade2 = (BETA2 ** gap.double())[:, None].to(state.row)
         return RowState(
-            decay * state.row - self._drift(state),
+            decay * state.row - self._momentum_sum(state),
             fade1 * state.m,
             fade2 * state.v,
             torch.full_like(state.last, steps),
         )
 
-    def _drift(self, state: RowState) -> Tensor:
+    def _momentum_sum(self, state: RowState) -> Tensor:
         """Return the sum of the missed momentum steps [b, m]."""
         visited = state.last > 0  # the others have no momentum to replay
         if not visited.any():
             return torch.zeros_like(state.row)
-        drift = torch.zeros_like(state.v)
+        total = torch.zeros_like(state.v)
         longest = self.head.history.steps - int(state.last[visited].min())
         weight, shrink = self._terms(state.last, min(longest, self.horizon(state.row.dtype)))
         weight, shrink = weight.to(state.row), shrink.to(state.row)
         root = state.v.sqrt()
         for term_weight, term_shrink in zip(weight, shrink, strict=True):
             denominator = torch.mul(root, term_shrink).add_(self.eps)
-            drift.addcdiv_(term_weight.expand_as(root), denominator)
+            total.addcdiv_(term_weight.expand_as(root), denominator)
         # A row never visited has m = v = 0: with eps = 0 that is 0 / 0, and it does not move.
-        return torch.where(state.m == 0, 0.0, drift * state.m)
+        return torch.where(state.m == 0, 0.0, total * state.m)
 
     def _terms(self, last: Tensor, terms: int) -> tuple[Tensor, Tensor]:
         """Return the coefficients of term i (step s = last + i), both float64 [terms, b, 1].
@@ -138,15 +138,15 @@ class LazyAdamW(LazyOptimizer):
         """
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        missed = last + i <= history.steps
-        s = torch.where(missed, last + i, history.steps)
+        is_missed = last + i <= history.steps
+        s = torch.where(is_missed, last + i, history.steps)
         fade1, fade2 = BETA1 ** i.double(), BETA2 ** i.double()
         weight = history.log_decay(s).exp() * history.lr(s) * fade1
         shrink = fade2.sqrt().expand_as(weight)
         if self.bias_correction:
             weight = weight / (1 - BETA1 ** s.double())
             shrink = shrink / (1 - BETA2 ** s.double()).sqrt()
-        return (weight * missed)[..., None], shrink[..., None]
+        return (weight * is_missed)[..., None], shrink[..., None]
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
@@ -154,10 +154,10 @@ class LazyAdamW(LazyOptimizer):
         """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
         step = self.head.history.steps
         m, v = self._moments(state, grad)
-        mhat, vhat = m, v
+        m_unbiased, v_unbiased = m, v
         if self.bias_correction:
-            mhat, vhat = m / (1 - BETA1**step), v / (1 - BETA2**step)
-        row = (1 - lr * weight_decay) * state.row - lr * mhat / (vhat.sqrt() + self.eps)
+            m_unbiased, v_unbiased = m / (1 - BETA1**step), v / (1 - BETA2**step)
+        row = (1 - lr * weight_decay) * state.row - lr * m_unbiased / (v_unbiased.sqrt() + self.eps)
         return RowState(row, m, v, torch.full_like(state.last, step))
 
     def _moments(self, state: RowState, grad: Tensor) -> tuple[Tensor, Tensor]:

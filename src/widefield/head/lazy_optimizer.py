@@ -89,9 +89,9 @@ class StepHistory:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over a history."""
         self.steps = state["table"].shape[1] - 1
-        room = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
-        room[:, : self.steps + 1] = state["table"]
-        self._table = room
+        table = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
+        table[:, : self.steps + 1] = state["table"]
+        self._table = table
 
 
 class LazyOptimizer(torch.optim.Optimizer, ABC):
@@ -163,7 +163,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
             if self.update == "exact":
                 state = self.gradient_step(state, grad, lr, weight_decay)
             else:
-                gap = self.gap or estimated_gap(self.head.examples, len(index))
+                gap = self.gap or default_gap(self.head.examples, len(index))
                 state = self.paper_step(state, grad, lr, weight_decay, gap)
             self.head.storage.write(index, state)
         return loss
@@ -171,7 +171,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of the last batch; without a new one its step is not taken."""
         super().zero_grad(set_to_none=True)
-        self.head.step_is_due = False
+        self.head.step_pending = False
 
     @abstractmethod
     def catch_up(self, state: RowState) -> RowState:
@@ -194,7 +194,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead."""
 
 
-def estimated_gap(examples: int, batch_size: int) -> int:
+def default_gap(examples: int, batch_size: int) -> int:
     """Return n / b over all processes, rounded: the steps between two visits of a row."""
     _, world = rank_and_world()
     return max(1, round(examples / (world * batch_size)))

@@ -94,21 +94,23 @@ class LazySGD(LazyOptimizer):
         steps = self.head.history.steps
         gap = steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        coasted = self._coasted(state.last, min(int(gap.max()), self.horizon(state.row.dtype)))
-        coasted = coasted[:, None].to(state.row)
+        momentum_sum = self._momentum_sum(
+            state.last, min(int(gap.max()), self.horizon(state.row.dtype))
+        )
+        momentum_sum = momentum_sum[:, None].to(state.row)
         decay = self.head.history.log_decay(state.last).exp()[:, None].to(state.row)
         fade = (self.momentum ** gap.double())[:, None].to(state.row)
-        row = decay * state.row - coasted * state.m
+        row = decay * state.row - momentum_sum * state.m
         return RowState(row, fade * state.m, state.v, torch.full_like(state.last, steps))
 
-    def _coasted(self, last: Tensor, terms: int) -> Tensor:
+    def _momentum_sum(self, last: Tensor, terms: int) -> Tensor:
         """Return the sum before m of every row, float64 [b]."""
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        missed = last + i <= history.steps
-        s = torch.where(missed, last + i, history.steps)
+        is_missed = last + i <= history.steps
+        s = torch.where(is_missed, last + i, history.steps)
         shrink = history.log_decay(s).exp()
-        return (missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
+        return (is_missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
@@ -128,6 +130,6 @@ class LazySGD(LazyOptimizer):
         """
         a, k = 1 - lr * weight_decay, gap - 1
         after = self.gradient_step(state, grad, lr, weight_decay)
-        ahead = lr * self.momentum * decayed_powers(a, self.momentum, k)
-        row = a**k * after.row - ahead * after.m
+        scale = lr * self.momentum * decayed_powers(a, self.momentum, k)
+        row = a**k * after.row - scale * after.m
         return RowState(row, self.momentum**k * after.m, state.v, after.last)

@@ -61,11 +61,11 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool
         )
     if normalize:
         rows = F.normalize(rows, dim=1)
-    near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
-    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    others = torch.cat([near_rows, near_features], dim=1)
-    others = others.masked_fill(itself.repeat(1, 2), float("-inf"))
-    return (others.logsumexp(1) - near_rows.diagonal()).mean()
+    row_logits, feature_logits = scale * z @ rows.T, scale * z @ z.T
+    is_positive = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    others = torch.cat([row_logits, feature_logits], dim=1)
+    others = others.masked_fill(is_positive.repeat(1, 2), float("-inf"))
+    return (others.logsumexp(1) - row_logits.diagonal()).mean()
 
 
 @full_precision
@@ -103,5 +103,5 @@ def view_contrast(
     Source: ours; its second term is S-DIET (2025), section 5.
     """
     contrast = decoupled_contrast(z, second, scale=scale)
-    told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
-    return contrast + cross_entropy_weight * told_apart
+    cross_entropy = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
+    return contrast + cross_entropy_weight * cross_entropy

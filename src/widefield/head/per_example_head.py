@@ -95,7 +95,7 @@ class PerExampleHead(nn.Module):
         """Mean norm of the rows of the last batch."""
         self.batch_rows = [torch.zeros(0, dim, requires_grad=True)]
         """The rows of the last batch, the one parameter of the optimizer; a new leaf each time."""
-        self.step_is_due = False
+        self.step_pending = False
         self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
         self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
 
@@ -118,7 +118,7 @@ class PerExampleHead(nn.Module):
         if self.gather_distributed:
             rows, *seen = map(gather, (rows, *seen))
         value = self.compare(seen[0], rows, *seen[1:])
-        self.step_is_due |= self.training and rows.requires_grad
+        self.step_pending |= self.training and rows.requires_grad
         return value
 
     def _normalized(self, z: Tensor) -> Tensor:
@@ -128,8 +128,8 @@ class PerExampleHead(nn.Module):
     def _rows_of_batch(self, index: Tensor, seen: list[Tensor]) -> Tensor:
         """Return the rows [b, m] on the device of `seen`; those that are new start there."""
         tracked = torch.is_grad_enabled() and not self.frozen
-        due = self.step_is_due or self.batch_rows[0].grad is not None
-        if tracked and self.training and due:
+        pending = self.step_pending or self.batch_rows[0].grad is not None
+        if tracked and self.training and pending:
             raise ValueError(
                 "PerExampleHead got a second batch before step(), and would move the rows of the "
                 "last alone: call step() of its optimizer once after each loss.backward(), or "
@@ -177,7 +177,7 @@ class PerExampleHead(nn.Module):
         (rows,), batch = self.batch_rows, self._batch
         grad, rows.grad = rows.grad, None
         self._batch = self._read = None
-        self.step_is_due = False
+        self.step_pending = False
         if grad is None:
             return None
         if batch is None:
@@ -204,14 +204,14 @@ class PerExampleHead(nn.Module):
         shards = state.get("shards")
         states = shards or [state]
         for each in states:
-            _refuse_stepped(each)
+            _check_not_stepped(each)
         if shards:
             self.storage.load_shards([shard["rows"] for shard in shards])
         else:
             self.storage.load_state_dict(state["rows"])
         self.history.load_state_dict(states[0]["rates"])
         self.batch_rows[0].grad = self._batch = self._read = None
-        self.step_is_due = False
+        self.step_pending = False
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
         """Return `index` int64 in host memory, where the table looks rows up without waiting."""
@@ -233,7 +233,7 @@ class PerExampleHead(nn.Module):
         return index
 
 
-def _refuse_stepped(state: dict[str, Any]) -> None:
+def _check_not_stepped(state: dict[str, Any]) -> None:
     """Refuse rows that have moved on, in place, from the history that was saved with them.
 
     Raises:

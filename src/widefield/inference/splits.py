@@ -134,17 +134,15 @@ def reading_notes(train: Dataset, test: Dataset) -> list[str]:
     return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
 
 
-def own_data(run: RunFolder, remedy: str) -> str:
-    """Return the name of the data that a run was trained on; `remedy` says what to give instead.
+def own_data(run: RunFolder, hint: str) -> str:
+    """Return the name of the data that a run was trained on; `hint` says what to give instead.
 
     Raises:
         ValueError: they were arrays in memory.
     """
     data = str(run.settings()["data"])
     if data == MEMORY:
-        raise ValueError(
-            f"{run.path} was trained on arrays in memory, which were not kept: {remedy}"
-        )
+        raise ValueError(f"{run.path} was trained on arrays in memory, which were not kept: {hint}")
     return data
 
 
@@ -152,10 +150,10 @@ def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the data that a run was trained on, and refuse them if they changed."""
     data = own_data(run, "say what to fit on with train_data=DATA (--train-data DATA)")
     with images_progress(quiet, "reading images") as progress:
-        opening = run.recipe().opening() | run.form()
+        opening = run.recipe().data_options() | run.form()
         dataset = open_dataset(data, **opening, progress=progress)
     dataset = run.manifest.in_order(dataset)
-    run.manifest.refuse_other(dataset)
+    run.manifest.check_data(dataset)
     return dataset
 
 
@@ -203,12 +201,12 @@ def leak_note(test: Dataset, train: Dataset) -> list[str]:
             f"{some} {copies} that the probe is fitted on: {raises} the score by "
             f"{100 * count / len(test):.1f} points at most"
         ]
-    remedy = "score on others, as DATA:test with --train-data DATA:train does"
+    hint = "score on others, as DATA:test with --train-data DATA:train does"
     if set(test.paths).isdisjoint(train.paths):  # they are others already, with copies among them
-        remedy = "leave out the copies, which widefield explore lists"
+        hint = "leave out the copies, which widefield explore lists"
     are = "is" if one else "are"
     return [
-        f"{some} {are} among those that the probe is fitted on, so the score says little: {remedy}"
+        f"{some} {are} among those that the probe is fitted on, so the score says little: {hint}"
     ]
 
 

@@ -18,8 +18,8 @@ from widefield.head import (
     LazySGD,
     PerExampleHead,
     Update,
-    choose_place,
     choose_storage,
+    select_device_kind,
 )
 from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
@@ -63,7 +63,7 @@ class HeadMethod(Method):
         dim, rows = config.projector.out_dim(encoder_dim), config.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
-        self.place = choose_place(rows.storage, examples, dim, Memory.of(device), rows.layout)
+        self.place = select_device_kind(rows.storage, examples, dim, Memory.of(device), rows.layout)
         self.head = PerExampleHead(
             examples,
             dim,
@@ -151,7 +151,9 @@ class HeadConfig(Settings):
 
     def placed(self, examples: int, dim: int, memory: Memory) -> Self:
         """Return the settings with the place of `examples` rows of width `dim`."""
-        return replace(self, storage=choose_place(self.storage, examples, dim, memory, self.layout))
+        return replace(
+            self, storage=select_device_kind(self.storage, examples, dim, memory, self.layout)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

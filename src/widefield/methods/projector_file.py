@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
-from widefield.encoders import refuse_other_weights
+from widefield.encoders import check_weights
 from widefield.methods.projector import Projector, projector
 
 PROJECTOR_FILE = "projector.safetensors"
@@ -41,7 +41,7 @@ def load_projector(folder: str | Path) -> Projector | None:
             arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
             weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
         with torch.device("meta"):  # takes no memory, whatever sizes the file names
-            refuse_other_weights(projector(**arguments).state_dict(), weights)
+            check_weights(projector(**arguments).state_dict(), weights)
         head = projector(**arguments)
         head.load_state_dict(weights)
     except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError) as error:

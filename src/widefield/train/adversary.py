@@ -28,7 +28,7 @@ def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
     return torch.optim.Adam([{"params": ps, "lr": lr} for lr, ps in groups.items()], fused=True)
 
 
-def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
+def adversary_log(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
     """Return what a log says of `adversary`: its kind, steps so far and learning rate."""
     if adversary is None:
         return {}

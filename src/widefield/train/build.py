@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.config.defaults import balanced
+from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
@@ -21,18 +21,18 @@ from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
-from widefield.train.conv_bf16_workaround import clear_unseen_taps
+from widefield.train.conv_bf16_workaround import zero_padding_gradients
 from widefield.train.manifest import Growth
-from widefield.train.optim import build_optimizer, freeze_start, learning_rates
+from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import PretrainModel, TrainState
 from widefield.views.base import Augmentation
 
-_SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
+_SEED_STRIDE = 1_000_003  # from one rank to the next: farther than anybody's seeds
 _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFacts(InputSpec):
+class DataInfo(InputSpec):
     """What a training needs to know of its data beside the batches."""
 
     examples: int
@@ -47,7 +47,7 @@ class DataFacts(InputSpec):
     """Since when the run has these examples; None if since its beginning."""
 
     @classmethod
-    def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataFacts":
+    def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataInfo":
         """Return the facts of a data set; the statistics are of those that a run began with."""
         first = dataset if growth is None else dataset.subset(slice(0, growth.first))
         mean, std = first.channel_mean_std()
@@ -68,7 +68,7 @@ class DataFacts(InputSpec):
 
 def build(
     recipe: Recipe,
-    data: DataFacts,
+    data: DataInfo,
     *,
     device: torch.device,
     encoder: nn.Module | None = None,
@@ -93,13 +93,13 @@ def build(
     Example:
         >>> from widefield.methods import METHODS
         >>> labels = {"class": torch.arange(64) % 2}
-        >>> facts = DataFacts(examples=64, image_size=16, labels=labels)
+        >>> facts = DataInfo(examples=64, image_size=16, labels=labels)
         >>> recipe = Recipe(method=METHODS["simclr"](), epochs=2, batch_size=32)
         >>> state = build(recipe, facts, device=torch.device("cpu"))
         >>> len(state.rates)
         4
     """
-    _refuse_lone_examples(recipe, shard)
+    _check_batch_size(recipe, shard)
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
     views = recipe.views.build(
         channels=data.channels,
@@ -110,8 +110,8 @@ def build(
     views.to(memory_format=torch.channels_last)
     encoder.to(device).to(memory_format=torch.channels_last)
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
-        clear_unseen_taps(encoder, _blank(data, device))
-    _refuse_lone_parts(recipe, encoder, data, device)
+        zero_padding_gradients(encoder, _blank(data, device))
+    _check_micro_batch(recipe, encoder, data, device)
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples, data.growth)
     context = BuildContext(
@@ -129,10 +129,12 @@ def build(
         shard=shard,
     )
     with seeded(recipe.seed):
-        method = balanced(recipe.method, steps=len(rates)).build(context).to(device)
-    copies = [target.encoder for target in target_networks(method)]
-    still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
-    model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
+        method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
+    targets = [target.encoder for target in target_networks(method)]
+    frozen_modules = [
+        norm for network in (encoder, *targets) for norm in freeze_init(network, recipe)
+    ]
+    model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
     return TrainState(
         model=model,
         optimizer=build_optimizer(model, recipe),
@@ -143,7 +145,7 @@ def build(
     )
 
 
-def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+def check_views(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
     """Refuse views that cannot do, for this method or on this data, what they are there for.
 
     Args:
@@ -172,7 +174,7 @@ def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: 
         )
 
 
-def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
+def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
     """Refuse batches of one where a method needs several examples.
 
     Raises:
@@ -180,19 +182,19 @@ def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
     """
     settings = recipe.method.flat()
     gather = settings.get("gather_distributed")  # None: a method that compares no examples
-    together = recipe.batch_size if gather else recipe.batch_size // shard.world
-    if together > 1 or (gather is None and not settings.get("projector_batch_norm")):
+    group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
+    if group_size > 1 or (gather is None and not settings.get("projector_batch_norm")):
         return
     examples = "the examples of a batch"
     does = f"normalizes over {examples}" if gather is None else f"tells {examples} apart"
     raise ValueError(
         f"{recipe.method.name} {does}, and there would be "
-        f"{together} in each process: choose a batch_size of {2 * shard.world} or more"
+        f"{group_size} in each process: choose a batch_size of {2 * shard.world} or more"
     )
 
 
-def _refuse_lone_parts(
-    recipe: Recipe, encoder: nn.Module, data: DataFacts, device: torch.device
+def _check_micro_batch(
+    recipe: Recipe, encoder: nn.Module, data: DataInfo, device: torch.device
 ) -> None:
     """Refuse parts of one example where batch normalization has one number of a channel then.
 
@@ -212,7 +214,7 @@ def _refuse_lone_parts(
         ) from error
 
 
-def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
+def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> Encoder:
     """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
     settings = recipe.encoder.resolved(device, data.kind)
     if data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS:
@@ -258,11 +260,11 @@ def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | Non
 
 def rank_seed(recipe: Recipe, shard: Shard, step: int = 0) -> int:
     """Return the seed of a process's generator, when it begins or at `step`."""
-    return recipe.seed + _SEEDS_APART * shard.rank + step
+    return recipe.seed + _SEED_STRIDE * shard.rank + step
 
 
 @torch.no_grad()
-def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> int:
+def _feature_dim(encoder: nn.Module, data: DataInfo, device: torch.device) -> int:
     """Return D: what our encoders say, or what another one makes of an image."""
     if isinstance(encoder, Encoder):
         return encoder.dim
@@ -270,5 +272,5 @@ def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> i
         return int(encoder(_blank(data, device)).shape[1])
 
 
-def _blank(data: DataFacts, device: torch.device) -> Tensor:
+def _blank(data: DataInfo, device: torch.device) -> Tensor:
     return torch.zeros(1, data.channels, *as_size(data.image_size), device=device)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:  # importing it takes a quarter of the time of all imports; fe
     from lightning.fabric import Fabric
     from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 
-_PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
+_TIMEOUT = timedelta(minutes=10)  # a rank that does not answer for so long is lost
 
 T = TypeVar("T")
 
 
-def lone_fabric(device: torch.device) -> "Fabric":
+def single_fabric(device: torch.device) -> "Fabric":
     """Return Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
     from lightning.fabric import Fabric
 
-    plugin = _arithmetic(device, choose_precision("auto", device))
-    return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
+    precision_plugin = _precision_plugin(device, choose_precision("auto", device))
+    return Fabric(accelerator=device.type, devices=1, plugins=precision_plugin, loggers=[])
 
 
-def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin":
+def _precision_plugin(device: torch.device, precision: Precision) -> "PrecisionPlugin":
     """Return a precision plugin; Fabric would print a line about a precision given by name."""
     from lightning.fabric.plugins import precision as plugins
 
@@ -67,16 +67,16 @@ class DistributedContext:
             accelerator=device.type,
             devices=local,
             num_nodes=world // local,
-            strategy=DDPStrategy(timeout=_PATIENCE) if world > 1 else "auto",
-            plugins=_arithmetic(device, precision),
+            strategy=DDPStrategy(timeout=_TIMEOUT) if world > 1 else "auto",
+            plugins=_precision_plugin(device, precision),
             loggers=[],
         )
         self._control: distributed.ProcessGroup | None = None
         if world > 1:
-            with self.lost_as_one_line():
+            with self.rank_failure_errors():
                 self.fabric.launch()
                 # Beside the device's own group, so that agreeing never waits for a GPU.
-                group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+                group = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
                 assert isinstance(group, distributed.ProcessGroup)
                 self._control = group
 
@@ -120,7 +120,7 @@ class DistributedContext:
         self.barrier()
 
     @contextmanager
-    def lost_as_one_line(self) -> Iterator[None]:
+    def rank_failure_errors(self) -> Iterator[None]:
         """Say in one line that another rank ended or fell silent.
 
         Raises:
@@ -129,11 +129,11 @@ class DistributedContext:
         try:
             yield
         except RuntimeError as error:
-            if not _is_lost_rank(error):
+            if not _is_rank_failure(error):
                 raise
             raise ValueError(
                 f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
-                f"or did not answer for {_PATIENCE.seconds // 60} minutes: see what that one says, "
+                f"or did not answer for {_TIMEOUT.seconds // 60} minutes: see what that one says, "
                 "and start all of them again with --resume"
             ) from error
 
@@ -160,6 +160,6 @@ def _read_torchrun_env() -> tuple[int, int, int]:
     return rank, world, local
 
 
-def _is_lost_rank(error: RuntimeError) -> bool:
+def _is_rank_failure(error: RuntimeError) -> bool:
     """Gloo raises plain errors that say where in its source they arose."""
     return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()

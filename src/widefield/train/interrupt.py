@@ -6,7 +6,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-STOP_PATIENCE = 5.0
+STOP_TIMEOUT = 5.0
 """Seconds that a run which was asked to stop has before another signal acts at once."""
 
 
@@ -15,11 +15,11 @@ class Stop(Exception):
 
 
 class StopRequest:
-    """Holds SIGINT and SIGTERM back while entered, so that no step breaks in the middle.
+    """Context that holds back SIGINT and SIGTERM, so that no step is interrupted.
 
-    Whoever entered saves what there is to save, leaves, and calls `deliver`: the signal then does
-    what it would have done. Others that follow within `STOP_PATIENCE` seconds are the same wish: a
-    shell, a scheduler and torchrun may each send one. A later one acts at once.
+    The caller saves its state, leaves the context, and calls `send_signal`, which raises the signal
+    again. Signals that follow within `STOP_TIMEOUT` seconds are ignored, because a shell, a
+    scheduler and torchrun may each send one. A later one takes effect at once.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class StopRequest:
             for sign in (signal.SIGINT, signal.SIGTERM):
                 # A shell ignores Ctrl-C for what runs in its background; so it stays.
                 if signal.getsignal(sign) is not signal.SIG_IGN:
-                    self._handlers[sign] = signal.signal(sign, self._note)
+                    self._handlers[sign] = signal.signal(sign, self._handle)
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class StopRequest:
         """Give the signals back."""
         self._release()
 
-    def deliver(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send signal `number` on to whoever handled it before; 0 is none.
 
         Raises:
@@ -55,10 +55,10 @@ class StopRequest:
         if number:
             signal.raise_signal(number)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.signal:
             self.signal, self._since = number, time.monotonic()
-        elif time.monotonic() - self._since > STOP_PATIENCE:
+        elif time.monotonic() - self._since > STOP_TIMEOUT:
             self._release()
             signal.raise_signal(number)
 

@@ -31,7 +31,7 @@ def open_logger(name: LoggerName, run: Path) -> Any:
     """
     from lightning.pytorch import loggers
 
-    given = {
+    options = {
         "wandb": {
             "name": run.name,
             "project": os.environ.get("WANDB_PROJECT", "widefield"),
@@ -42,4 +42,4 @@ def open_logger(name: LoggerName, run: Path) -> Any:
             "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", "widefield"),
         },
     }
-    return getattr(loggers, _CLASSES[name])(**given[name])
+    return getattr(loggers, _CLASSES[name])(**options[name])

@@ -59,25 +59,25 @@ class Trainer:
     def _epoch(self) -> Iterator[StepMetrics]:
         """Take the steps that are left of the epoch under way."""
         state, loader = self.state, self.loader
-        storages = [head.storage for head in state.heads]
+        heads = [head.storage for head in state.heads]
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
-        for storage in storages:
+        for storage in heads:
             storage.prefetch(order)
-        images, began = 0, time.perf_counter()
-        data_waited = loader.wait_seconds
-        rows_waited = sum(storage.wait_seconds for storage in storages)
+        images, start_time = 0, time.perf_counter()
+        data_wait_start = loader.wait_seconds
+        row_wait_start = sum(storage.wait_seconds for storage in heads)
         for batch in loader.epoch(state.epoch, start=state.epoch_step):
             _add(state.sums, self.step(batch))
             images += len(batch.index) * self.fabric.world_size
-            seconds = time.perf_counter() - began
-            rows_wait = sum(storage.wait_seconds for storage in storages) - rows_waited
+            seconds = time.perf_counter() - start_time
+            rows_wait = sum(storage.wait_seconds for storage in heads) - row_wait_start
             yield StepMetrics(
                 epoch=state.epoch,
                 step=state.step,
                 lr=float(state.rates[state.step - 1]),
                 images=images,
                 seconds=seconds,
-                data_wait=(loader.wait_seconds - data_waited) / seconds,
+                data_wait=(loader.wait_seconds - data_wait_start) / seconds,
                 row_wait=rows_wait / seconds,
                 sums=state.sums,
             )

@@ -11,7 +11,7 @@ from widefield.encoders import layer_names
 from widefield.train.state import PretrainModel
 
 _MOMENTUM = 0.9
-NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def learning_rates(
@@ -29,10 +29,10 @@ def learning_rates(
     warmup_steps = min(warmup_steps, steps)
     warm = torch.arange(1, warmup_steps + 1, dtype=torch.float64) / max(1, warmup_steps)
     left = steps - warmup_steps
-    fall = torch.arange(left, dtype=torch.float64) / max(1, left)
+    t = torch.arange(left, dtype=torch.float64) / max(1, left)
     if schedule == "constant":
-        fall = torch.zeros_like(fall)
-    return peak * torch.cat([warm, (1 + torch.cos(torch.pi * fall)) / 2])
+        t = torch.zeros_like(t)
+    return peak * torch.cat([warm, (1 + torch.cos(torch.pi * t)) / 2])
 
 
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
@@ -46,13 +46,13 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     """
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
-    scales = start_scales(model.encoder, recipe)
+    scales = init_lr_scales(model.encoder, recipe)
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for p in model.parameters():
         if p.requires_grad and id(p) not in head_ids:
             decayed = p.ndim > 1 or recipe.decay_bias_and_norm
             groups.setdefault((not decayed, scales.get(p, 1.0)), []).append(p)
-    listed: list[dict[str, Any]] = [
+    param_groups: list[dict[str, Any]] = [
         {
             "params": groups[plain, scale],
             "weight_decay": 0.0 if plain else recipe.weight_decay,
@@ -62,19 +62,21 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     ]
     if head:
         scale = model.method.head_lr_scale
-        listed.append({"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale})
+        param_groups.append(
+            {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale}
+        )
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
+        return torch.optim.SGD(param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
-        for group in listed:  # matrices only, also where nothing is decayed
+        for group in param_groups:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
         return Lars(
-            listed, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
+            param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
         )
-    return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
+    return torch.optim.AdamW(param_groups, lr=recipe.method.lr, fused=True)
 
 
-def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
+def init_lr_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
     """Return the learning rate of each parameter of a started encoder, as a multiple of the run's.
 
     scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
@@ -89,7 +91,7 @@ def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float
     }
 
 
-def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
+def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
     """Stop training what the recipe freezes of a start; return norms that have to stay in eval.
 
     Running statistics move without a gradient, so frozen norms are never in training mode.
@@ -97,13 +99,14 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
     if recipe.init is None:
         return []
     frozen = {n for names in layer_names(encoder)[: recipe.freeze_blocks] for n in names}
-    still = []
+    frozen_modules = []
     for name, module in encoder.named_modules():
-        own = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
-        is_norm = isinstance(module, NORMS)
-        stands = own.keys() if is_norm and recipe.freeze_norm_layers else own.keys() & frozen
-        for parameter in stands:
-            own[parameter].requires_grad_(False)
-        if is_norm and stands:
-            still.append(module)
-    return still
+        parameters = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
+        is_norm = isinstance(module, NORM_LAYERS)
+        freeze_all = is_norm and recipe.freeze_norm_layers
+        frozen_names = parameters.keys() if freeze_all else parameters.keys() & frozen
+        for parameter in frozen_names:
+            parameters[parameter].requires_grad_(False)
+        if is_norm and frozen_names:
+            frozen_modules.append(module)
+    return frozen_modules

@@ -22,21 +22,21 @@ SECONDS_BETWEEN_LOSSES = 1.0  # reading the loss waits for the device: once a se
 
 SECONDS_BETWEEN_LINES = 60.0  # in a file, which shows no bar
 
-ROW_WAIT_SHOWN = 0.02  # below that the disk keeps up, and the bar has better things to say
+MIN_ROW_WAIT = 0.02  # below that the disk keeps up, and the bar has better things to say
 
 
-class EveryMinute:
+class LineLog:
     """Prints a line a minute where no bar can be seen: in a log file."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._said_at = console, time.monotonic()
+        self._console, self._printed_at = console, time.monotonic()
 
-    def say(self, line: Callable[[], str]) -> None:
+    def print_line(self, line: Callable[[], str]) -> None:
         """Print what `line` returns, if a minute has passed since the last one."""
-        if not self._console.is_terminal and time.monotonic() - self._said_at > (
+        if not self._console.is_terminal and time.monotonic() - self._printed_at > (
             SECONDS_BETWEEN_LINES
         ):
-            self._said_at = time.monotonic()
+            self._printed_at = time.monotonic()
             self._console.print(line(), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -57,7 +57,7 @@ class ProgressBar:
         self._total_steps = total_steps
         self._task = self._bar.add_task("starting", total=total_steps, completed=done, rate="")
         self._read_at = 0.0
-        self._minutely = EveryMinute(console)
+        self._line_log = LineLog(console)
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -76,7 +76,7 @@ class ProgressBar:
     def step(self, metrics: StepMetrics) -> None:
         """Advance by one step."""
         now = time.monotonic()
-        rows = f"{metrics.row_wait:.0%} for rows " if metrics.row_wait >= ROW_WAIT_SHOWN else ""
+        rows = f"{metrics.row_wait:.0%} for rows " if metrics.row_wait >= MIN_ROW_WAIT else ""
         if now - self._read_at > SECONDS_BETWEEN_LOSSES or metrics.step == self._total_steps:
             self._read_at = now
             means = metrics.means()
@@ -88,31 +88,33 @@ class ProgressBar:
                 f"{metrics.data_wait:.0%} waiting for data {rows}"
             )
             self._bar.update(self._task, description=epoch, rate=rate)
-            self._minutely.say(lambda: f"{epoch}  {rate}".rstrip())
+            self._line_log.print_line(lambda: f"{epoch}  {rate}".rstrip())
         self._bar.update(self._task, completed=metrics.step)
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def images_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], None]]:
+def images_bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
     """Show how many images are done, while the returned callback gets (done, total).
 
     In a file, a line a minute stands for the bar.
 
     Args:
         console: where to show it.
-        doing: what is done, such as "reading images".
+        description: what is done, such as "reading images".
     """
     if not console.is_terminal:
-        minutely = EveryMinute(console)
-        yield lambda done, total: minutely.say(lambda: f"{doing}: {done:,} of {total:,}")
+        line_log = LineLog(console)
+        yield lambda done, total: line_log.print_line(
+            lambda: f"{description}: {done:,} of {total:,}"
+        )
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(doing, total=None)
+        task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -138,7 +140,7 @@ class MetricsLog:
         row |= {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in values.items()}
         self._rows.append(row)
         columns = list(dict.fromkeys(name for r in self._rows for name in r))
-        write_atomically(self._path, lambda draft: _write_table(draft, columns, self._rows))
+        write_atomically(self._path, lambda tmp: _write_table(tmp, columns, self._rows))
         numbers = {k: v for k, v in values.items() if not isinstance(v, str)}
         for name, value in numbers.items():
             self._board.add_scalar(name, value, epoch)
@@ -166,8 +168,8 @@ class StepLog:
         self._path, self._every = folder / "steps.csv", every
         self._epoch = epoch
         self._count, self._loss = (float(sums.get(name, 0)) for name in ("count", "loss"))
-        kept = [r for r in read_metrics(self._path) if int(r.get("step") or step + 1) <= step]
-        write_atomically(self._path, lambda draft: _write_table(draft, STEP_COLUMNS, kept))
+        old_rows = [r for r in read_metrics(self._path) if int(r.get("step") or step + 1) <= step]
+        write_atomically(self._path, lambda tmp: _write_table(tmp, STEP_COLUMNS, old_rows))
 
     def add(self, metrics: StepMetrics) -> None:
         """Append a row, if it is time for one; reading the loss waits for the device."""
@@ -178,8 +180,8 @@ class StepLog:
         count, loss = float(metrics.sums["count"]), float(metrics.sums["loss"])
         mean = (loss - self._loss) / (count - self._count)
         self._count, self._loss = count, loss
-        speed = metrics.images / metrics.seconds
-        row = (metrics.epoch + 1, metrics.step, *(f"{x:.6g}" for x in (mean, metrics.lr, speed)))
+        rate = metrics.images / metrics.seconds
+        row = (metrics.epoch + 1, metrics.step, *(f"{x:.6g}" for x in (mean, metrics.lr, rate)))
         with self._path.open("a", newline="") as file:
             csv.writer(file).writerow(row)
 
@@ -202,7 +204,7 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
 
 _LARGEST = 2**28
 """Bytes of a table of metrics at most."""
-_WORDS = ("verdict", "adversary_optimizer")
+_TEXT_COLUMNS = ("verdict", "adversary_optimizer")
 """Columns that hold words; all others hold numbers."""
 
 
@@ -213,7 +215,7 @@ def _read_rows(path: Path) -> list[dict[str, str] | None]:
     try:
         refuse_strange(path, largest=_LARGEST)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            return [row if _is_sound(row) else None for row in csv.DictReader(file)]
+            return [row if _is_valid(row) else None for row in csv.DictReader(file)]
     except (csv.Error, ValueError, OSError):
         return [None]
 
@@ -224,13 +226,13 @@ def _free_name(folder: Path) -> Path:
     return next(path for path in names if not os.path.lexists(path))
 
 
-def _is_sound(row: dict[str, str]) -> bool:
+def _is_valid(row: dict[str, str]) -> bool:
     """Return whether a row has a cell for each column, an epoch, and numbers where they belong."""
     try:
         if None in row or None in row.values() or int(row["epoch"]) < 1:
             return False
         for name, value in row.items():
-            if value and name not in _WORDS:
+            if value and name not in _TEXT_COLUMNS:
                 float(value)
     except (KeyError, ValueError):
         return False

@@ -8,7 +8,7 @@ import torch
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset
 from widefield.train.build import warmup_steps
-from widefield.train.checkpoint import NOT_OURS, load
+from widefield.train.checkpoint import INVALID_CHECKPOINT, load
 from widefield.train.distributed import DistributedContext
 from widefield.train.manifest import Growth
 from widefield.train.run_dir import RunFolder
@@ -25,8 +25,8 @@ def in_order(
         ValueError: a file of the run is missing or damaged.
     """
     if not folder.has_checkpoint():
-        begun = folder.manifest.file.exists()
-        return folder.manifest.in_order(dataset) if begun else dataset, None
+        has_manifest = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if has_manifest else dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
     known = len(folder.manifest.paths())
@@ -38,8 +38,8 @@ def in_order(
 
 def _finish_growth(folder: RunFolder) -> None:
     """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
-    if folder.grown_manifest.file.exists():
-        folder.name_manifest(_shared(folder)["run"].get("manifest"))
+    if folder.pending_manifest.file.exists():
+        folder.rename_manifest(_shared(folder)["run"].get("manifest"))
 
 
 def _shared(folder: RunFolder) -> dict[str, Any]:
@@ -51,5 +51,5 @@ def _shared(folder: RunFolder) -> dict[str, Any]:
     saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
     run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
     if not isinstance(run, dict) or not all(type(count) is int for count in counts):
-        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
+        raise ValueError(INVALID_CHECKPOINT.format(folder.last_checkpoint))
     return saved

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.encoders import Encoder, no_numbers, save_encoder
+from widefield.encoders import Encoder, first_invalid, save_encoder
 from widefield.evaluation.comparison import Comparison
 from widefield.evaluation.monitor import Monitor
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
-from widefield.train.adversary import adversary_facts
-from widefield.train.build import DataFacts, build, rank_seed, refuse_misfit
-from widefield.train.checkpoint import NOT_OURS, load_together, save_together
+from widefield.train.adversary import adversary_log
+from widefield.train.build import DataInfo, build, check_views, rank_seed
+from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
@@ -30,18 +30,18 @@ from widefield.train.run_dir import RunFolder
 from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
 
-SAVING_SHARE = 0.05
+MAX_SAVE_SHARE = 0.05
 """Share of the time that checkpoints within an epoch may take."""
 
 
-def seconds_between_saves(minutes: float, saving_seconds: float) -> float:
-    """Return how long to wait from one checkpoint to the next, if one took `saving_seconds`.
+def checkpoint_interval(minutes: float, save_seconds: float) -> float:
+    """Return how long to wait from one checkpoint to the next, if one took `save_seconds`.
 
     Example:
-        >>> seconds_between_saves(1.0, saving_seconds=0.1), seconds_between_saves(1.0, 9.0)
+        >>> checkpoint_interval(1.0, save_seconds=0.1), checkpoint_interval(1.0, 9.0)
         (60.0, 180.0)
     """
-    return max(60 * minutes, saving_seconds / SAVING_SHARE)
+    return max(60 * minutes, save_seconds / MAX_SAVE_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class PretrainRun:
         folder: RunFolder,
         console: Console,
         ranks: DistributedContext,
-        start: Encoder | None = None,
+        init: Encoder | None = None,
         logger: LoggerName | None = None,
         growth: Growth | None = None,
     ) -> None:
@@ -92,16 +92,16 @@ class PretrainRun:
         self.growth = growth or Growth(first=len(dataset))
         self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
-        facts, rows = DataFacts.of(dataset, growth), folder.rows_folder
+        info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
-            facts,
+            info,
             device=device,
-            encoder=copy.deepcopy(start),
+            encoder=copy.deepcopy(init),
             shard=shard,
             folder=rows,
         )
-        refuse_misfit(self.state.views, self.state.method, dataset, recipe.views.names)
+        check_views(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
@@ -120,10 +120,10 @@ class PretrainRun:
             dataset,
             seed=recipe.seed,
             device=device,
-            initial=start,
+            initial=init,
             use_labels=not self.state.method.needs_labels,
         )
-        self._saved_at, self._saving_seconds = time.monotonic(), 0.0
+        self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
     @property
     def encoder(self) -> Encoder:
@@ -131,10 +131,10 @@ class PretrainRun:
         assert isinstance(self.state.encoder, Encoder)
         return self.state.encoder
 
-    def resume(self, place: str | None) -> bool:
+    def resume(self, source: str | None) -> bool:
         """Go on from the last checkpoint; return False where the run died before its first one.
 
-        `place` is where the examples were read, None of arrays.
+        `source` is where the examples were read, None of arrays.
 
         Raises:
             ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
@@ -143,14 +143,14 @@ class PretrainRun:
         folder, ranks, manifest = self.folder, self.ranks, self.folder.manifest
         if not folder.has_checkpoint():
             if manifest.file.exists():
-                manifest.refuse_other(self.dataset, may_grow=True)
-            self._say(f"{folder.path} has no checkpoint yet: the run begins again")
+                manifest.check_data(self.dataset, allow_new=True)
+            self._print(f"{folder.path} has no checkpoint yet: the run begins again")
             return False
-        saved = load_together(folder.last_checkpoint, ranks.shard)
-        folder.refuse_edited(self.recipe, saved.get("run"))
-        new = manifest.refuse_other(self.dataset, may_grow=True)
+        saved = load_sharded(folder.last_checkpoint, ranks.shard)
+        folder.check_unchanged(self.recipe, saved.get("run"))
+        new = manifest.check_data(self.dataset, allow_new=True)
         growth = manifest.growth()
-        done = self._epochs_begun(saved, growth, new)
+        done = self._epochs_started(saved, growth, new)
         if self.recipe.epochs < done:
             raise ValueError(
                 f"{done} epochs of the run in {folder.path} have begun: "
@@ -161,17 +161,19 @@ class PretrainRun:
                 f"{new} examples are new and all {saved['epoch']} epochs of the run in "
                 f"{folder.path} are done: give more --epochs, so that they are trained on"
             )
-        self._go_on_from(saved, new)
+        self._restore(saved, new)
         examples = len(self.dataset)
-        ranks.on_rank_zero(lambda: self._save_owed_encoder(growth))
-        ranks.on_rank_zero(lambda: folder.keep_changed(self.recipe, data=place, examples=examples))
-        ranks.on_rank_zero(folder.remove_drafts)
-        self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
+        ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
+        ranks.on_rank_zero(
+            lambda: folder.update_settings(self.recipe, data=source, examples=examples)
+        )
+        ranks.on_rank_zero(folder.remove_temp_files)
+        self._print(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
         if new:
-            self._take_in(new)
+            self._add_examples(new)
         return True
 
-    def _epochs_begun(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
+    def _epochs_started(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
         """Return how many epochs the saved run has begun; it had all examples but `new`.
 
         Raises:
@@ -185,10 +187,10 @@ class PretrainRun:
             or not 0 <= epoch_step < steps
             or step != growth.step + (epoch - growth.epoch) * steps + epoch_step
         ):
-            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint))
+            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint))
         return epoch + bool(epoch_step)
 
-    def _go_on_from(self, saved: dict[str, Any], new: int) -> None:
+    def _restore(self, saved: dict[str, Any], new: int) -> None:
         """Take over a saved state, which had all examples but `new`.
 
         Raises:
@@ -203,11 +205,11 @@ class PretrainRun:
                     f"{self.recipe.method.name} has weights for each example or class, so that no "
                     f"new ones can join: start another run, with --init {self.folder.path}"
                 ) from error
-            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
+            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint)) from error
         seed = rank_seed(self.recipe, ranks.shard, state.step)
         before, now = device_of(saved), state.generator.device.type
         if before != now:
-            self._say(f"trained on {before} so far, now on {now}: random numbers begin anew")
+            self._print(f"trained on {before} so far, now on {now}: random numbers begin anew")
             torch.manual_seed(seed)
             state.generator.manual_seed(seed)
         if saved["world"] != ranks.shard.world:
@@ -216,7 +218,7 @@ class PretrainRun:
             if not new:  # else it is saved once they have joined
                 self._checkpoint()
 
-    def _save_owed_encoder(self, growth: Growth) -> None:
+    def _save_missing_encoder(self, growth: Growth) -> None:
         """Save the encoder of the epoch that just ended, if the run was killed before it had.
 
         The checkpoint comes first, so that no later one is without it. Where the examples of
@@ -225,28 +227,28 @@ class PretrainRun:
         state, folder = self.state, self.folder
         if state.epoch_step or state.step == growth.step:
             return
-        due = self._is_due(state.epoch) or state.epoch == folder.recipe().epochs
-        if due and not folder.holds_encoder_at(state.epoch, projector=self._projector is not None):
+        is_due = self._is_save_epoch(state.epoch) or state.epoch == folder.recipe().epochs
+        if is_due and not folder.has_encoder_at(state.epoch, projector=self._projector is not None):
             self._save_encoder(folder.encoder_at(state.epoch))
 
-    def _take_in(self, new: int) -> None:
+    def _add_examples(self, new: int) -> None:
         """Let new examples join, which takes a checkpoint: from then on they belong to the run.
 
         An epoch under way begins again, with all examples.
         """
         folder, state = self.folder, self.state
-        again = ", which begins again" if state.epoch_step else ""
+        suffix = ", which begins again" if state.epoch_step else ""
         state.epoch_step, state.sums = 0, {}
-        self._say(
+        self._print(
             f"{new} examples are new, {len(self.dataset)} in all: they join with epoch "
-            f"{state.epoch + 1}{again}"
+            f"{state.epoch + 1}{suffix}"
         )
-        grown = folder.grown_manifest
-        self.ranks.on_rank_zero(lambda: grown.write(self.dataset, self.growth))
-        self._checkpoint(grown)
-        self.ranks.on_rank_zero(lambda: folder.name_manifest(grown.checksum()))
+        pending = folder.pending_manifest
+        self.ranks.on_rank_zero(lambda: pending.write(self.dataset, self.growth))
+        self._checkpoint(pending)
+        self.ranks.on_rank_zero(lambda: folder.rename_manifest(pending.checksum()))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
@@ -264,8 +266,8 @@ class PretrainRun:
             done=self.state.step,
         )
         callbacks = {
-            "on_step": _in_turn(self._log_step, on_step, self._stop_if_asked, self._save_in_time),
-            "on_epoch": _in_turn(self._after_epoch, on_epoch, self._stop_if_asked),
+            "on_step": _chain(self._log_step, on_step, self._stop_if_requested, self._save_in_time),
+            "on_epoch": _chain(self._after_epoch, on_epoch, self._stop_if_requested),
         }
         with self.request, self.bar:
             try:
@@ -305,11 +307,11 @@ class PretrainRun:
         """
         if self.state.epoch_step == self.loader.steps_per_epoch:
             return
-        wait = seconds_between_saves(self.recipe.checkpoint_minutes, self._saving_seconds)
+        wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
         if self.ranks.max(time.monotonic() - self._saved_at >= wait):
             self._checkpoint()
 
-    def _stop_if_asked(self, metrics: StepMetrics) -> None:
+    def _stop_if_requested(self, metrics: StepMetrics) -> None:
         """Stop all ranks after the same step, by the signal that any of them got.
 
         After the last step of an epoch, the epoch is finished and logged first.
@@ -334,20 +336,20 @@ class PretrainRun:
             "step": metrics.step,
             **self.ranks.mean(metrics.means()),
             "lr": metrics.lr,
-            **adversary_facts(self.state.adversary),
+            **adversary_log(self.state.adversary),
             "images_per_second": metrics.images / metrics.seconds,
             "data_wait": metrics.data_wait,
         }
         if self.ranks.is_rank_zero:
             if is_last or epoch % recipe.health_every == 0:
-                values |= self.monitor.log_health(epoch, self.bar.say)
+                values |= self.monitor.log_health(epoch, self.bar.print_line)
             self.log.add(epoch, values)
-        if self._is_due(epoch):
+        if self._is_save_epoch(epoch):
             self._checkpoint()
             if self.ranks.is_rank_zero:
                 self._save_encoder(self.folder.encoder_at(epoch))
 
-    def _is_due(self, epoch: int) -> bool:
+    def _is_save_epoch(self, epoch: int) -> bool:
         """Return whether a checkpoint and an encoder are kept at the end of `epoch`."""
         return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
 
@@ -375,28 +377,28 @@ class PretrainRun:
         Raises:
             ValueError: the weights are no numbers any more; the last checkpoint stays.
         """
-        broken = no_numbers(self.encoder.state_dict())
-        if self.ranks.max(broken is not None):
+        tensor_name = first_invalid(self.encoder.state_dict())
+        if self.ranks.max(tensor_name is not None):
             raise ValueError(
-                f"the weights are no numbers after step {self.state.step} ({broken}): lower lr or "
-                "use --precision 32, and start again with another --out"
+                f"the weights are NaN or infinite after step {self.state.step} ({tensor_name}): "
+                "lower lr or use --precision 32, and start again with another --out"
             )
-        began = time.monotonic()
+        start_time = time.monotonic()
         state = self.state.state_dict() | {
             "run": self.folder.identity(self.recipe, manifest or self.folder.manifest)
         }
-        save_together(self.folder.last_checkpoint, state, self.ranks)
+        save_sharded(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
-            head.storage.discard_old()
+            head.storage.remove_old()
         self._saved_at = time.monotonic()
-        self._saving_seconds = self._saved_at - began
+        self._save_seconds = self._saved_at - start_time
 
     def close(self) -> None:
         """Let go of the heads' files, whether the run ended well or not."""
         self.state.close()
 
 
-def _in_turn(*callbacks: OnStep | None) -> OnStep:
+def _chain(*callbacks: OnStep | None) -> OnStep:
     """Return a callback that calls those that are there, one after the other."""
 
     def call(metrics: StepMetrics) -> None:

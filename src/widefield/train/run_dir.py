@@ -16,9 +16,9 @@ from widefield.core.types import Size
 from widefield.core.validation import fits
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
-from widefield.train.manifest import CHANGED, Growth, Manifest
+from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
-MAY_CHANGE = ("epochs", "device")
+RESUME_SETTINGS = ("epochs", "device")
 """Settings of the run that a resume may be given others of."""
 
 FORMAT = 3
@@ -47,7 +47,7 @@ class RunFolder:
         return Manifest(self.path / "manifest.parquet")
 
     @property
-    def grown_manifest(self) -> Manifest:
+    def pending_manifest(self) -> Manifest:
         """The manifest with new examples, until a checkpoint has them."""
         return Manifest(self.path / ".manifest-grown.draft")
 
@@ -62,12 +62,12 @@ class RunFolder:
         return self.path / "rows"
 
     @property
-    def start_folder(self) -> Path:
+    def init_folder(self) -> Path:
         """The encoder that the run began from, where it had a start."""
         return self.path / "init"
 
     @property
-    def _start_draft(self) -> Path:
+    def _temp_init(self) -> Path:
         """The start until `run.yaml` is there, under a name that holds no folder taken."""
         return self.path / ".init.draft"
 
@@ -80,12 +80,12 @@ class RunFolder:
         """Folder of the encoder alone, as of a finished epoch."""
         return self.path / "checkpoints" / f"epoch-{epoch:05d}"
 
-    def holds_encoder_at(self, epoch: int, *, projector: bool) -> bool:
+    def has_encoder_at(self, epoch: int, *, projector: bool) -> bool:
         """Return whether the encoder of a finished epoch is whole, its projector with it if any."""
         last = "projector.safetensors" if projector else "encoder.safetensors"
         return (self.encoder_at(epoch) / last).exists()
 
-    def refuse_if_taken(self) -> None:
+    def check_empty(self) -> None:
         """Make sure that nobody's work is overwritten.
 
         Raises:
@@ -95,21 +95,21 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} already holds a run: go on with --resume, or choose another --out"
             )
-        if self.path.exists() and (not self.path.is_dir() or self._holds_something()):
+        if self.path.exists() and (not self.path.is_dir() or self._has_files()):
             raise ValueError(f"{self.path} is not an empty folder: choose another --out")
 
-    def _holds_something(self) -> bool:
+    def _has_files(self) -> bool:
         """Whether there is more than what a run leaves that is killed as it begins."""
         return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def created(self) -> Iterator[None]:
         """Make the folder; if the run ends before it left anything, leave none behind."""
-        made = make_folders(self.path)
+        created_folders = make_folders(self.path)
         try:
             yield
         except BaseException:
-            remove_empty(made)
+            remove_empty(created_folders)
             raise
 
     def has_checkpoint(self) -> bool:
@@ -130,19 +130,19 @@ class RunFolder:
             )
         return False
 
-    def withdraw(self) -> None:
+    def remove_incomplete(self) -> None:
         """Remove what a run began here that ended before its first step."""
-        begun = (self.rows_folder, self.start_folder, self._start_draft, self.path / "tensorboard")
-        for folder in begun:
+        for folder in (self.rows_folder, self.init_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
         for file in (self.settings_file, self.manifest.file, *tables):
             file.unlink(missing_ok=True)
 
-    def remove_drafts(self) -> None:
+    def remove_temp_files(self) -> None:
         """Remove temporary files that a killed process left; the caller holds the lock."""
         checkpoints = self.last_checkpoint.parent
-        for folder in (self.path, self.start_folder, checkpoints, *checkpoints.glob("epoch-*")):
+        for folder in (self.path, self.init_folder, checkpoints, *checkpoints.glob("epoch-*")):
             for file in folder.glob(".*.draft"):
                 if file.is_file():
                     file.unlink()
@@ -151,42 +151,42 @@ class RunFolder:
         self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
     ) -> None:
         """Write what a run needs to go on, and drop what one left which died at once."""
-        for folder in (self.rows_folder, self._start_draft):
+        for folder in (self.rows_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
-        if start is not None and not self.start_folder.exists():
-            save_encoder(start, self._start_draft)
+        if start is not None and not self.init_folder.exists():
+            save_encoder(start, self._temp_init)
         self.write_settings(settings)
-        self.name_start()
+        self.rename_init()
         self.manifest.write(dataset, Growth(first=len(dataset)))
 
-    def name_start(self) -> None:
+    def rename_init(self) -> None:
         """Give the start its name, which a run that was killed as it began may not have done."""
         with suppress(FileNotFoundError):
-            self._start_draft.rename(self.start_folder)
+            self._temp_init.rename(self.init_folder)
 
-    def name_manifest(self, checksum: Any) -> None:
+    def rename_manifest(self, checksum: Any) -> None:
         """Give the grown manifest its name, if it is the one that the last checkpoint names."""
-        grown = self.grown_manifest
-        if grown.file.exists() and grown.checksum() == checksum:
-            grown.file.rename(self.manifest.file)
+        pending = self.pending_manifest
+        if pending.file.exists() and pending.checksum() == checksum:
+            pending.file.rename(self.manifest.file)
 
-    def keep_changed(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
+    def update_settings(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
         """Write what a resume changed into `run.yaml`, where the next one has it.
 
         `data` is where the examples were read, None of arrays.
         """
         settings, now = self.settings(), recipe.to_dict()
-        recipe_kept = {**settings["recipe"], **{name: now[name] for name in MAY_CHANGE}}
-        kept = {**settings, "recipe": recipe_kept, "examples": examples}
+        new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
+        new_settings = {**settings, "recipe": new_recipe, "examples": examples}
         if data is not None:  # they may have moved, and a probe of the run reads them there
-            kept["data"] = data
-        if kept != settings:
-            self.write_settings(kept)
+            new_settings["data"] = data
+        if new_settings != settings:
+            self.write_settings(new_settings)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
         text = yaml_text(settings)
-        write_atomically(self.settings_file, lambda draft: _write_text(draft, text))
+        write_atomically(self.settings_file, lambda tmp: _write_text(tmp, text))
 
     def settings(self) -> dict[str, Any]:
         """Read `run.yaml`.
@@ -194,7 +194,7 @@ class RunFolder:
         Raises:
             ValueError: this is no run's folder, or not one of this version.
         """
-        return read_settings(self._file_of_a_run())
+        return read_settings(self._existing_settings_file())
 
     def recipe(self) -> Recipe:
         """Return the run's recipe, as it was resolved when the run began.
@@ -202,7 +202,7 @@ class RunFolder:
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
-        return recipe_of(self._file_of_a_run())
+        return load_recipe(self._existing_settings_file())
 
     def form(self) -> dict[str, Any]:
         """Return the form of the run's examples, as `Dataset.form`.
@@ -215,14 +215,14 @@ class RunFolder:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
-            if name not in _FORM or not fits(_FORM[name], value):
+            if name not in _FORM_TYPES or not fits(_FORM_TYPES[name], value):
                 raise ValueError(
                     f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
                     "restore the file"
                 )
         return form
 
-    def _file_of_a_run(self) -> Path:
+    def _existing_settings_file(self) -> Path:
         if not self.settings_file.exists():
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
         return self.settings_file
@@ -235,7 +235,7 @@ class RunFolder:
         """
         return {"recipe": _fixed(_plain(recipe.to_dict())), "manifest": manifest.checksum()}
 
-    def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
+    def check_unchanged(self, recipe: Recipe, identity: Any) -> None:
         """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
 
         Raises:
@@ -251,10 +251,10 @@ class RunFolder:
                 f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
                 "or start a new run with another --out"
             )
-        raise ValueError(CHANGED.format(self.manifest.file))
+        raise ValueError(CHANGED_MESSAGE.format(self.manifest.file))
 
 
-def recipe_of(file: Path) -> Recipe:
+def load_recipe(file: Path) -> Recipe:
     """Return the recipe in a `run.yaml`, every setting of which stands there.
 
     Raises:
@@ -302,13 +302,13 @@ _KINDS = {
 """Types of what `run.yaml` holds beside the recipe."""
 
 
-_FORM = {"image_size": Size, "max_value": float | None, "sample_rate": int}
+_FORM_TYPES = {"image_size": Size, "max_value": float | None, "sample_rate": int}
 """What the form of examples may hold."""
 
 
 def _fixed(recipe: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that stay the same from one resume to the next."""
-    return {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
+    return {name: value for name, value in recipe.items() if name not in RESUME_SETTINGS}
 
 
 def _plain(values: Any) -> Any:

@@ -23,7 +23,7 @@ class PretrainModel(nn.Module):
     Args:
         encoder: x[B, C, H, W] -> h[B, D].
         method: gives the loss.
-        still: modules of the encoder that are not trained.
+        frozen_modules: modules of the encoder that are not trained.
         micro_batch: examples that pass through the encoder, and through target networks, at a
             time; None for all of a batch.
     """
@@ -32,13 +32,13 @@ class PretrainModel(nn.Module):
         self,
         encoder: nn.Module,
         method: Method,
-        still: Sequence[nn.Module] = (),
+        frozen_modules: Sequence[nn.Module] = (),
         micro_batch: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.method = method
-        self.still = tuple(still)
+        self.frozen_modules = tuple(frozen_modules)
         seen = encoder
         if micro_batch is not None:
             seen = MicroBatched(encoder, most=micro_batch)
@@ -49,7 +49,7 @@ class PretrainModel(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all modules but those of the encoder that are frozen."""
         super().train(mode)
-        for module in self.still:
+        for module in self.frozen_modules:
             module.eval()
         return self
 

@@ -104,7 +104,7 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     setup = Setup(data, recipe, settings, download=download)
-    dataset = open_dataset(data, **setup.recipe.opening())
+    dataset = open_dataset(data, **setup.recipe.data_options())
     chosen, notes, start = setup.finish(dataset)
     init = None if start is None else start.encoder
     with (

@@ -19,14 +19,14 @@ from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import kept_init
-from widefield.train.checkpoint import full_disk_as_one_line
+from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
 from widefield.train.resume import in_order
 from widefield.train.run import Pretrained, PretrainRun
-from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
+from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
 from widefield.workflows.setup import Setup, with_init_name
@@ -94,24 +94,24 @@ def pretrain(
     ranks = DistributedContext(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
-        folder.refuse_if_taken()
+        folder.check_empty()
     with images_bar(console, "reading images") as progress:
         kept = folder.form() if resume else {}
-        dataset = open_dataset(data, **(chosen.opening() | kept), progress=progress)
+        dataset = open_dataset(data, **(chosen.data_options() | kept), progress=progress)
     chosen, notes, start = (chosen, (), None) if setup is None else setup.finish(dataset)
     on_start = () if start is None else start.notes
     for note in (*dataset.notes, dataset.place, *on_start, *_apart(chosen, ranks), *notes):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_init(folder, chosen) if start is None else start.encoder
     with (
-        full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
-        ranks.lost_as_one_line(),
+        disk_full_errors(folder.path, last=folder.last_checkpoint),
+        ranks.rank_failure_errors(),
         _claimed(folder, ranks),
         torch.random.fork_rng(enabled=True),
     ):
         growth = None
         if not resume and ranks.is_rank_zero:
-            folder.refuse_if_taken()  # again: another run may have ended here meanwhile
+            folder.check_empty()  # again: another run may have ended here meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, chosen, ranks)
         torch.manual_seed(chosen.seed)
@@ -129,7 +129,7 @@ def pretrain(
             done = run.train(on_step=on_step, on_epoch=on_epoch)
             if done.finished and ranks.is_rank_zero:
                 write_run_page(run)
-    run.request.deliver(run.stopped_by or run.request.signal)
+    run.request.send_signal(run.stopped_by or run.request.signal)
     return done
 
 
@@ -146,7 +146,7 @@ def _withdrawn_if_untrained(
         yield runs
     except BaseException:
         if ranks.is_rank_zero and not resume and not any(run.state.step for run in runs):
-            folder.withdraw()
+            folder.remove_incomplete()
         raise
 
 
@@ -167,7 +167,7 @@ def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
     """Let the first rank make and lock the folder; the others wait for that."""
     with ExitStack() as stack:
         if ranks.is_rank_zero:
-            stack.enter_context(folder.claimed())
+            stack.enter_context(folder.created())
             stack.enter_context(FolderLock(folder.path))
         ranks.barrier()
         yield
@@ -183,12 +183,12 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     before, after = recipe.flat(), recipe.changed(given).flat()
     for name, value in after.items():
         is_open = value in (None, "auto") and (name not in given or given[name] != value)
-        if name not in MAY_CHANGE and value != before.get(name) and not is_open:
+        if name not in RESUME_SETTINGS and value != before.get(name) and not is_open:
             raise ValueError(
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    return recipe.changed({name: after[name] for name in MAY_CHANGE})
+    return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
 
 def _place(data: Data, dataset: Dataset) -> str | None:

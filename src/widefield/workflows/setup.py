@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.config.resolve import Facts, Init, check, resolve
+from widefield.config.resolve import Init, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
@@ -49,7 +49,7 @@ class Setup:
             ValueError: as `resolve`, or the initial weights do not fit the data.
         """
         start = None if self._start is None else self._start.fitted(dataset)
-        facts = Facts.of(dataset, device=self._device, planted=self._planted, init=self._init)
+        facts = RunContext.of(dataset, device=self._device, planted=self._planted, init=self._init)
         return *resolve(self._asked, self._given, facts), start
 
 

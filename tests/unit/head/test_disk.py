@@ -113,7 +113,7 @@ def test_any_uncommitted_cut_comes_back(
             if number == saved:
                 kept = cut
                 if committed:
-                    storage.discard_old()
+                    storage.remove_old()
         write(storage, range(step, step + tail))
     for _ in range(1 + twice):
         with closing(disk(folder)) as storage:
@@ -129,7 +129,7 @@ def test_a_cut_that_was_committed_drops_what_only_older_ones_need(tmp_path: Path
         old = storage.state_dict()
         write(storage, range(4, 8))
         storage.state_dict()
-        storage.discard_old()
+        storage.remove_old()
     assert [p.name for p in tmp_path.glob("journal-*")] == ["journal-2"]
     with (
         closing(disk(tmp_path)) as storage,
@@ -170,7 +170,7 @@ def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
     with closing(disk(folder)) as storage:
         write(storage, range(1, 9))
         kept, rows = storage.state_dict(), storage.read(EVERYONE)
-        storage.discard_old()
+        storage.remove_old()
         write(storage, range(9, 20))
     return folder, kept, rows
 
@@ -306,7 +306,7 @@ def test_the_file_of_a_forgotten_journal_is_used_again(tmp_path: Path) -> None:
         for first in (1, 11, 21):
             write(storage, range(first, first + 10))
             storage.state_dict()
-            storage.discard_old()
+            storage.remove_old()
         size = (tmp_path / "spare").stat().st_size
         assert size > EMPTY_JOURNAL + 100
         kept, rows = storage.state_dict(), storage.read(EVERYONE)

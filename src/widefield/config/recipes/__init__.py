@@ -63,10 +63,12 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     return named_recipe(name, settings, planted=plant_names(data) if data else ())
 
 
-def named_recipe(name: str, given: Mapping[str, Any], *, planted: Collection[str] = ()) -> Recipe:
+def named_recipe(
+    name: str, overrides: Mapping[str, Any], *, planted: Collection[str] = ()
+) -> Recipe:
     """Return the recipe `name` for data with features `planted`; as `make_recipe`."""
     check_name("recipe", name, RECIPES)
-    settings = dict(given)
+    settings = dict(overrides)
     method = settings.pop("method", AUTO)
     if method == AUTO:
         method = FIRST_METHOD.get(name) or _default_method(settings)
@@ -86,4 +88,4 @@ def _default_method(settings: Mapping[str, Any]) -> str:
     """Return the method of a run with these settings, as far as it shows before data are read."""
     known = {key: settings[key] for key in ("epochs", "init") if key in settings}
     run = default(DEFAULT_METHOD).changed(known)
-    return method_for(epochs=run.epochs, init=run.init, given=settings)
+    return method_for(epochs=run.epochs, init=run.init, overrides=settings)

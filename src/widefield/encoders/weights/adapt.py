@@ -14,14 +14,14 @@ from torch import Tensor
 
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
+from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")
 """Position embeddings [1, tokens, D], those of other tokens before the patches', by their names."""
 
 
-def adapted(
+def adapt_encoder(
     encoder: Encoder, *, channels: int, image_size: int | Size, max_value: float | None = None
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Carry an encoder over to images of `channels` and of `image_size`; it is left as it is.
@@ -36,22 +36,23 @@ def adapted(
 
     Example:
         >>> from widefield.encoders import build_encoder
-        >>> gray, notes = adapted(build_encoder("resnet-tiny", seed=0), channels=1, image_size=28)
+        >>> color = build_encoder("resnet-tiny", seed=0)
+        >>> gray, notes = adapt_encoder(color, channels=1, image_size=28)
         >>> gray(torch.rand(2, 1, 28, 28)).shape
         torch.Size([2, 128])
         >>> notes
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = _carried(before, channels, as_size(image_size), max_value)
-    with seeded(0):  # `assemble` draws weights, which those of the encoder then replace
-        result = assemble(config)
+    config = _adapted_config(before, channels, as_size(image_size), max_value)
+    with seeded(0):  # `build_from_config` draws weights, which those of the encoder then replace
+        result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
-    carried, notes = dict[str, Tensor](), list[str]()
+    adapted_weights, notes = dict[str, Tensor](), list[str]()
     first = first_weight(result.backbone)
     if channels != before.channels:
-        how = "summed over them" if channels == 1 else "repeated over them, at the same sum"
-        notes.append(f"{before.channels} channels became {channels}: the first layer is {how}")
+        method = "summed over them" if channels == 1 else "repeated over them, at the same sum"
+        notes.append(f"{before.channels} channels became {channels}: the first layer is {method}")
     for name, value in weights.items():
         value = value.detach().cpu()
         if name == first and value.shape[1] != channels:
@@ -59,12 +60,12 @@ def adapted(
         if value.shape != wanted[name].shape:
             value, note = _resized(name, value, wanted[name].shape, encoder, result)
             notes.append(note)
-        carried[name] = value
-    result.backbone.load_state_dict(carried)
+        adapted_weights[name] = value
+    result.backbone.load_state_dict(adapted_weights)
     return result.train(encoder.training), tuple(notes)
 
 
-def _carried(
+def _adapted_config(
     before: EncoderConfig, channels: int, size: Size, max_value: float | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""

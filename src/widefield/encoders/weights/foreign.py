@@ -27,13 +27,13 @@ from widefield.encoders.encoder import (
     VARIANTS,
     Encoder,
     EncoderConfig,
-    assemble,
+    build_from_config,
     encoder_config,
 )
 from widefield.encoders.layers import first_weight
 from widefield.encoders.vision import IMAGENET, TORCHVISION
-from widefield.encoders.weights.files import no_numbers
-from widefield.encoders.weights.key_maps import spelled_as_timm
+from widefield.encoders.weights.files import first_invalid
+from widefield.encoders.weights.key_maps import rename_to_timm
 from widefield.encoders.weights.tensors import read_tensors
 
 COMMON = (
@@ -56,7 +56,7 @@ COMMON = (
 )
 """Architectures that a file is compared with if the caller names none."""
 
-ENOUGH = 0.9
+MIN_SHARE = 0.9
 """Share of the architecture's tensors that a file must hold."""
 
 _BEFORE_BLOCKS = "norm_pre."
@@ -70,7 +70,7 @@ NORMALIZATIONS = {
 }
 """Mean and standard deviation of each channel with which weights may have been trained."""
 
-NAME_IT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
+NAME_HINT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 """What to do with a file of weights that fit no architecture that was tried."""
 SOLO_LEARN = "solo-learn:"
 """Before an architecture: its small first layer is padded by 2, as solo-learn builds it."""
@@ -115,14 +115,14 @@ class WeightMatch:
 
     def line(self) -> str:
         """Return what was matched, in one plain line."""
-        place = f" below '{self.prefix}'" if self.prefix else ""
-        rest = [f"{len(self.keys)} of {self.wanted} tensors found{place}"]
+        location = f" below '{self.prefix}'" if self.prefix else ""
+        rest = [f"{len(self.keys)} of {self.wanted} tensors found{location}"]
         if self.others:
             rest.append(f"not those below {' or '.join(map(repr, self.others))}")
         if self.random:
-            rest.append(f"random: {_some(self.random)}")
+            rest.append(f"random: {_join_first(self.random)}")
         if self.unused:
-            rest.append(f"not used: {_some(self.unused)}")
+            rest.append(f"not used: {_join_first(self.unused)}")
         if self.config.conv1 is not None:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
@@ -136,10 +136,10 @@ class WeightMatch:
         return len(self.keys) / (self.wanted + len(self.unused))
 
     @property
-    def fits(self) -> bool:
+    def is_match(self) -> bool:
         """Whether enough was found, the input layer too, and nothing that changes every feature."""
-        wrong = self.other_shapes or self.without_place
-        return self.share >= ENOUGH and self.first in self.keys and not wrong
+        wrong = self.other_shapes or self.extra_layers
+        return self.share >= MIN_SHARE and self.first in self.keys and not wrong
 
     @property
     def other_shapes(self) -> list[str]:
@@ -147,7 +147,7 @@ class WeightMatch:
         return [name for name in self.random if name in self.unused]
 
     @property
-    def without_place(self) -> list[str]:
+    def extra_layers(self) -> list[str]:
         """Tensors of a layer before the blocks that the file has and the architecture lacks."""
         return [name for name in self.unused if name.startswith(_BEFORE_BLOCKS)]
 
@@ -182,35 +182,35 @@ def load_foreign(
         architecture, _, prefix = architecture.partition("#")
     if normalization is not None:
         check_name("normalization", normalization, NORMALIZATIONS)
-    tensors = spelled_as_timm(read_tensors(Path(path)))
+    tensors = rename_to_timm(read_tensors(Path(path)))
     is_solo_learn = architecture is None and _is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
     names = (name,) if name else COMMON
-    best = best_match(path, tensors, [fit for known in names for fit in skeletons(known)])
+    best = best_match(path, tensors, [fit for known in names for fit in architecture_specs(known)])
     if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
-        best = _padded_as_solo_learn(best)
+        best = _with_solo_learn_padding(best)
     if normalization is not None:
         best = _normalized(best, normalization)
     return load_matched(tensors, best), best
 
 
-def load_fitting(
+def load_best_match(
     path: str | Path,
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
     *,
-    remedy: str = NAME_IT,
+    hint: str = NAME_HINT,
 ) -> tuple[Encoder, WeightMatch]:
     """Load the tensors of the file `path` into the architecture that they fit best.
 
-    `remedy` says what to do where they fit none.
+    `hint` says what to do where they fit none.
 
     Raises:
         ValueError: they fit none, or are no numbers.
     """
-    best = best_match(path, tensors, architectures, remedy=remedy)
+    best = best_match(path, tensors, architectures, hint=hint)
     return load_matched(tensors, best), best
 
 
@@ -219,27 +219,29 @@ def best_match(
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
     *,
-    remedy: str = NAME_IT,
+    hint: str = NAME_HINT,
 ) -> WeightMatch:
     """Return the match with the architecture that the tensors of the file `path` fit best.
 
     Raises:
         ValueError: they fit none, or are no numbers.
     """
-    matches = [match(tensors, skeleton) for skeleton in architectures]
-    best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
-    if not best.fits:
-        raise ValueError(f"{path} fits no encoder: {_misfit(best)}; {remedy}")
-    broken = no_numbers({key: tensors[key] for key in best.keys.values()})
-    if broken is not None:
-        raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
+    matches = [match(tensors, spec) for spec in architectures]
+    best = max(matches, key=lambda fit: (fit.is_match, len(fit.keys), fit.share))
+    if not best.is_match:
+        raise ValueError(f"{path} fits no encoder: {_mismatch(best)}; {hint}")
+    tensor_name = first_invalid({key: tensors[key] for key in best.keys.values()})
+    if tensor_name is not None:
+        raise ValueError(
+            f"{path}: tensor {tensor_name!r} holds NaN or infinity: save the weights again"
+        )
     return best
 
 
 def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
     """Build the encoder of a match, in evaluation mode, and give it its tensors."""
     with seeded(0):
-        encoder = assemble(found.config)
+        encoder = build_from_config(found.config)
     weights = {key: tensors[file_key] for key, file_key in found.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)
     return encoder.eval()
@@ -248,11 +250,11 @@ def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
 def _is_solo_learn(tensors: Tensors) -> bool:
     """Return whether a file has the classifier that solo-learn trains beside its `backbone`."""
     first = "backbone.conv1.weight"
-    fronts = [key.removesuffix(first) for key in tensors if key.endswith(first)]
-    return any(f"{front}classifier.weight" in tensors for front in fronts)
+    prefixes = [key.removesuffix(first) for key in tensors if key.endswith(first)]
+    return any(f"{prefix}classifier.weight" in tensors for prefix in prefixes)
 
 
-def _padded_as_solo_learn(found: WeightMatch) -> WeightMatch:
+def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
     """Return the match with 2 pixels of padding around a small first layer, if it has one."""
     if found.config.conv1 is None:
         return found
@@ -274,15 +276,15 @@ def _normalized(found: WeightMatch, name: str) -> WeightMatch:
     return replace(found, config=replace(found.config, mean=mean, std=std))
 
 
-def _misfit(best: WeightMatch) -> str:
+def _mismatch(best: WeightMatch) -> str:
     """Return why not even the nearest architecture will do."""
     found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
-    if best.other_shapes and best.share >= ENOUGH:
-        return f"{found} there, and others in another shape: {_some(best.other_shapes)}"
-    if best.share >= ENOUGH and best.first not in best.keys:
+    if best.other_shapes and best.share >= MIN_SHARE:
+        return f"{found} there, and others in another shape: {_join_first(best.other_shapes)}"
+    if best.share >= MIN_SHARE and best.first not in best.keys:
         return f"{found} there, and not its input layer, {best.first}"
-    strange = [name for name in best.unused if name not in best.random]
-    unused = f" and has no place for {_some(strange)}" if strange else ""
+    unknown = [name for name in best.unused if name not in best.random]
+    unused = f" and has no place for {_join_first(unknown)}" if unknown else ""
     return f"{found} there{unused}"
 
 
@@ -290,59 +292,59 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_first(names: Sequence[str]) -> str:
     """Return the first of the names, and how many there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
-def match(tensors: Tensors, skeleton: ArchitectureSpec) -> WeightMatch:
+def match(tensors: Tensors, spec: ArchitectureSpec) -> WeightMatch:
     """Find the tensors of an architecture among those of a file."""
-    wanted = skeleton.wanted
+    wanted = spec.wanted
     found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
-    for renamed in _taken_apart(wanted, tensors):
+    for renamed in _sequential_names(wanted, tensors):
         other = _below_best_prefix(wanted, renamed, tensors)
         if len(other.keys) > len(found.keys):
             found = other
     return WeightMatch(
-        architecture=skeleton.architecture,
+        architecture=spec.architecture,
         keys=found.keys,
         random=tuple(key for key in wanted if key not in found.keys),
         prefix=found.prefix,
         others=found.others,
         unused=found.unused,
-        first=skeleton.first,
-        config=skeleton.config,
+        first=spec.first,
+        config=spec.config,
     )
 
 
 @cache
-def skeletons(architecture: str) -> tuple[ArchitectureSpec, ...]:
+def architecture_specs(architecture: str) -> tuple[ArchitectureSpec, ...]:
     """Return the architecture with its tensors' shapes; ResNets with either stem."""
     name = architecture.removeprefix("timm:")
-    configs = [_foreign_config(name, size) for size in _usual_sizes(name)]
+    configs = [_foreign_config(name, size) for size in _default_sizes(name)]
     if not name.startswith(TORCHVISION):
         small = _foreign_config(name, 32)
         if small.conv1 is not None:
             configs.append(small)
-    return tuple(skeleton(architecture, config) for config in configs)
+    return tuple(architecture_spec(architecture, config) for config in configs)
 
 
-def skeleton(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
+def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
     """Return an architecture with its tensors' shapes, which take no memory."""
     with torch.device("meta"):
-        network = assemble(config).backbone
+        network = build_from_config(config).backbone
     wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
     return ArchitectureSpec(architecture, config, wanted, first_weight(network))
 
 
-def _usual_sizes(name: str) -> list[int]:
+def _default_sizes(name: str) -> list[int]:
     """Return the sides of images that weights of this name may be made for."""
-    is_timms = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
-    facts = timm.get_pretrained_cfg(name) if is_timms else None
-    if facts is None or not facts.fixed_input_size:
+    in_timm = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
+    cfg = timm.get_pretrained_cfg(name) if in_timm else None
+    if cfg is None or not cfg.fixed_input_size:
         return [224]
-    return list(dict.fromkeys((224, facts.input_size[-1])))
+    return list(dict.fromkeys((224, cfg.input_size[-1])))
 
 
 def _is_counter(key: str) -> bool:
@@ -358,10 +360,10 @@ def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     config = encoder_config(name, InputSpec(image_size=image_size))
     if config.timm is None:
         return config
-    facts = timm.get_pretrained_cfg(config.timm["model_name"])
-    if facts is None:
+    cfg = timm.get_pretrained_cfg(config.timm["model_name"])
+    if cfg is None:
         return config
-    return encoder_config(name, InputSpec(image_size=image_size, mean=facts.mean, std=facts.std))
+    return encoder_config(name, InputSpec(image_size=image_size, mean=cfg.mean, std=cfg.std))
 
 
 class _Found(NamedTuple):
@@ -384,17 +386,17 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
         names: name to search by -> key in `tensors`.
         tensors: tensors of the file.
     """
-    votes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, key in names.items():
         parts = name.split(".")
         for cut in range(len(parts)):
             end = ".".join(parts[cut:])
             if end in wanted and wanted[end].shape == tensors[key].shape:
-                votes[name.removesuffix(end)] += 1
-    if not votes:
+                counts[name.removesuffix(end)] += 1
+    if not counts:
         return _Found("", {}, (), ())
-    most = max(votes.values())
-    best = [prefix for prefix, count in votes.items() if count == most]
+    max_count = max(counts.values())
+    best = [prefix for prefix, count in counts.items() if count == max_count]
     # A teacher is what DINO and its kin are judged by. Else the first in the file: the online
     # network stands before its moving average.
     prefix = next((name for name in best if "teacher" in name), best[0])
@@ -414,19 +416,19 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
     return _Found(prefix, keys, others, unused)
 
 
-def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
+def _sequential_names(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
     """Yield the file's names as they were before an `nn.Sequential` of children numbered them.
 
     Each item maps such a name to the key in `tensors`, for one prefix that has enough numbers.
     """
     children = list(dict.fromkeys(key.split(".")[0] for key in wanted))
-    numbered: dict[str, set[int]] = {}
+    indices: dict[str, set[int]] = {}
     for key in tensors:
         parts = key.split(".")
         for depth, part in enumerate(parts[:-1]):
             if part.isdecimal():
-                numbered.setdefault("".join(f"{p}." for p in parts[:depth]), set()).add(int(part))
-    for prefix, numbers in numbered.items():
+                indices.setdefault("".join(f"{p}." for p in parts[:depth]), set()).add(int(part))
+    for prefix, numbers in indices.items():
         if len(numbers) < len(children):
             continue
         names = dict(zip(sorted(numbers), children, strict=False))

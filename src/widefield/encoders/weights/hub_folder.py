@@ -9,14 +9,14 @@ from typing import Any, TypeGuard
 from widefield.core.files import refuse_strange
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
-from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skeleton
+from widefield.encoders.weights.foreign import WeightMatch, architecture_spec, load_best_match
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_LARGEST = 1e5
+_MAX_VALUE = 1e5
 """Size, mean and deviation at most."""
-_BYTES = 2**20
+_MAX_BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
@@ -42,12 +42,14 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
             "those that timm writes can be read, with an 'architecture' in config.json: load it "
             "in Python, or give its weights as FILE@NAME, NAME being a timm model"
         )
-    candidates = [skeleton(config.name, config) for config in _configs(folder, name, values)]
-    return load_fitting(weights, read_tensors(weights), candidates)
+    candidates = [
+        architecture_spec(config.name, config) for config in _configs(folder, name, values)
+    ]
+    return load_best_match(weights, read_tensors(weights), candidates)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    refuse_strange(path, largest=_BYTES)
+    refuse_strange(path, largest=_MAX_BYTES)
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -59,9 +61,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
     """Return every encoder that the configuration may mean: either stem, and our variants."""
-    facts = values.get("pretrained_cfg", values)
-    facts = facts if isinstance(facts, dict) else {}
-    size, mean, std = (facts.get(key) for key in ("input_size", "mean", "std"))
+    cfg = values.get("pretrained_cfg", values)
+    cfg = cfg if isinstance(cfg, dict) else {}
+    size, mean, std = (cfg.get(key) for key in ("input_size", "mean", "std"))
     if not (_numbers(size) and len(size) == 3 and _numbers(mean) and _numbers(std)):
         raise ValueError(
             f"{folder / CONFIG} does not say input_size [C, H, W], mean and std in its "
@@ -69,7 +71,9 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
         )
     channels, height, width = map(int, size)
     inputs = InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
-    variants = [own for own, arguments in VARIANTS.items() if arguments["model_name"] == name]
+    variants = [
+        variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name
+    ]
     configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
     for model in (name, *variants):
         with suppress(ValueError):  # not every family has a small stem
@@ -80,5 +84,5 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
 def _numbers(values: object) -> TypeGuard[list[float]]:
     """Return whether `values` are numbers that a configuration may hold."""
     return isinstance(values, list) and all(
-        type(value) in (int, float) and abs(value) < _LARGEST for value in values
+        type(value) in (int, float) and abs(value) < _MAX_VALUE for value in values
     )

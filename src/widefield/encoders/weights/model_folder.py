@@ -13,7 +13,7 @@ MODEL_FILES = ("config.json", "model.safetensors", "README.md")
 """What such a folder holds."""
 
 
-def refuse_other_than_timm(config: EncoderConfig) -> None:
+def check_timm_support(config: EncoderConfig) -> None:
     """Refuse an encoder that timm cannot build from arguments alone.
 
     Raises:
@@ -41,19 +41,19 @@ def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
     Raises:
         ValueError: timm cannot build this encoder.
     """
-    refuse_other_than_timm(encoder.config)
+    check_timm_support(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     text = json.dumps(timm_config(encoder), indent=2) + "\n"
     config, model, readme = (folder / name for name in MODEL_FILES)
-    write_atomically(config, lambda draft: draft.write_text(text, "utf-8"))
-    write_atomically(readme, lambda draft: draft.write_text(card, "utf-8"))
-    write_atomically(model, lambda draft: save_file(weights, draft, metadata={"format": "pt"}))
+    write_atomically(config, lambda tmp: tmp.write_text(text, "utf-8"))
+    write_atomically(readme, lambda tmp: tmp.write_text(card, "utf-8"))
+    write_atomically(model, lambda tmp: save_file(weights, tmp, metadata={"format": "pt"}))
 
 
 def timm_config(encoder: Encoder) -> dict[str, Any]:
     """Return the content of `config.json`, as timm reads it."""
     config = encoder.config
-    assert config.timm is not None, "refuse_other_than_timm has refused it"
+    assert config.timm is not None, "check_timm_support refuses it"
     arguments = {k: v for k, v in config.timm.items() if k not in ("model_name", "pretrained")}
     known = cast(dict[str, Any], encoder.backbone.pretrained_cfg)
     return {

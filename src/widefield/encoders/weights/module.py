@@ -4,9 +4,11 @@ import timm
 from torch import nn
 
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.weights.foreign import COMMON, load_fitting, skeletons
+from widefield.encoders.weights.foreign import COMMON, architecture_specs, load_best_match
 
-_OWN_LOOP = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
+_CUSTOM_LOOP_HINT = (
+    "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
+)
 
 
 def load_module(module: nn.Module) -> Encoder:
@@ -25,10 +27,12 @@ def load_module(module: nn.Module) -> Encoder:
         'resnet18'
     """
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    facts = getattr(module, "pretrained_cfg", None)
-    said = facts.get("architecture") if isinstance(facts, dict) else None
-    names = (said,) if isinstance(said, str) and timm.is_model(said) else COMMON
+    cfg = getattr(module, "pretrained_cfg", None)
+    architecture = cfg.get("architecture") if isinstance(cfg, dict) else None
+    names = (
+        (architecture,) if isinstance(architecture, str) and timm.is_model(architecture) else COMMON
+    )
     name = type(module).__name__
-    candidates = [fit for architecture in names for fit in skeletons(architecture)]
-    encoder, _ = load_fitting(f"the module {name}", tensors, candidates, remedy=_OWN_LOOP)
+    candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
+    encoder, _ = load_best_match(f"the module {name}", tensors, candidates, hint=_CUSTOM_LOOP_HINT)
     return encoder

@@ -26,18 +26,18 @@ def cached_weights(name: str) -> Path | None:
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    ours = model in VARIANTS or model in CIFAR_NETWORKS
-    facts = None if ours else timm.get_pretrained_cfg(timm_name(model))
-    if facts is None:
+    is_builtin = model in VARIANTS or model in CIFAR_NETWORKS
+    cfg = None if is_builtin else timm.get_pretrained_cfg(timm_name(model))
+    if cfg is None:
         return None
-    if facts.hf_hub_id:
+    if cfg.hf_hub_id:
         from huggingface_hub import try_to_load_from_cache
 
         for file in ("model.safetensors", "pytorch_model.bin"):
-            cached = try_to_load_from_cache(facts.hf_hub_id, file)
+            cached = try_to_load_from_cache(cfg.hf_hub_id, file)
             if isinstance(cached, str):
                 return Path(cached)
-    return _in_torch_hub(facts.url) if isinstance(facts.url, str) and facts.url else None
+    return _in_torch_hub(cfg.url) if isinstance(cfg.url, str) and cfg.url else None
 
 
 def download_weights(name: str) -> Path:
@@ -54,8 +54,8 @@ def download_weights(name: str) -> Path:
         check_vision(model)
         url, hub = models.get_model_weights(model).DEFAULT.url, None
     else:
-        facts = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
-        url, hub = (None, None) if facts is None else (facts.url, facts.hf_hub_id)
+        cfg = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
+        url, hub = (None, None) if cfg is None else (cfg.url, cfg.hf_hub_id)
     if not hub and not url:
         raise ValueError(f"nobody publishes weights of {name}: give a file of them, FILE@{model}")
     try:
@@ -70,9 +70,9 @@ def download_weights(name: str) -> Path:
         raise ValueError(
             f"the weights of {name} cannot be fetched ({reason}): try again"
         ) from error
-    fetched = _in_torch_hub(url)
-    assert fetched is not None
-    return fetched
+    path = _in_torch_hub(url)
+    assert path is not None
+    return path
 
 
 def _in_torch_hub(url: str) -> Path | None:

@@ -51,7 +51,7 @@ class Storage(Protocol):
     def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
         """Take over its rows from what `state_dict` returned on all ranks of another world size."""
 
-    def discard_old(self) -> None:
+    def remove_old(self) -> None:
         """Drop what only checkpoints before the last `state_dict` need: that one is saved."""
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from widefield.core.types import WHOLE, Shard
 
 VERSION = 2
-_MAGIC = b"widefield rows\0\0"
+_FILE_ID = b"widefield rows\0\0"
 # magic, version, words, n, dim, seed, rank, world, layout, run
 _FIELDS = struct.Struct("<16sIIqqqII16s16s")
 _CHECKSUM = struct.Struct("<I")
@@ -33,7 +33,7 @@ _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 _CACHED_SHARE = 0.25
 
-_OTHER = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"
+_MISMATCH = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"
 
 Index = NDArray[np.int64]
 Records = NDArray[np.int32]
@@ -70,7 +70,7 @@ class RowFileHeader:
     def pack(self) -> bytes:
         """The header's bytes, checksum included."""
         fields = _FIELDS.pack(
-            _MAGIC,
+            _FILE_ID,
             VERSION,
             self.words,
             self.n,
@@ -90,7 +90,7 @@ class RowFileHeader:
         Raises:
             ValueError: it is none, damaged, or of another version.
         """
-        if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
+        if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_FILE_ID):
             raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
         _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
         if version != VERSION:
@@ -110,20 +110,20 @@ class RowFileHeader:
             run=run.hex(),
         )
 
-    def refuse_other(self, header: "RowFileHeader", path: Path) -> None:
+    def check_matches(self, header: "RowFileHeader", path: Path) -> None:
         """Make sure that this is the header that was asked for, of whatever number of examples.
 
         Raises:
             ValueError: it is not; the message names the first difference.
         """
-        for words, held, wanted in (
+        for words, found, wanted in (
             ("rows of width {}", self.dim, header.dim),
             ("{} moments", self.layout, header.layout),
             ("rows of seed {}", self.seed, header.seed),
             ("rows of process {}", self.shard.name, header.shard.name),
         ):
-            if held != wanted:
-                raise ValueError(_OTHER.format(path, words.format(held), wanted))
+            if found != wanted:
+                raise ValueError(_MISMATCH.format(path, words.format(found), wanted))
         if self.run != header.run:
             raise ValueError(
                 f"{path} belongs to another run ({self.run[:8]}, not {header.run[:8]}): "
@@ -177,20 +177,20 @@ class RowFile:
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
-            held = RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path)
-            held.refuse_other(header, path)
-            size, expected = os.fstat(fd).st_size, held.file_bytes
+            found = RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path)
+            found.check_matches(header, path)
+            size, expected = os.fstat(fd).st_size, found.file_bytes
             if size < expected:  # one that was about to grow is longer
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "
                     "restore it, or start a new run"
                 )
-            if held.n < header.n:  # the header last: until then it is a file of fewer examples
+            if found.n < header.n:  # the header last: until then it is a file of fewer examples
                 os.ftruncate(fd, header.file_bytes)
                 os.pwrite(fd, header.pack(), 0)
-            if held.n > header.n:
-                if _holds_data(fd, header.file_bytes):
-                    raise ValueError(_OTHER.format(path, f"{held.n} rows", header.n))
+            if found.n > header.n:
+                if _has_data(fd, header.file_bytes):
+                    raise ValueError(_MISMATCH.format(path, f"{found.n} rows", header.n))
                 os.pwrite(fd, header.pack(), 0)
                 os.ftruncate(fd, header.file_bytes)
         except ValueError:
@@ -200,13 +200,13 @@ class RowFile:
 
     def read(self, index: Index, out: Records | None = None) -> Records:
         """Copies of records `index` [b], in `out` if that is given."""
-        cold = index[~self._cached[index]]
-        for offset in self._offsets(cold).tolist():
+        uncached = index[~self._cached[index]]
+        for offset in self._offsets(uncached).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
         self._cached[index] = self._size < _CACHED_SHARE * _memory_bytes()
-        return self.read_again(index, out)
+        return self.read_cached(index, out)
 
-    def read_again(self, index: Index, out: Records | None = None) -> Records:
+    def read_cached(self, index: Index, out: Records | None = None) -> Records:
         """Copies of records `index` [b], which were read a moment ago: the kernel is not asked."""
         assert self._records is not None, "the file is closed"
         # Out of bounds is an error either way; "raise" would go through a buffer.
@@ -246,14 +246,14 @@ class RowFile:
     def _allocate(self, index: Index) -> None:
         """Back records `index` by blocks of the disk, a chunk of many rows at a time."""
         first = self._offsets(index)
-        touched = np.concatenate([first, first + self._record_bytes - 1]) // _CHUNK_BYTES
-        for chunk in np.unique(touched[~self._allocated[touched]]).tolist():
+        chunks = np.concatenate([first, first + self._record_bytes - 1]) // _CHUNK_BYTES
+        for chunk in np.unique(chunks[~self._allocated[chunks]]).tolist():
             begin = chunk * _CHUNK_BYTES
             os.posix_fallocate(self._fd, begin, min(_CHUNK_BYTES, self._size - begin))
             self._allocated[chunk] = True
 
 
-def _holds_data(fd: int, begin: int) -> bool:
+def _has_data(fd: int, begin: int) -> bool:
     """Return whether a byte from `begin` on is not 0."""
     while chunk := os.pread(fd, _CHUNK_BYTES, begin):
         if chunk.strip(b"\0"):

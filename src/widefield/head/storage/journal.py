@@ -40,9 +40,9 @@ from widefield.head.storage.file import Index, Records, RowFile, RowFileHeader
 _HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run; then the mark
 _ENTRY = struct.Struct("<4sIIIQ")  # magic, never written, written, generation, sum of what follows
 _CHECKSUM = struct.Struct("<I")
-_MAGIC, _ENTRY_MAGIC, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
+_FILE_ID, _ENTRY_ID, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
 _MARK_BYTES = 16
-_NOBODYS = bytes(_MARK_BYTES).hex()
+_NO_MARK = bytes(_MARK_BYTES).hex()
 """Mark of a journal that no checkpoint names."""
 _HEADER_BYTES = 64
 _HEAD_BYTES = 32  # of an entry; its start is a multiple of this, so it lies within one page
@@ -53,7 +53,7 @@ Entry = tuple[int, int, int]
 """Position of an entry's contents; how many rows in it were never written, and how many were."""
 
 
-def _sealed(fields: bytes, size: int) -> bytes:
+def _with_checksum(fields: bytes, size: int) -> bytes:
     return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(size, b"\0")
 
 
@@ -67,7 +67,7 @@ class Journal:
 
     def __init__(self, path: Path, header: RowFileHeader, generation: int) -> None:
         self.path = path
-        self.mark: str | None = _NOBODYS
+        self.mark: str | None = _NO_MARK
         """Mark of the checkpoint, 32 hexadecimal digits; None in a file of version 2."""
         self._words = header.words
         self._generation = generation
@@ -75,13 +75,13 @@ class Journal:
         self._fd = -1
         self._end = _HEADER_BYTES
 
-    def create(self, spare: Path, mark: str = _NOBODYS) -> Self:
-        """Begin empty, in the file `spare` if that exists; it gets its name once it is whole."""
+    def create(self, spare_path: Path, mark: str = _NO_MARK) -> Self:
+        """Create an empty journal, in the file `spare_path` if that exists, and rename it last."""
         self.mark = mark
-        self._fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o644)
+        self._fd = os.open(spare_path, os.O_RDWR | os.O_CREAT, 0o644)
         os.pwrite(self._fd, self._header(mark) + _END, 0)
         os.fsync(self._fd)
-        os.rename(spare, self.path)
+        os.rename(spare_path, self.path)
         return self
 
     def open(self) -> Self:
@@ -109,27 +109,27 @@ class Journal:
 
     def _header(self, mark: str | None) -> bytes:
         version = _VERSION_UNMARKED if mark is None else _VERSION
-        fields = _HEADER.pack(_MAGIC, version, self._words, self._generation, self._run)
-        return _sealed(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
+        fields = _HEADER.pack(_FILE_ID, version, self._words, self._generation, self._run)
+        return _with_checksum(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
 
-    def disown(self) -> None:
+    def clear_mark(self) -> None:
         """Belong to no checkpoint from now on."""
-        self.mark = _NOBODYS
+        self.mark = _NO_MARK
         os.pwrite(self._fd, self._header(self.mark), 0)
 
-    def append(self, fresh: Index, index: Index, records: Records) -> None:
-        """Keep that rows `fresh` were never written and that `index` [b] held `records`.
+    def append(self, new: Index, index: Index, records: Records) -> None:
+        """Keep that rows `new` were never written and that `index` [b] held `records`.
 
         Raises:
             OSError: the disk is full; the journal is as it was before.
         """
-        parts: list[NDArray[Any]] = [x for x in (fresh, index, records) if x.size]
-        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), self._generation, _sum(parts))
+        parts: list[NDArray[Any]] = [x for x in (new, index, records) if x.size]
+        fields = _ENTRY.pack(_ENTRY_ID, len(new), len(index), self._generation, _sum(parts))
         begin = self._end + _HEAD_BYTES
-        after = _aligned(begin + self._payload_bytes(len(fresh), len(index)))
+        after = _aligned(begin + self._payload_bytes(len(new), len(index)))
         self._write([x.data.cast("B") for x in parts], begin)
         self._write([memoryview(_END)], after)
-        self._write([memoryview(_sealed(fields, _HEAD_BYTES))], self._end)
+        self._write([memoryview(_with_checksum(fields, _HEAD_BYTES))], self._end)
         self._end = after
 
     def _write(self, parts: list[memoryview], position: int) -> None:
@@ -141,12 +141,12 @@ class Journal:
 
     def undo(self, file: RowFile, entries: list[Entry]) -> None:
         """Write the old contents back into `file`, those of the last of `entries` first."""
-        for position, fresh, old in reversed(entries):
-            payload = os.pread(self._fd, self._payload_bytes(fresh, old), position)
-            index, records = payload[: 8 * (fresh + old)], payload[8 * (fresh + old) :]
+        for position, new, old in reversed(entries):
+            payload = os.pread(self._fd, self._payload_bytes(new, old), position)
+            index, records = payload[: 8 * (new + old)], payload[8 * (new + old) :]
             rows = np.frombuffer(index, np.int64).copy()
-            contents = np.zeros((fresh + old, self._words), np.int32)
-            contents[fresh:] = np.frombuffer(records, np.int32).reshape(old, self._words)
+            contents = np.zeros((new + old, self._words), np.int32)
+            contents[new:] = np.frombuffer(records, np.int32).reshape(old, self._words)
             file.write(rows, contents)
 
     def entries(self) -> Iterator[Entry]:
@@ -158,20 +158,20 @@ class Journal:
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
-            magic, fresh, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
-            if (magic, generation) != (_ENTRY_MAGIC, self._generation) or head != _sealed(
+            entry_id, new, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
+            if (entry_id, generation) != (_ENTRY_ID, self._generation) or head != _with_checksum(
                 fields, _HEAD_BYTES
             ):
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            position, length = position + _HEAD_BYTES, self._payload_bytes(fresh, old)
+            position, length = position + _HEAD_BYTES, self._payload_bytes(new, old)
             payload = os.pread(self._fd, length, position)
             if len(payload) < length or _sum([np.frombuffer(payload, np.uint64)]) != total:
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            yield position, fresh, old
+            yield position, new, old
             position = _aligned(position + length)
 
-    def _payload_bytes(self, fresh: int, old: int) -> int:
-        return 8 * (fresh + old) + 4 * self._words * old
+    def _payload_bytes(self, new: int, old: int) -> int:
+        return 8 * (new + old) + 4 * self._words * old
 
     def clear(self) -> None:
         """Forget every entry."""
@@ -193,7 +193,7 @@ class RecoverableRows:
     """A row file that can be taken back to its last checkpoint, whatever happened since.
 
     `snapshot` begins a new generation and says how to come back to it; the caller saves that, in
-    one step, with the rest of the run; `discard_old` then forgets the generations before. Opened
+    one step, with the rest of the run; `remove_old` then forgets the generations before. Opened
     with what a `snapshot` returned, the rows are what they were then: every later journal is
     undone, the newest first.
 
@@ -214,7 +214,7 @@ class RecoverableRows:
             ValueError: the folder holds rows already.
         """
         rows = cls(folder, RowFile.create(folder / "rows.bin", header), 0, 0)
-        rows._journal.create(rows._spare)
+        rows._journal.create(rows._spare_path)
         return rows
 
     @classmethod
@@ -244,21 +244,21 @@ class RecoverableRows:
             )
         present = [int(path.name.partition("-")[2]) for path in self._folder.glob("journal-*")]
         numbers = sorted((g for g in present if g > self._generation), reverse=True)
-        with ExitStack() as opened:
-            later = [opened.enter_context(closing(self._journal_of(g).open())) for g in numbers]
-            journals = [*later, self._journal]
+        with ExitStack() as stack:
+            newer = [stack.enter_context(closing(self._journal_of(g).open())) for g in numbers]
+            journals = [*newer, self._journal]
             entries = [list(journal.entries()) for journal in journals]  # none of them is damaged
-            for journal in later:
-                journal.disown()
-            for journal, its in zip(journals, entries, strict=True):
-                journal.undo(self._file, its)
-        for journal in later:  # only now: until here an interrupted recovery needs them all
+            for journal in newer:
+                journal.clear_mark()
+            for journal, items in zip(journals, entries, strict=True):
+                journal.undo(self._file, items)
+        for journal in newer:  # only now: until here an interrupted recovery needs them all
             journal.path.unlink()
         self._journal.clear()
-        self.discard_old()
+        self.remove_old()
 
     @property
-    def _spare(self) -> Path:
+    def _spare_path(self) -> Path:
         """A file for the next journal, to be written over."""
         return self._folder / "spare"
 
@@ -277,10 +277,10 @@ class RecoverableRows:
             OSError: the disk is full; no record has changed.
         """
         before = self._file.last_steps(index)
-        unkept = before <= self._snapshot_step
-        if unkept.any():
-            fresh, old = index[unkept & (before == 0)], index[unkept & (before > 0)]
-            self._journal.append(fresh, old, self._file.read_again(old))
+        unsaved = before <= self._snapshot_step
+        if unsaved.any():
+            new, old = index[unsaved & (before == 0)], index[unsaved & (before > 0)]
+            self._journal.append(new, old, self._file.read_cached(old))
         self._file.write(index, records)
         steps = np.ascontiguousarray(records[:, :2]).view(np.int64)
         self._step = max(self._step, int(steps.max()))
@@ -289,17 +289,17 @@ class RecoverableRows:
         """Begin a generation; returns what `open` needs to come back to this instant."""
         self._file.sync()
         mark = uuid.uuid4().hex
-        following = self._journal_of(self._generation + 1).create(self._spare, mark)
+        next_journal = self._journal_of(self._generation + 1).create(self._spare_path, mark)
         self._journal.close()
-        self._journal, self._generation = following, self._generation + 1
+        self._journal, self._generation = next_journal, self._generation + 1
         self._snapshot_step = self._step
         return {"generation": self._generation, "step": self._snapshot_step, "mark": mark}
 
-    def discard_old(self) -> None:
+    def remove_old(self) -> None:
         """Forget the generations before the last snapshot, which has been saved."""
         for path in self._folder.glob("journal-*"):
             if int(path.name.partition("-")[2]) < self._generation:
-                path.rename(self._spare)
+                path.rename(self._spare_path)
 
     def close(self) -> None:
         """Let go of the files."""

@@ -60,7 +60,7 @@ class Layout:
         """Return the 32-bit words of a record, an even number."""
         return _even(STEP_WORDS + sum(self._widths(dim)))
 
-    def narrowed(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def cast_moments(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return both moments, float32 as the row is, in the types in which they are kept."""
         if self.v_dtype == torch.float32:
             return m.to(self.m_dtype), v
@@ -72,7 +72,7 @@ class Layout:
         """Return records int32 [b, words] of rows and moments, on their device; the step is 0."""
         b, dim = row.shape
         step = torch.zeros(b, STEP_WORDS, dtype=torch.int32, device=row.device)
-        parts = [step, *map(_as_words, (row.float(), *self.narrowed(row, m, v)))]
+        parts = [step, *map(_as_words, (row.float(), *self.cast_moments(row, m, v)))]
         if self.words(dim) > STEP_WORDS + sum(self._widths(dim)):
             parts.append(step[:, :1])
         return torch.cat(parts, dim=1)
@@ -105,8 +105,8 @@ def _rounded_at_random(v: Tensor, noise: Tensor) -> Tensor:
 
     The chance of the upper one is how far v is on the way to it, so that v is what is expected.
     """
-    dither = (noise * _MIX) >> 16 & 0xFFFF
-    return ((v.view(torch.int32) + dither) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
+    noise = (noise * _MIX) >> 16 & 0xFFFF
+    return ((v.view(torch.int32) + noise) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
 
 def _as_words(x: Tensor) -> Tensor:

@@ -34,10 +34,10 @@ class FolderLock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                holder = os.pread(fd, 32, 0).decode() or "unknown"
+                pid = os.pread(fd, 32, 0).decode() or "unknown"
                 os.close(fd)
                 raise ValueError(
-                    f"{self._folder} is in use by process {holder}: wait for it to end, or stop it"
+                    f"{self._folder} is in use by process {pid}: wait for it to end, or stop it"
                 ) from None
             if self._is_current(fd):
                 os.ftruncate(fd, 0)

@@ -10,7 +10,7 @@ from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
 from widefield.head.storage.layout import FULL, Layout
 
-_DRAWN_AT_ONCE = 4096
+_CHUNK_ROWS = 4096
 
 
 class MemoryStorage:
@@ -45,9 +45,9 @@ class MemoryStorage:
         self.wait_seconds = 0.0
         examples = shard.examples(n).to(self.device)
         self.row = torch.empty(len(examples), dim, dtype=dtype, device=self.device)
-        for first in range(0, len(examples), _DRAWN_AT_ONCE):
+        for first in range(0, len(examples), _CHUNK_ROWS):
             # In parts, because drawing takes several times the memory of what is drawn.
-            part = slice(first, first + _DRAWN_AT_ONCE)
+            part = slice(first, first + _CHUNK_ROWS)
             self.row[part] = initial_rows(examples[part], dim, seed=seed, dtype=dtype)
         rounded = dtype == torch.float32
         self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
@@ -72,7 +72,7 @@ class MemoryStorage:
         on_device = local.to(self.device)
         moments = state.m, state.v
         if self.m.dtype == torch.bfloat16:
-            moments = self.layout.narrowed(state.row, *moments)
+            moments = self.layout.cast_moments(state.row, *moments)
         for table, new in zip((self.row, self.m, self.v), (state.row, *moments), strict=True):
             table.index_copy_(0, on_device, new)
         self.last[local] = state.last
@@ -92,7 +92,7 @@ class MemoryStorage:
         Raises:
             ValueError: it was of a storage of another size, or more rows than it holds are in use.
         """
-        self._refuse_other(state)
+        self._check_state(state)
         count = min(len(state["row"]), len(self.row))
         if state["last"][count:].any():
             raise ValueError(
@@ -115,7 +115,7 @@ class MemoryStorage:
             ValueError: one was of a storage of another width, or of other moments.
         """
         for rank, state in enumerate(states):
-            self._refuse_other(state)
+            self._check_state(state)
             example = Shard(rank, len(states)).examples(self.n)[: len(state["row"])]
             wanted = example % self.shard.world == self.shard.rank
             local = self.shard.local(example[wanted])
@@ -123,25 +123,25 @@ class MemoryStorage:
                 rows = state[name][: len(example)][wanted.to(state[name].device)]
                 table[local.to(table.device)] = rows.to(table)
 
-    def _refuse_other(self, state: dict[str, Tensor]) -> None:
+    def _check_state(self, state: dict[str, Tensor]) -> None:
         """Refuse rows that would be spread over the tables, or do not fit.
 
         Raises:
             ValueError: rows or moments are of another width, or the rows are on disk.
         """
-        own = self.state_dict()
-        if not own.keys() <= state.keys():
+        expected = self.state_dict()
+        if not expected.keys() <= state.keys():
             raise ValueError(
                 "the state is of rows on disk, and this storage keeps its rows in memory: load it "
                 "into a DiskStorage on their folder"
             )
-        if any(state[name].shape[1:] != table.shape[1:] for name, table in own.items()):
+        if any(state[name].shape[1:] != table.shape[1:] for name, table in expected.items()):
             raise ValueError(
-                f"the state holds {_shapes(state)}, and this storage {_shapes(own)}: make it, and "
-                "its PerExampleHead, with the dim, optimizer and layout of the one that was saved"
+                f"the state holds {_shapes(state)}, and this storage {_shapes(expected)}: make it, "
+                "and its PerExampleHead, with the dim, optimizer and layout of the saved one"
             )
 
-    def discard_old(self) -> None:
+    def remove_old(self) -> None:
         """Do nothing: a checkpoint holds the rows themselves."""
 
     def close(self) -> None:
