@@ -25,7 +25,7 @@ from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
-from widefield.train.build import DataInfo, build, check_views
+from widefield.train.build import DataInfo, build, check_view_policy
 from widefield.train.distributed import single_fabric
 from widefield.train.step import TrainStep
 
@@ -125,7 +125,7 @@ def _method_step(
     labels = {"class": torch.arange(len(dataset)) % 10}
     facts = replace(DataInfo.of(dataset), labels=labels)
     state = build(replace(recipe, epochs=100), facts, device=device)
-    check_views(state.views, state.method, dataset, recipe.views.names)
+    check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
     train_step, batches = TrainStep(state, fabric=single_fabric(device)), _endless(loader)

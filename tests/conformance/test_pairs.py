@@ -11,7 +11,7 @@ import torch
 from small_run import EXAMPLES, batch, small_recipe, train_step
 from widefield.data import open_dataset
 from widefield.methods import METHODS
-from widefield.train.build import DataInfo, build, check_views
+from widefield.train.build import DataInfo, build, check_view_policy
 from widefield.views import VIEWS
 
 PLANTED = open_dataset("photos+digits", max_examples=EXAMPLES)
@@ -28,7 +28,7 @@ def refusal(method: str, views: str) -> str | None:
     facts = DataInfo.of(PLANTED)
     state = build(small_recipe(method, views), facts, device=torch.device("cpu"))
     try:
-        check_views(state.views, state.method, PLANTED, views)
+        check_view_policy(state.views, state.method, PLANTED, views)
     except ValueError as error:
         return str(error)
     return None
@@ -79,7 +79,7 @@ def test_half_a_pair_alone_is_refused(method: str) -> None:
 def misfit(data: str, method: str = ONE_VIEW, views: str = "expert") -> None:
     dataset = open_dataset(data, max_examples=EXAMPLES)
     state = train_step(method, views).state
-    check_views(state.views, state.method, dataset, views)
+    check_view_policy(state.views, state.method, dataset, views)
 
 
 def test_labels_that_change_cannot_be_told() -> None:

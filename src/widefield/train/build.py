@@ -145,7 +145,7 @@ def build(
     )
 
 
-def check_views(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
     """Refuse views that cannot do, for this method or on this data, what they are there for.
 
     Args:

@@ -17,7 +17,7 @@ from widefield.evaluation.monitor import Monitor
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
 from widefield.train.adversary import adversary_log
-from widefield.train.build import DataInfo, build, check_views, rank_seed
+from widefield.train.build import DataInfo, build, check_view_policy, rank_seed
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
@@ -101,7 +101,7 @@ class PretrainRun:
             shard=shard,
             folder=rows,
         )
-        check_views(self.state.views, self.state.method, dataset, recipe.views.names)
+        check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
