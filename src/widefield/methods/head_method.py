@@ -1,4 +1,4 @@
-"""Views against a per-example head: what `s-diet` and the methods made from it share."""
+"""Base class of the methods with a per-example head."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from widefield.methods.pair import PairConfig
 class HeadMethod(Method):
     """A loss of the projections of one view against the b rows of the batch alone.
 
-    With two views the second one is encoded without gradient, and compared with the first too.
+    A second view, if there is one, is encoded without gradient and compared with the first.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -37,11 +37,11 @@ class HeadMethod(Method):
         examples: n.
         loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
         normalize: put features on the unit sphere.
-        context: the run, which decides where rows are kept and their weight decay; by default they
-            are in memory.
+        context: the run, which decides where the rows are stored and their weight decay; by
+            default they are in memory.
         view_count: 1, or 2 for a loss that takes a second view.
 
-    Whoever trains the method steps `head.optimizer` too.
+    The training loop has to call `head.optimizer.step()` too.
 
     Source: S-DIET (2025), section 5.
     """
@@ -59,7 +59,7 @@ class HeadMethod(Method):
     ) -> None:
         super().__init__()
         self.view_count = view_count
-        self.projector = config.projector.build(encoder_dim)  # first: it refuses what is too large
+        self.projector = config.projector.build(encoder_dim)  # first, because it checks the memory
         dim, rows = config.projector.out_dim(encoder_dim), config.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
@@ -90,10 +90,6 @@ class HeadMethod(Method):
             gap=None if context is None else max(1, round(examples / context.batch_size)),
         )
         optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
-
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""

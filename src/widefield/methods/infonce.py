@@ -1,4 +1,4 @@
-"""InfoNCE of squared distances, as Tian analyses it; its negatives are of the anchor's own view."""
+"""InfoNCE of squared distances, as analyzed by Tian; negatives are of the anchor's view."""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
 
     Source: Tian (2022), equation 1.
     """
-    check_views(f, f2, least=2)
+    check_views(f, f2, min_examples=2)
     positive = (f - f2).square().sum(1) / 2
     others = (-half_squared_distances(f) / temperature).fill_diagonal_(-math.inf)
     log_sum = torch.logsumexp(others, dim=1)

@@ -1,4 +1,4 @@
-"""MMCR: the mean of an example's views is long, and those of different examples are orthogonal."""
+"""MMCR: maximize the nuclear norm of the mean projections of each example's views."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,7 @@ def mmcr(z1: Tensor, z2: Tensor, *, local_weight: float) -> Tensor:
 
     Source: MMCR (Yerxa et al. 2023).
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     z = torch.stack([F.normalize(z1, dim=1), F.normalize(z2, dim=1)], dim=1)  # [b, 2, m]
     loss = -torch.linalg.matrix_norm(z.mean(1), ord="nuc")
     if local_weight > 0:

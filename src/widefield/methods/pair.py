@@ -1,4 +1,4 @@
-"""Losses of two views as a method: project both, gather over the processes, compare."""
+"""Methods with a loss of two views: project both, gather over the processes, compare."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
 
 
-def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
-    """Refuse two views' projections that do not belong to one batch of `least` examples or more.
+def check_views(z1: Tensor, z2: Tensor, *, min_examples: int = 1) -> None:
+    """Check that two views' projections are of one batch with at least `min_examples` examples.
 
     Raises:
         ValueError: their shapes differ, or there are too few of them.
@@ -31,10 +31,10 @@ def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
             f"views have shapes {list(z1.shape)} and {list(z2.shape)}: give a row of each example "
             "in both"
         )
-    if len(z1) < least:
+    if len(z1) < min_examples:
         raise ValueError(
-            f"a batch of {len(z1)} has nothing to be told apart from: give {least} examples or "
-            "more, a DataLoader with drop_last=True"
+            f"the loss contrasts examples, and got a batch of {len(z1)}: give {min_examples} or "
+            "more examples, such as by DataLoader(drop_last=True)"
         )
 
 
@@ -83,10 +83,6 @@ class PairLoss(Method):
         self.compare = loss
         self.one_pass = one_pass
         self.gather_distributed = gather_distributed
-
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""

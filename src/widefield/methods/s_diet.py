@@ -13,7 +13,7 @@ from widefield.methods.projector import ProjectorConfig
 
 
 class SDiet(HeadMethod):
-    """S-DIET: the cross-entropy of telling a batch apart by its rows.
+    """S-DIET: the cross-entropy of instance classification within the batch.
 
     The objective is the published one; the other defaults are the best found for short runs.
 
@@ -21,7 +21,7 @@ class SDiet(HeadMethod):
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
         examples: n.
-        context: the run, which decides where rows live; by default they are in memory.
+        context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
     Source: S-DIET (2025), section 5.

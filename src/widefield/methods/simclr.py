@@ -1,4 +1,4 @@
-"""SimCLR: two views of one example attract, views of different examples repel."""
+"""SimCLR: contrast two views of one example with the views of the other examples."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +40,8 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     similarity.fill_diagonal_(float("-inf"))
-    partner = torch.arange(len(z), device=z.device).roll(len(z1))
-    return F.cross_entropy(similarity, partner)
+    positive = torch.arange(len(z), device=z.device).roll(len(z1))
+    return F.cross_entropy(similarity, positive)
 
 
 @full_precision
@@ -60,7 +60,7 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     Example:
         >>> import torch
         >>> z = torch.eye(2)
-        >>> print(f"{one_sided(z, z, temperature=0.1):.3f}")  # itself and its partner, equally near
+        >>> print(f"{one_sided(z, z, temperature=0.1):.3f}")  # itself and its positive
         0.693
 
     Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
@@ -68,8 +68,8 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     anchors = len(z1)
-    partner = torch.arange(anchors, device=z.device) + anchors
-    return F.cross_entropy(z[:anchors] @ z.T / temperature, partner)
+    positive = torch.arange(anchors, device=z.device) + anchors
+    return F.cross_entropy(z[:anchors] @ z.T / temperature, positive)
 
 
 LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}

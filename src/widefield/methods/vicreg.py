@@ -1,4 +1,4 @@
-"""VICReg: two views' projections are alike, every dimension varies, and no two vary together."""
+"""VICReg: two views' projections agree, dimensions have variance and no covariance."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -62,7 +62,7 @@ def vicreg(
 
     Source: VICReg (Bardes et al. 2022), section 4.1.
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     return (
         invariance_weight * F.mse_loss(z1, z2)
         + variance_weight * (variance(z1) + variance(z2)) / 2

@@ -43,8 +43,8 @@ class PretrainModel(nn.Module):
         if micro_batch is not None:
             seen = MicroBatched(encoder, most=micro_batch)
             for target in target_networks(method):
-                target.use_micro_batches(most=micro_batch)
-        self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
+                target.use_micro_batches(size=micro_batch)
+        self._seen = (seen,)  # a tuple, so that the state dict has the weights once
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all modules but those of the encoder that are frozen."""
