@@ -83,7 +83,7 @@ def misfit(data: str, method: str = ONE_VIEW, views: str = "expert") -> None:
 
 
 def test_labels_that_change_cannot_be_told() -> None:
-    with pytest.raises(ValueError, match="change at each read: plant it without ':fresh'"):
+    with pytest.raises(ValueError, match="change at each read: plant them without ':fresh'"):
         misfit("photos+shapes:fresh", "supervised")
     misfit("photos+shapes:fresh")
 

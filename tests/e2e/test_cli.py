@@ -355,7 +355,7 @@ def test_bad_input_gets_one_line(
         ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),
         ("format: 3\n", "", f"use widefield {__version__}, which wrote it, or start a new"),
         ("recipe:", "recip:", "describes no run: data or recipe is missing"),
-        ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "holds no whole recipe"),
+        ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "has an invalid recipe"),
         ("format: 3", "format: [", "run.yaml cannot be read as YAML"),
     ],
 )

@@ -146,7 +146,7 @@ def test_an_epoch_under_way_begins_again_with_all(
     stood = last_checkpoint(run)
     assert (stood["epoch"], stood["epoch_step"]) == (1, 3)
     done = pretrain(some(ALL), out=run, resume=True)
-    assert "32 examples are new, 96 in all: they join with epoch 2, which begins again" in (
+    assert "32 examples are new, 96 in all: added from epoch 2, which starts again" in (
         " ".join(capsys.readouterr().err.split())
     )
     assert done.steps == 7 + 3 * 6

@@ -413,7 +413,7 @@ def test_a_run_goes_on_on_another_kind_of_device(
     checkpoint.save(file, own)
     done = pretrain(IMAGES, out=run, resume=True, epochs=3, device="cpu")
     assert done.steps == 12
-    told = "trained on cuda so far, now on cpu: random numbers begin anew"
+    told = "trained on cuda so far, now on cpu: random numbers start anew"
     assert capsys.readouterr().err.count(told) == 1
     kept = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
     assert (kept["epochs"], kept["device"]) == (3, "cpu")

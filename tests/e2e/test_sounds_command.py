@@ -279,7 +279,7 @@ def test_a_folder_for_timm_of_an_encoder_of_spectrograms_is_refused(tmp_path: Pa
 def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Path) -> None:
     """Of sounds that are longer than an example too, which are cut anew at each read."""
     for seconds in (0.5, 1.0):
-        with pytest.raises(ValueError, match="plant it without ':fresh'"):
+        with pytest.raises(ValueError, match="plant them without ':fresh'"):
             widefield.pretrain(
                 f"{sounds / 'data'}+tone:fresh",
                 out=tmp_path / "run",

@@ -224,7 +224,7 @@ def test_a_resume_without_a_checkpoint_says_so(
         pretrain(IMAGES, out=run, on_step=die_at(2), **{**SMALL, "epochs": 2})
     refused(run, "other pixels", data={**IMAGES, "x": 255 - IMAGES["x"]})
     pretrain(IMAGES, out=run, resume=True)
-    assert "has no checkpoint yet: the run begins again" in capsys.readouterr().err
+    assert "has no checkpoint yet: the run starts again" in capsys.readouterr().err
     assert_same(whole(2), run)
 
 

@@ -1,4 +1,4 @@
-"""Builds the state of a training from a recipe and facts about the data; every caller uses it."""
+"""Builds the state of a training run from a recipe and properties of the data."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -27,28 +27,28 @@ from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import PretrainModel, TrainState
 from widefield.views.base import Augmentation
 
-_SEED_STRIDE = 1_000_003  # from one rank to the next: farther than anybody's seeds
-_STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
+_SEED_STRIDE = 1_000_003  # between the seeds of two ranks
+_STEP_BYTES = 32  # for the learning rate of a step, temporary tensors included
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataInfo(InputSpec):
-    """What a training needs to know of its data beside the batches."""
+    """Properties of the data that a training run is built from."""
 
     examples: int
     """n."""
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
     kind: Kind = "images"
-    """What the examples are."""
+    """Kind of the examples."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
     growth: Growth | None = None
-    """Since when the run has these examples; None if since its beginning."""
+    """When examples were added to the run; None if it has had all from the start."""
 
     @classmethod
     def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataInfo":
-        """Return the facts of a data set; the statistics are of those that a run began with."""
+        """Return the properties of a data set, with the statistics of its first examples."""
         first = dataset if growth is None else dataset.subset(slice(0, growth.first))
         mean, std = first.channel_mean_std()
         return cls(
@@ -75,27 +75,27 @@ def build(
     shard: Shard = WHOLE,
     folder: Path | None = None,
 ) -> TrainState:
-    """Build encoder, method, views, optimizers and learning rates of a training.
+    """Build encoder, method, views, optimizers and learning rates of a training run.
 
-    All weights are drawn from the recipe's seed; the global random state is left alone.
+    All weights are drawn from the recipe's seed; the global random state does not change.
 
     Args:
         recipe: the settings, `auto` replaced or not.
-        data: facts about the examples.
+        data: properties of the examples.
         device: where to train.
-        encoder: an encoder to train instead of a fresh one.
+        encoder: an encoder to train instead of a new one.
         shard: which examples this process trains on.
-        folder: where a method may keep files of the run.
+        folder: folder for files of the method.
 
     Raises:
-        ValueError: settings, views and data that cannot work together.
+        ValueError: settings, views and data do not fit together.
 
     Example:
         >>> from widefield.methods import METHODS
         >>> labels = {"class": torch.arange(64) % 2}
-        >>> facts = DataInfo(examples=64, image_size=16, labels=labels)
+        >>> data = DataInfo(examples=64, image_size=16, labels=labels)
         >>> recipe = Recipe(method=METHODS["simclr"](), epochs=2, batch_size=32)
-        >>> state = build(recipe, facts, device=torch.device("cpu"))
+        >>> state = build(recipe, data, device=torch.device("cpu"))
         >>> len(state.rates)
         4
     """
@@ -146,26 +146,20 @@ def build(
 
 
 def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
-    """Refuse views that cannot do, for this method or on this data, what they are there for.
-
-    Args:
-        views: the policy.
-        method: the method of the run.
-        dataset: the data of the run.
-        names: what the policy is called.
+    """Check that the policy `names` of views works with the method and the data of a run.
 
     Raises:
-        ValueError: in one line, why not, and what to do.
+        ValueError: it does not.
     """
     if views.complementary_pairs and method.view_count < 2:
         raise ValueError(
             f"views {names!r} are two halves of an image, and this method takes one view of each: "
-            "choose a method that compares two, such as simclr, or other views"
+            "choose a method of two views, such as simclr, or other views"
         )
     if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
         raise ValueError(
-            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
-            "planted change at each read: plant it without ':fresh'"
+            f"this method uses labels, and those of planted features in {dataset.spec!r} change at "
+            "each read: plant them without ':fresh'"
         )
     if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
         raise ValueError(
@@ -175,18 +169,14 @@ def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, nam
 
 
 def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
-    """Refuse batches of one where a method needs several examples.
-
-    Raises:
-        ValueError: there is nothing to tell apart, or to normalize over.
-    """
+    """Check that a batch has several examples where the method needs them."""
     settings = recipe.method.flat()
-    gather = settings.get("gather_distributed")  # None: a method that compares no examples
+    gather = settings.get("gather_distributed")  # None for methods that contrast no examples
     group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
     if group_size > 1 or (gather is None and not settings.get("projector_batch_norm")):
         return
     examples = "the examples of a batch"
-    does = f"normalizes over {examples}" if gather is None else f"tells {examples} apart"
+    does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"
     raise ValueError(
         f"{recipe.method.name} {does}, and there would be "
         f"{group_size} in each process: choose a batch_size of {2 * shard.world} or more"
@@ -196,11 +186,7 @@ def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
 def _check_micro_batch(
     recipe: Recipe, encoder: nn.Module, data: DataInfo, device: torch.device
 ) -> None:
-    """Refuse parts of one example where batch normalization has one number of a channel then.
-
-    Raises:
-        ValueError: it has.
-    """
+    """Check that the encoder can be trained on one example at a time if `micro_batch` is 1."""
     if recipe.micro_batch != 1:
         return
     trial = copy.deepcopy(encoder).train()
@@ -215,7 +201,7 @@ def _check_micro_batch(
 
 
 def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> Encoder:
-    """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
+    """Build a new encoder for the size, channels, mean and deviation of this data."""
     settings = recipe.encoder.resolved(device, data.kind)
     if data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS:
         mean, std = data.spectrogram
@@ -224,10 +210,7 @@ def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> E
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:
-    """Return the learning rate of every step of the run, float64 [T].
-
-    Where examples joined, the steps until then count as they were taken.
-    """
+    """Return the learning rate of every step of the run, float64 [T]."""
     steps = _steps_of(recipe.epochs, recipe, examples, growth)
     refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     return learning_rates(
@@ -239,7 +222,7 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
 
 
 def warmup_steps(recipe: Recipe, examples: int, growth: Growth | None = None) -> int:
-    """Return the steps of the warm-up; examples that joined after it leave it as it was."""
+    """Return the steps of the warm-up, which examples added later do not change."""
     if recipe.warmup_steps is not None:
         return recipe.warmup_steps
     before = None if growth is None else growth.warmup_steps

@@ -1,4 +1,4 @@
-"""Gradients of kernels larger than their map, parts of which bf16 on a CPU leaves unwritten."""
+"""Workaround for gradients of kernels larger than their input, in bf16 on a CPU."""
 
 import torch
 from torch import Tensor, nn
@@ -9,13 +9,13 @@ Conv = nn.Conv1d | nn.Conv2d
 
 
 def zero_padding_gradients(network: nn.Module, x: Tensor) -> None:
-    """Let the gradient of a kernel be 0 at its taps that see nothing but padding.
+    """Set the gradient of a kernel to 0 at positions that see only padding.
 
-    That is what it is. Where a map is smaller than a kernel, oneDNN's gradient in bf16 skips these
-    taps, and leaves there what the memory held: any number, or NaN.
+    Where an input is smaller than the kernel, oneDNN's gradient in bf16 leaves these positions
+    uninitialized: they have any number, or NaN.
 
     Args:
-        network: its convolutions are looked at; the weights stay as they are.
+        network: network with convolutions; its weights are not changed.
         x: a batch of the size that it will be trained on.
 
     Example:
@@ -47,10 +47,10 @@ def zero_padding_gradients(network: nn.Module, x: Tensor) -> None:
 
 
 def padding_mask(convolution: Conv, size: tuple[int, ...]) -> Tensor:
-    """Return which taps of the kernel see nothing but padding on a map of `size`, bool [kH, kW].
+    """Return which positions of the kernel see only padding on an input of `size`, bool [kH, kW].
 
-    A convolution over time has bool [k]. None are unseen where a layer has a `forward` of its own:
-    it may pad the map before it calls the library, which then sees a map as large as the kernel.
+    A convolution over time has bool [k]. The mask is empty for layers with their own `forward`,
+    which may pad the input first.
     """
     if type(convolution).forward not in (nn.Conv1d.forward, nn.Conv2d.forward):
         return torch.zeros(convolution.kernel_size, dtype=torch.bool)
@@ -68,7 +68,7 @@ def padding_mask(convolution: Conv, size: tuple[int, ...]) -> Tensor:
 
 
 def _padding(convolution: Conv, axis: int) -> tuple[int, int]:
-    """Return how far a map is padded before and after, also where the padding has a name."""
+    """Return the padding before and after, also for padding by name."""
     both = convolution._reversed_padding_repeated_twice  # of the last axis first
     start = 2 * (len(convolution.kernel_size) - 1 - axis)
     return both[start], both[start + 1]

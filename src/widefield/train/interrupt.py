@@ -1,4 +1,4 @@
-"""Stopping between two steps: Ctrl-C and SIGTERM ask, the loop answers when it is consistent."""
+"""Stopping a run between two steps at Ctrl-C or SIGTERM."""
 
 import signal
 import threading
@@ -7,11 +7,11 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 STOP_TIMEOUT = 5.0
-"""Seconds that a run which was asked to stop has before another signal acts at once."""
+"""Seconds after a first signal before another one takes effect at once."""
 
 
 class Stop(Exception):
-    """Raised between two steps of a run that was asked to stop."""
+    """Raised between two steps of a run that has got a signal."""
 
 
 class StopRequest:
@@ -29,10 +29,10 @@ class StopRequest:
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        """Take over the signals that are not ignored; only the main thread may."""
+        """Handle the signals that are not ignored; has no effect outside the main thread."""
         if threading.current_thread() is threading.main_thread():
             for sign in (signal.SIGINT, signal.SIGTERM):
-                # A shell ignores Ctrl-C for what runs in its background; so it stays.
+                # A shell ignores Ctrl-C for background processes.
                 if signal.getsignal(sign) is not signal.SIG_IGN:
                     self._handlers[sign] = signal.signal(sign, self._handle)
         return self
@@ -43,14 +43,14 @@ class StopRequest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the signals back."""
+        """Restore the previous handlers."""
         self._release()
 
     def send_signal(self, number: int) -> None:
-        """Send signal `number` on to whoever handled it before; 0 is none.
+        """Raise signal `number` again for the previous handler; 0 does nothing.
 
         Raises:
-            KeyboardInterrupt: it is SIGINT, and Python's own handler gets it.
+            KeyboardInterrupt: it is SIGINT, with Python's own handler.
         """
         if number:
             signal.raise_signal(number)

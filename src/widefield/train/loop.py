@@ -22,7 +22,7 @@ class Trainer:
     """Trains a state on the batches of a loader.
 
     Args:
-        state: where the run stands; changed in place.
+        state: state of the run; changed in place.
         fabric: device and precision, over all processes.
         loader: batches of the data, in the order of each epoch.
     """
@@ -36,8 +36,7 @@ class Trainer:
 
         Args:
             epochs: when to stop, counted from the run's beginning.
-            on_step: called after every step; must not wait for the device unless it has to. What
-                it raises stops the run.
+            on_step: called after every step; an exception stops the run.
             on_epoch: called after every epoch.
 
         Raises:
@@ -57,7 +56,7 @@ class Trainer:
             on_epoch(metrics)
 
     def _epoch(self) -> Iterator[StepMetrics]:
-        """Take the steps that are left of the epoch under way."""
+        """Take the remaining steps of the current epoch."""
         state, loader = self.state, self.loader
         heads = [head.storage for head in state.heads]
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
@@ -84,7 +83,7 @@ class Trainer:
 
 
 def _add(sums: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    """Accumulate on the device: nothing here waits for it."""
+    """Accumulate on the device, without waiting for it."""
     count = torch.ones(())
     for name, value in {"count": count, **values}.items():
         sums[name] = sums[name] + value if name in sums else value

@@ -1,4 +1,4 @@
-"""Which example of a run has which index, and since when: `manifest.parquet`."""
+"""The file `manifest.parquet` of a run: index, path and labels of every example."""
 
 import hashlib
 import json
@@ -22,26 +22,26 @@ _METADATA = b"widefield"
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How many examples a run began with, and since when it has those of now."""
+    """When examples were added to a run."""
 
     first: int
-    """Examples at the beginning; their mean and deviation stay the encoder's."""
+    """Examples at the start, whose mean and deviation the encoder keeps."""
     epoch: int = 0
-    """Epochs that were finished before the others joined."""
+    """Finished epochs when the others were added."""
     step: int = 0
-    """Steps that had been taken by then."""
+    """Steps taken by then."""
     warmup_steps: int | None = None
-    """Steps of the warm-up as it was by then; None if nobody noted it."""
+    """Steps of the warm-up at that time; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The file: index, path, digest and labels of every example, and which files were skipped."""
+    """Index, path, digest and labels of every example, and the skipped files."""
 
     file: Path
 
     def write(self, dataset: Dataset, growth: Growth) -> None:
-        """Write which example has which index, and what was skipped."""
+        """Write the examples and the skipped files."""
         n, nulls = len(dataset), [None] * len(dataset.skipped)
         reasons = [*[None] * n, *[s.reason for s in dataset.skipped]]
         table = pa.table(
@@ -68,10 +68,10 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return since when the run has these examples.
+        """Return when examples were added to the run.
 
         Raises:
-            ValueError: the file is missing, or says it otherwise than a run writes it.
+            ValueError: the file is missing or damaged.
         """
         metadata = self._read("path").schema.metadata or {}
         try:
@@ -89,7 +89,7 @@ class Manifest:
         """Return the checksum of the file.
 
         Raises:
-            ValueError: it is missing, or another one.
+            ValueError: it is missing or not a manifest.
         """
         self._check_file()
         with self.file.open("rb") as file:
@@ -98,11 +98,10 @@ class Manifest:
     def in_order(self, dataset: Dataset) -> Dataset:
         """Return the same examples, those of the manifest first and in its order.
 
-        Data that lack some of them come back as they are.
+        Data without some of them are returned unchanged.
 
         Raises:
-            ValueError: new examples stand among them, and a copy in order needs more memory than
-                there is.
+            ValueError: the examples have to be reordered, and there is no memory for a copy.
         """
         known = self.paths()
         row = {path: i for i, path in enumerate(dataset.paths)}
@@ -116,14 +115,14 @@ class Manifest:
         return replace(ordered, skipped=dataset.skipped)
 
     def check_data(self, dataset: Dataset, *, allow_new: bool = False) -> int:
-        """Make sure that every example and its labels are those of the manifest.
+        """Check that every example and its labels are those of the manifest.
 
         Args:
             dataset: the examples, in the order of the manifest.
-            allow_new: whether others may follow.
+            allow_new: whether new examples may follow.
 
         Returns:
-            how many others follow.
+            Number of new examples.
 
         Raises:
             ValueError: the data changed; the message names the first difference.
@@ -139,10 +138,10 @@ class Manifest:
             if change is None and column not in used.column_names:
                 change = f"there are labels of a task {task!r} now"
             elif change is None and used[column].to_pylist() != dataset.labels[task][:n].tolist():
-                change = f"labels of task {task!r} are others"
+                change = f"labels of task {task!r} differ"
         if change:
             only_new = not allow_new and set(used["path"].to_pylist()) < set(dataset.paths)
-            hint = "let new ones join with --resume and more --epochs" if only_new else "restore it"
+            hint = "add new examples with --resume and more --epochs" if only_new else "restore it"
             raise ValueError(
                 f"the data changed since the run began: {change}; "
                 f"{hint}, or start a new run with another --out"
@@ -150,10 +149,10 @@ class Manifest:
         return len(dataset) - n
 
     def _read(self, *columns: str, labels: Collection[str] = ()) -> pa.Table:
-        """Return these columns of the examples that the run is trained on, with `labels` it has.
+        """Return columns of the examples that the run is trained on, and those of `labels` it has.
 
         Raises:
-            ValueError: the manifest is missing, damaged or another file.
+            ValueError: the manifest is missing or damaged.
         """
         self._check_file()
         try:
@@ -172,20 +171,14 @@ class Manifest:
             column, is_type = used[name], kinds.get(name, pa.types.is_int64)
             if not is_type(column.type) or column.null_count:
                 raise ValueError(
-                    f"{self.file}: column {name!r} is not as a run writes it: restore it"
+                    f"{self.file}: column {name!r} has the wrong type: restore the file"
                 )
         return used
 
     def _check_file(self) -> None:
-        """Refuse what is no manifest, by its last bytes: quick, where a large file is another one.
-
-        Raises:
-            ValueError: it is missing, or does not end as a Parquet file.
-        """
+        """Check that the file exists and ends as a Parquet file does."""
         if not self.file.is_file():
-            raise ValueError(
-                f"{self.file} is missing, which says what the run was trained on: restore it"
-            )
+            raise ValueError(f"{self.file} is missing, the list of the run's examples: restore it")
         with self.file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4))
@@ -199,12 +192,12 @@ _RESERVED_COLUMNS = ("index", "path", "digest", "skipped")
 
 
 def _column(task: str) -> str:
-    """Return the manifest's column of a task: its name, if the manifest has no other use for it."""
+    """Return the column of a task: its name, with a prefix if that is reserved."""
     return f"label_{task}" if task in _RESERVED_COLUMNS or task.startswith("label_") else task
 
 
 def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:
-    """What differs first between two lists of (path, digest), in words."""
+    """Return the first difference of two lists of (path, digest) in words; None if equal."""
     removed = sorted({path for path, _ in before} - {path for path, _ in now})
     new = sorted({path for path, _ in now} - {path for path, _ in before})
     if removed or new:

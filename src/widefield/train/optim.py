@@ -38,11 +38,11 @@ def learning_rates(
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
     """Build fused AdamW or SGD, or LARS with its rate clipped as solo-learn's `clip_lr` does.
 
-    Gains, biases and norms are not decayed, unless the recipe says so by `decay_bias_and_norm`.
+    Biases and the weights of norms are decayed with `decay_bias_and_norm` only.
 
-    What needs no gradient, as a target network, is left alone. Each group carries `lr_scale`, its
-    learning rate as a multiple of the schedule's: 1, or the method's `head_lr_scale` for a dense
-    per-example head.
+    Parameters without gradient, such as those of a target network, are left out. Each group has
+    `lr_scale`, its learning rate as a multiple of the schedule's: 1, or the method's
+    `head_lr_scale` for a dense per-example head.
     """
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
@@ -77,9 +77,9 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
 
 
 def init_lr_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
-    """Return the learning rate of each parameter of a started encoder, as a multiple of the run's.
+    """Return the learning rate of each parameter with initial weights, relative to the run's.
 
-    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
+    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; empty for random weights
     """
     if recipe.init is None:
         return {}
@@ -92,9 +92,9 @@ def init_lr_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, flo
 
 
 def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
-    """Stop training what the recipe freezes of a start; return norms that have to stay in eval.
+    """Freeze initial weights as the recipe says; return norms that have to stay in eval mode.
 
-    Running statistics move without a gradient, so frozen norms are never in training mode.
+    Running statistics change without a gradient, so frozen norms are never in training mode.
     """
     if recipe.init is None:
         return []

@@ -1,4 +1,4 @@
-"""What a run says while it trains: a bar, tables of metrics on disk, TensorBoard."""
+"""Progress of a run: a progress bar, tables of metrics, TensorBoard."""
 
 import csv
 import os
@@ -18,15 +18,15 @@ from widefield.core.files import refuse_strange, write_atomically
 from widefield.train.loggers import LoggerName, open_logger
 from widefield.train.step import StepMetrics
 
-SECONDS_BETWEEN_LOSSES = 1.0  # reading the loss waits for the device: once a second costs nothing
+SECONDS_BETWEEN_LOSSES = 1.0  # because reading the loss waits for the device
 
 SECONDS_BETWEEN_LINES = 60.0  # in a file, which shows no bar
 
-MIN_ROW_WAIT = 0.02  # below that the disk keeps up, and the bar has better things to say
+MIN_ROW_WAIT = 0.02  # smaller shares are not shown
 
 
 class LineLog:
-    """Prints a line a minute where no bar can be seen: in a log file."""
+    """Prints a line a minute, where the output is a file and has no progress bar."""
 
     def __init__(self, console: Console) -> None:
         self._console, self._printed_at = console, time.monotonic()
@@ -70,7 +70,7 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the bar as it stands."""
+        """Stop updating the bar."""
         self._bar.stop()
 
     def step(self, metrics: StepMetrics) -> None:
@@ -98,13 +98,13 @@ class ProgressBar:
 
 @contextmanager
 def images_bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how many images are done, while the returned callback gets (done, total).
+    """Show a progress bar over images, updated by the returned callback of (done, total).
 
-    In a file, a line a minute stands for the bar.
+    Output to a file has a line a minute instead.
 
     Args:
         console: where to show it.
-        description: what is done, such as "reading images".
+        description: text before the bar, such as "reading images".
     """
     if not console.is_terminal:
         line_log = LineLog(console)
@@ -119,12 +119,12 @@ def images_bar(console: Console, description: str) -> Iterator[Callable[[int, in
 
 
 class MetricsLog:
-    """`metrics.csv`, one row an epoch, and the same numbers for TensorBoard and another logger."""
+    """Writes `metrics.csv`, one row per epoch, and the same values to TensorBoard and a logger."""
 
     def __init__(self, folder: Path, *, epoch: int, logger: LoggerName | None = None) -> None:
-        """Go on after `epoch` finished epochs; later rows, of a lost stretch, are dropped.
+        """Continue after `epoch` finished epochs; later rows are dropped.
 
-        A file in which something cannot be read is kept as `metrics.damaged.csv`.
+        A damaged file is kept as `metrics.damaged.csv`.
         """
         self._path = folder / "metrics.csv"
         rows = _read_rows(self._path)
@@ -148,18 +148,17 @@ class MetricsLog:
             self._logger.log_metrics(numbers, step=epoch)
 
     def close(self) -> None:
-        """Flush what loggers have not written yet."""
+        """Flush all loggers."""
         self._board.close()
         if self._logger is not None:
             self._logger.finalize("success")
 
 
 class StepLog:
-    """`steps.csv`, a row every few steps: the mean loss since the row before.
+    """Writes `steps.csv`, a row every few steps: the mean loss since the previous row.
 
-    In several processes it is the loss of the first one. What is there after `step`, of a lost
-    stretch, is dropped. The first row of a run that goes on within `epoch` leaves out `sums`, those
-    of its steps until then.
+    With several processes it is the loss of the first. Rows after `step` are dropped. `sums` are
+    those of the steps of `epoch` before a resume, which the first row leaves out.
     """
 
     def __init__(
@@ -172,10 +171,10 @@ class StepLog:
         write_atomically(self._path, lambda tmp: _write_table(tmp, STEP_COLUMNS, old_rows))
 
     def add(self, metrics: StepMetrics) -> None:
-        """Append a row, if it is time for one; reading the loss waits for the device."""
+        """Append a row every `every` steps; reading the loss waits for the device."""
         if metrics.step % self._every:
             return
-        if metrics.epoch != self._epoch:  # sums begin anew with every epoch
+        if metrics.epoch != self._epoch:  # sums are reset at every epoch
             self._epoch, self._count, self._loss = metrics.epoch, 0.0, 0.0
         count, loss = float(metrics.sums["count"]), float(metrics.sums["loss"])
         mean = (loss - self._loss) / (count - self._count)
@@ -187,7 +186,7 @@ class StepLog:
 
 
 STEP_COLUMNS = ["epoch", "step", "loss", "lr", "images_per_second"]
-"""Columns of `steps.csv`; the epoch is the one under way, counted from 1."""
+"""Columns of `steps.csv`; the epoch is the current one, counted from 1."""
 
 
 def _write_table(path: Path, columns: list[str], rows: list[dict[str, str]]) -> None:
@@ -198,22 +197,22 @@ def _write_table(path: Path, columns: list[str], rows: list[dict[str, str]]) -> 
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Rows of `metrics.csv` or `steps.csv` that can be read; none where there is no file yet."""
+    """Return the valid rows of `metrics.csv` or `steps.csv`; none if there is no file."""
     return [row for row in _read_rows(path) if row is not None]
 
 
-_LARGEST = 2**28
-"""Bytes of a table of metrics at most."""
+_MAX_BYTES = 2**28
+"""Largest size of a table of metrics."""
 _TEXT_COLUMNS = ("verdict", "adversary_optimizer")
-"""Columns that hold words; all others hold numbers."""
+"""Columns of text; all others are of numbers."""
 
 
 def _read_rows(path: Path) -> list[dict[str, str] | None]:
-    """Return every row of a table of metrics, None for what cannot be read."""
+    """Return every row of a table of metrics, None for damaged ones."""
     if not os.path.lexists(path):
         return []
     try:
-        refuse_strange(path, largest=_LARGEST)
+        refuse_strange(path, largest=_MAX_BYTES)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row if _is_valid(row) else None for row in csv.DictReader(file)]
     except (csv.Error, ValueError, OSError):
@@ -221,13 +220,13 @@ def _read_rows(path: Path) -> list[dict[str, str] | None]:
 
 
 def _free_name(folder: Path) -> Path:
-    """Return a name for a damaged log that no other one has."""
+    """Return an unused path for a damaged log."""
     names = (folder / f"metrics.damaged{number}.csv" for number in ("", *range(2, 10**6)))
     return next(path for path in names if not os.path.lexists(path))
 
 
 def _is_valid(row: dict[str, str]) -> bool:
-    """Return whether a row has a cell for each column, an epoch, and numbers where they belong."""
+    """Return whether a row has a value for each column, an epoch, and valid numbers."""
     try:
         if None in row or None in row.values() or int(row["epoch"]) < 1:
             return False

@@ -1,4 +1,4 @@
-"""The examples of a run that is resumed: its own in their order, and new ones after them."""
+"""Examples of a resumed run: those of the run in their order, then new ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,9 +17,9 @@ from widefield.train.run_dir import RunFolder
 def in_order(
     dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: DistributedContext
 ) -> tuple[Dataset, Growth | None]:
-    """Return the examples in the order of the run to resume, and since when it has all of them.
+    """Return the examples in the order of the run to resume, and when some were added.
 
-    New ones follow those of the run, and join where its last checkpoint stands.
+    New examples follow those of the run, and are added at its last checkpoint.
 
     Raises:
         ValueError: a file of the run is missing or damaged.
@@ -37,13 +37,13 @@ def in_order(
 
 
 def _finish_growth(folder: RunFolder) -> None:
-    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
+    """Rename the pending manifest of a run that was killed after its last checkpoint."""
     if folder.pending_manifest.file.exists():
         folder.rename_manifest(_shared(folder)["run"].get("manifest"))
 
 
 def _shared(folder: RunFolder) -> dict[str, Any]:
-    """Return what the last checkpoint says of the run, whichever processes saved it.
+    """Return the shared part of the last checkpoint.
 
     Raises:
         ValueError: it is damaged, or that of another run.

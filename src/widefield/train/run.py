@@ -31,11 +31,11 @@ from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
 
 MAX_SAVE_SHARE = 0.05
-"""Share of the time that checkpoints within an epoch may take."""
+"""Largest share of the time for checkpoints within an epoch."""
 
 
 def checkpoint_interval(minutes: float, save_seconds: float) -> float:
-    """Return how long to wait from one checkpoint to the next, if one took `save_seconds`.
+    """Return the seconds between two checkpoints, if saving one takes `save_seconds`.
 
     Example:
         >>> checkpoint_interval(1.0, save_seconds=0.1), checkpoint_interval(1.0, 9.0)
@@ -46,25 +46,25 @@ def checkpoint_interval(minutes: float, save_seconds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrained:
-    """What a pretraining run left; it may stand wherever the run's folder does."""
+    """Result of a pretraining run; a path-like object of its folder."""
 
     run: Path
     """Folder of the run."""
     encoder: Encoder = field(repr=False)
     steps: int
-    """Optimizer steps since the run began, over all resumes."""
+    """Optimizer steps of the run, over all resumes."""
     images_per_second: float
     """Examples per second of this call, views and logging included."""
     data_wait: float
     """Share of this call's training time spent waiting for data."""
     health: Health
     comparison: Comparison | None = None
-    """The encoder beside the one it was initialized from, or beside itself untrained; None for few
+    """Comparison of the encoder with its initial weights, or with random ones; None for few
     examples, and for windows and sounds."""
     finished: bool
-    """False when it was asked to stop; `resume=True` goes on."""
+    """False if it was stopped by a signal; `resume=True` continues it."""
     next_command: str
-    """What to do with the encoder: a command that works on this run."""
+    """Suggested command for the encoder of the run."""
 
     def __fspath__(self) -> str:
         """Return the folder of the run."""
@@ -72,9 +72,9 @@ class Pretrained:
 
 
 class PretrainRun:
-    """The training of one call of `pretrain`, with its logs, checkpoints and encoders.
+    """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
 
-    The caller claims the folder, describes the run in it, and writes its page.
+    The caller creates the folder, writes the settings of the run, and writes its page.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PretrainRun:
         )
         self.request = StopRequest()
         self.stopped_by = 0
-        """Number of the signal that ended the training early; 0 for none."""
+        """Number of the signal that stopped the training; 0 for none."""
         self.images, self.seconds = 0, 0.0
         self.monitor = Monitor(
             self.encoder,
@@ -132,19 +132,19 @@ class PretrainRun:
         return self.state.encoder
 
     def resume(self, source: str | None) -> bool:
-        """Go on from the last checkpoint; return False where the run died before its first one.
+        """Restore the last checkpoint; return False if the run was killed before its first one.
 
-        `source` is where the examples were read, None of arrays.
+        `source` is the data spec of the examples, None for arrays.
 
         Raises:
-            ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
-                fewer epochs were asked for than are finished.
+            ValueError: it is missing or damaged, run.yaml or the data changed since, or there are
+                fewer epochs than are finished.
         """
         folder, ranks, manifest = self.folder, self.ranks, self.folder.manifest
         if not folder.has_checkpoint():
             if manifest.file.exists():
                 manifest.check_data(self.dataset, allow_new=True)
-            self._print(f"{folder.path} has no checkpoint yet: the run begins again")
+            self._print(f"{folder.path} has no checkpoint yet: the run starts again")
             return False
         saved = load_sharded(folder.last_checkpoint, ranks.shard)
         folder.check_unchanged(self.recipe, saved.get("run"))
@@ -159,7 +159,7 @@ class PretrainRun:
         if new and saved["epoch"] == self.recipe.epochs:
             raise ValueError(
                 f"{new} examples are new and all {saved['epoch']} epochs of the run in "
-                f"{folder.path} are done: give more --epochs, so that they are trained on"
+                f"{folder.path} are done: give more --epochs"
             )
         self._restore(saved, new)
         examples = len(self.dataset)
@@ -174,7 +174,7 @@ class PretrainRun:
         return True
 
     def _epochs_started(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
-        """Return how many epochs the saved run has begun; it had all examples but `new`.
+        """Return how many epochs the saved run has started; it had all examples but `new`.
 
         Raises:
             ValueError: its counts of epochs and steps do not fit together.
@@ -191,7 +191,7 @@ class PretrainRun:
         return epoch + bool(epoch_step)
 
     def _restore(self, saved: dict[str, Any], new: int) -> None:
-        """Take over a saved state, which had all examples but `new`.
+        """Load a saved state, which had all examples but `new`.
 
         Raises:
             ValueError: it is that of another run, or the method cannot take new examples.
@@ -202,27 +202,26 @@ class PretrainRun:
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             if new:
                 raise ValueError(
-                    f"{self.recipe.method.name} has weights for each example or class, so that no "
-                    f"new ones can join: start another run, with --init {self.folder.path}"
+                    f"{self.recipe.method.name} has weights for each example or class: none can be "
+                    f"added: start another run, with --init {self.folder.path}"
                 ) from error
             raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint)) from error
         seed = rank_seed(self.recipe, ranks.shard, state.step)
         before, now = device_of(saved), state.generator.device.type
         if before != now:
-            self._print(f"trained on {before} so far, now on {now}: random numbers begin anew")
+            self._print(f"trained on {before} so far, now on {now}: random numbers start anew")
             torch.manual_seed(seed)
             state.generator.manual_seed(seed)
         if saved["world"] != ranks.shard.world:
-            # New ranks have no random state of their own: all begin anew, each with its own seed.
+            # New ranks have no saved random state, so all ranks get a new seed.
             state.generator.manual_seed(seed)
-            if not new:  # else it is saved once they have joined
+            if not new:  # else `_add_examples` saves it
                 self._checkpoint()
 
     def _save_missing_encoder(self, growth: Growth) -> None:
-        """Save the encoder of the epoch that just ended, if the run was killed before it had.
+        """Save the encoder of the last epoch, if the run was killed between checkpoint and encoder.
 
-        The checkpoint comes first, so that no later one is without it. Where the examples of
-        `growth` joined at this very step, an epoch may have been under way, and none has ended.
+        At the step at which examples were added no epoch has ended.
         """
         state, folder = self.state, self.folder
         if state.epoch_step or state.step == growth.step:
@@ -232,15 +231,15 @@ class PretrainRun:
             self._save_encoder(folder.encoder_at(state.epoch))
 
     def _add_examples(self, new: int) -> None:
-        """Let new examples join, which takes a checkpoint: from then on they belong to the run.
+        """Add new examples to the run and save a checkpoint with them.
 
-        An epoch under way begins again, with all examples.
+        The current epoch starts again, with all examples.
         """
         folder, state = self.folder, self.state
-        suffix = ", which begins again" if state.epoch_step else ""
+        suffix = ", which starts again" if state.epoch_step else ""
         state.epoch_step, state.sums = 0, {}
         self._print(
-            f"{new} examples are new, {len(self.dataset)} in all: they join with epoch "
+            f"{new} examples are new, {len(self.dataset)} in all: added from epoch "
             f"{state.epoch + 1}{suffix}"
         )
         pending = folder.pending_manifest
@@ -252,7 +251,7 @@ class PretrainRun:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
-        """Train to the end, or until asked to stop."""
+        """Train to the end, or until a signal."""
         if self.ranks.is_rank_zero:
             path, every, state = self.folder.path, self.recipe.metrics_every, self.state
             self.log = MetricsLog(path, epoch=state.epoch, logger=self.logger)
@@ -301,7 +300,7 @@ class PretrainRun:
             self.step_log.add(metrics)
 
     def _save_in_time(self, metrics: StepMetrics) -> None:
-        """Save a checkpoint within an epoch where the last one is long ago, on all ranks at once.
+        """Save a checkpoint within an epoch if it is time for one, on all ranks at once.
 
         After the last step of an epoch, the epoch is finished first.
         """
@@ -312,7 +311,7 @@ class PretrainRun:
             self._checkpoint()
 
     def _stop_if_requested(self, metrics: StepMetrics) -> None:
-        """Stop all ranks after the same step, by the signal that any of them got.
+        """Stop all ranks after the same step, if any of them got a signal.
 
         After the last step of an epoch, the epoch is finished and logged first.
         """
@@ -325,7 +324,7 @@ class PretrainRun:
             raise Stop
 
     def _count(self, metrics: StepMetrics) -> None:
-        """Count the images and seconds of an epoch, or of the part of it that was trained."""
+        """Count the images and seconds of an epoch or a part of it."""
         self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
 
     def _after_epoch(self, metrics: StepMetrics) -> None:
@@ -350,32 +349,32 @@ class PretrainRun:
                 self._save_encoder(self.folder.encoder_at(epoch))
 
     def _is_save_epoch(self, epoch: int) -> bool:
-        """Return whether a checkpoint and an encoder are kept at the end of `epoch`."""
+        """Return whether a checkpoint and an encoder are saved at the end of `epoch`."""
         return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
 
     def _save_encoder(self, folder: Path) -> None:
-        """Write the encoder into `folder`, and what the method projects its features with."""
+        """Write the encoder, and the projector if there is one, into `folder`."""
         save_encoder(self.encoder, folder)
         if self._projector is not None:
             save_projector(self._projector, folder)
 
     @property
     def _projector(self) -> Projector | None:
-        """What is saved beside the encoder."""
+        """The projection head that is saved beside the encoder; None without."""
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
 
     def _compare(self) -> None:
-        """Compare the encoder with its baseline, and keep the comparison."""
+        """Compare the encoder with its baseline, and write the comparison."""
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.comparison_file)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
-        """Save the run, so that it can go on from here, by its manifest or by a grown one.
+        """Save a checkpoint of the run, with its manifest or a pending one.
 
         Raises:
-            ValueError: the weights are no numbers any more; the last checkpoint stays.
+            ValueError: the weights are NaN or infinite; the last checkpoint stays.
         """
         tensor_name = first_invalid(self.encoder.state_dict())
         if self.ranks.max(tensor_name is not None):
@@ -394,12 +393,12 @@ class PretrainRun:
         self._save_seconds = self._saved_at - start_time
 
     def close(self) -> None:
-        """Let go of the heads' files, whether the run ended well or not."""
+        """Close the files of the heads."""
         self.state.close()
 
 
 def _chain(*callbacks: OnStep | None) -> OnStep:
-    """Return a callback that calls those that are there, one after the other."""
+    """Return a callback that calls all `callbacks` in order, except None."""
 
     def call(metrics: StepMetrics) -> None:
         for callback in callbacks:

@@ -1,4 +1,4 @@
-"""A run's folder: what was asked for, on which data, and how far it got."""
+"""The folder of a run: settings, manifest, metrics, checkpoints, encoder."""
 
 import json
 import os
@@ -19,10 +19,10 @@ from widefield.encoders import Encoder, save_encoder
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
 RESUME_SETTINGS = ("epochs", "device")
-"""Settings of the run that a resume may be given others of."""
+"""Settings of the run that a resume may change."""
 
 FORMAT = 3
-"""Version of `run.yaml`: 3 has the names of settings that 2 had other names for."""
+"""Version of `run.yaml`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    `comparison.json` has the encoder beside its baseline, `init/` the weights that it started from.
+    `comparison.json` compares the encoder with its baseline, `init/` has the initial weights.
     """
 
     path: Path
@@ -48,48 +48,48 @@ class RunFolder:
 
     @property
     def pending_manifest(self) -> Manifest:
-        """The manifest with new examples, until a checkpoint has them."""
+        """The manifest with new examples, until they are in a checkpoint."""
         return Manifest(self.path / ".manifest-grown.draft")
 
     @property
     def last_checkpoint(self) -> Path:
-        """The whole run as of its last checkpoint."""
+        """The last checkpoint."""
         return self.path / "checkpoints" / "last.pt"
 
     @property
     def rows_folder(self) -> Path:
-        """The per-example head, where its rows live on disk."""
+        """Folder of the rows of a per-example head on disk."""
         return self.path / "rows"
 
     @property
     def init_folder(self) -> Path:
-        """The encoder that the run began from, where it had a start."""
+        """The encoder with the initial weights of the run, if it has `init`."""
         return self.path / "init"
 
     @property
     def _temp_init(self) -> Path:
-        """The start until `run.yaml` is there, under a name that holds no folder taken."""
+        """Temporary name of `init_folder`, until `run.yaml` is written."""
         return self.path / ".init.draft"
 
     @property
     def comparison_file(self) -> Path:
-        """The encoder beside its baseline, and the verdict."""
+        """The comparison of the encoder with its baseline."""
         return self.path / "comparison.json"
 
     def encoder_at(self, epoch: int) -> Path:
-        """Folder of the encoder alone, as of a finished epoch."""
+        """Return the folder of the encoder after a finished epoch."""
         return self.path / "checkpoints" / f"epoch-{epoch:05d}"
 
     def has_encoder_at(self, epoch: int, *, projector: bool) -> bool:
-        """Return whether the encoder of a finished epoch is whole, its projector with it if any."""
+        """Return whether the encoder of a finished epoch is saved, with its projector if any."""
         last = "projector.safetensors" if projector else "encoder.safetensors"
         return (self.encoder_at(epoch) / last).exists()
 
     def check_empty(self) -> None:
-        """Make sure that nobody's work is overwritten.
+        """Check that no files would be overwritten.
 
         Raises:
-            ValueError: it holds a run, or files of another kind.
+            ValueError: the folder holds a run or other files.
         """
         if os.path.lexists(self.settings_file):
             raise ValueError(
@@ -99,12 +99,12 @@ class RunFolder:
             raise ValueError(f"{self.path} is not an empty folder: choose another --out")
 
     def _has_files(self) -> bool:
-        """Whether there is more than what a run leaves that is killed as it begins."""
+        """Return whether there are files other than those of a run that was killed at its start."""
         return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
 
     @contextmanager
     def created(self) -> Iterator[None]:
-        """Make the folder; if the run ends before it left anything, leave none behind."""
+        """Create the folder, and remove it on an error if it is empty."""
         created_folders = make_folders(self.path)
         try:
             yield
@@ -113,10 +113,10 @@ class RunFolder:
             raise
 
     def has_checkpoint(self) -> bool:
-        """Return whether the run has one, so that it goes on; else it died before its first.
+        """Return whether the run has a checkpoint; without one it was killed before its first.
 
         Raises:
-            ValueError: it has none, and has trained.
+            ValueError: it has none, but has trained.
         """
         folder = self.last_checkpoint.parent
         names = os.listdir(folder) if os.path.lexists(folder) else []
@@ -131,7 +131,7 @@ class RunFolder:
         return False
 
     def remove_incomplete(self) -> None:
-        """Remove what a run began here that ended before its first step."""
+        """Remove the files of a run that ended before its first step."""
         for folder in (self.rows_folder, self.init_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
@@ -150,7 +150,7 @@ class RunFolder:
     def begin(
         self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
     ) -> None:
-        """Write what a run needs to go on, and drop what one left which died at once."""
+        """Write settings, manifest and initial weights, in place of those of a killed run."""
         for folder in (self.rows_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
         if start is not None and not self.init_folder.exists():
@@ -160,25 +160,25 @@ class RunFolder:
         self.manifest.write(dataset, Growth(first=len(dataset)))
 
     def rename_init(self) -> None:
-        """Give the start its name, which a run that was killed as it began may not have done."""
+        """Rename the temporary folder of initial weights, if it is there."""
         with suppress(FileNotFoundError):
             self._temp_init.rename(self.init_folder)
 
     def rename_manifest(self, checksum: Any) -> None:
-        """Give the grown manifest its name, if it is the one that the last checkpoint names."""
+        """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""
         pending = self.pending_manifest
         if pending.file.exists() and pending.checksum() == checksum:
             pending.file.rename(self.manifest.file)
 
     def update_settings(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
-        """Write what a resume changed into `run.yaml`, where the next one has it.
+        """Write the settings that a resume changed into `run.yaml`.
 
-        `data` is where the examples were read, None of arrays.
+        `data` is the data spec of the examples, None for arrays.
         """
         settings, now = self.settings(), recipe.to_dict()
         new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
         new_settings = {**settings, "recipe": new_recipe, "examples": examples}
-        if data is not None:  # they may have moved, and a probe of the run reads them there
+        if data is not None:  # the files may have moved
             new_settings["data"] = data
         if new_settings != settings:
             self.write_settings(new_settings)
@@ -186,18 +186,18 @@ class RunFolder:
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
         text = yaml_text(settings)
-        write_atomically(self.settings_file, lambda tmp: _write_text(tmp, text))
+        write_atomically(self.settings_file, lambda tmp: tmp.write_text(text, encoding="utf-8"))
 
     def settings(self) -> dict[str, Any]:
         """Read `run.yaml`.
 
         Raises:
-            ValueError: this is no run's folder, or not one of this version.
+            ValueError: this is not the folder of a run, or of another version.
         """
         return read_settings(self._existing_settings_file())
 
     def recipe(self) -> Recipe:
-        """Return the run's recipe, as it was resolved when the run began.
+        """Return the resolved recipe of the run.
 
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
@@ -208,7 +208,7 @@ class RunFolder:
         """Return the form of the run's examples, as `Dataset.form`.
 
         Raises:
-            ValueError: `run.yaml` does not hold it as a run writes it.
+            ValueError: `run.yaml` has no valid form.
         """
         settings = self.settings()
         if "form" not in settings:
@@ -217,8 +217,7 @@ class RunFolder:
         for name, value in form.items():
             if name not in _FORM_TYPES or not fits(_FORM_TYPES[name], value):
                 raise ValueError(
-                    f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
-                    "restore the file"
+                    f"{self.settings_file}: form has an invalid {name}, {value!r}: restore the file"
                 )
         return form
 
@@ -228,15 +227,18 @@ class RunFolder:
         return self.settings_file
 
     def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
-        """Return what has to stay the same from one resume to the next, for the checkpoint.
+        """Return what a resume must not change, for the checkpoint.
 
         Raises:
             ValueError: the manifest is missing.
         """
-        return {"recipe": _fixed(_plain(recipe.to_dict())), "manifest": manifest.checksum()}
+        # Through JSON, because tuples come back from a file as lists.
+        values = json.loads(json.dumps(recipe.to_dict())).items()
+        fixed = {name: value for name, value in values if name not in RESUME_SETTINGS}
+        return {"recipe": fixed, "manifest": manifest.checksum()}
 
     def check_unchanged(self, recipe: Recipe, identity: Any) -> None:
-        """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
+        """Check that `run.yaml` and the manifest are those of the checkpoint.
 
         Raises:
             ValueError: one was edited; the message names the setting.
@@ -255,7 +257,7 @@ class RunFolder:
 
 
 def load_recipe(file: Path) -> Recipe:
-    """Return the recipe in a `run.yaml`, every setting of which stands there.
+    """Return the recipe in a `run.yaml`, which has every setting.
 
     Raises:
         ValueError: it cannot be read, or holds no recipe of this version.
@@ -264,7 +266,7 @@ def load_recipe(file: Path) -> Recipe:
     try:
         return Recipe.from_dict(values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{file} holds no whole recipe: {error}") from error
+        raise ValueError(f"{file} has an invalid recipe: {error}") from error
 
 
 def read_settings(file: Path) -> dict[str, Any]:
@@ -285,8 +287,8 @@ def read_settings(file: Path) -> dict[str, Any]:
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):
             raise ValueError(
-                f"{file}: {name} has another type than a run writes there, "
-                f"{settings[name]!r}: restore the file, or start a new run"
+                f"{file}: {name} has the wrong type, {settings[name]!r}: restore it, or start a "
+                "new run"
             )
     return settings
 
@@ -299,30 +301,15 @@ _KINDS = {
     "tasks": dict,
     "form": dict,
 }
-"""Types of what `run.yaml` holds beside the recipe."""
-
+"""Types of the values of `run.yaml` beside the recipe."""
 
 _FORM_TYPES = {"image_size": Size, "max_value": float | None, "sample_rate": int}
-"""What the form of examples may hold."""
-
-
-def _fixed(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that stay the same from one resume to the next."""
-    return {name: value for name, value in recipe.items() if name not in RESUME_SETTINGS}
-
-
-def _plain(values: Any) -> Any:
-    """Return `values` as JSON has them, so that tuples equal the lists that a file gives back."""
-    return json.loads(json.dumps(values))
+"""Types of the values of a form."""
 
 
 def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None:
-    """Return which of two nests of settings differ first, in words; None if they are equal."""
+    """Return the first difference of two nested dicts in words; None if they are equal."""
     if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
         pairs = ((before[key], now[key], key) for key in now)
         return next((d for pair in pairs if (d := _first_difference(*pair)) is not None), None)
     return None if before == now else f"{name} was {before!r} and is {now!r}"
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
