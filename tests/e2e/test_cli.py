@@ -255,11 +255,11 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
-            "head_storage is no setting of simclr with views expert: it is one of view-contrast, ",
+            "head_storage is not a setting of simclr with views expert: it is one of view-contrast, ",
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],
-            "temperature is no setting of row-contrast with views expert: it is one of simclr, ",
+            "temperature is not a setting of row-contrast with views expert: it is one of simclr, ",
         ),
         (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),

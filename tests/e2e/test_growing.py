@@ -244,7 +244,7 @@ def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Pat
     write(folder, x[:FEW])
     pretrain(folder, out=run, **settings(epochs=1, image_size=None))
     write(folder, x[FEW:].repeat(4, axis=1).repeat(4, axis=2), first=FEW)
-    with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; let new"):
+    with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; add new"):
         training_data(RunFolder(path=run), quiet=True)
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
     assert (done.steps, done.encoder.config.image_size) == (4 + 6, (16, 16))

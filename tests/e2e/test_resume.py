@@ -351,7 +351,7 @@ def short_run(whole: Callable[..., Path]) -> Path:
         ({"head_update": "estimated"}, "has head_update 'exact', not 'estimated'"),
         ({"method": "simclr"}, "has method 'view-contrast', not 'simclr'"),
         ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
-        ({"temperature": 0.5}, "temperature is no setting of view-contrast with views expert"),
+        ({"temperature": 0.5}, "temperature is not a setting of view-contrast with views expert"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

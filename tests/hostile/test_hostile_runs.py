@@ -213,7 +213,7 @@ def test_other_data_do_not_replace_an_encoder_that_lost_its_checkpoint(run: Path
 
 
 def test_other_labels_of_the_same_images(run: Path) -> None:
-    refused(run, "labels of task 'y' are others", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
+    refused(run, "labels of task 'y' differ", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
 
 
 def test_a_resume_without_a_checkpoint_says_so(

@@ -1,4 +1,4 @@
-"""Every measured rule of the default recipe, and the result file that it comes from."""
+"""The measured rules of the default recipe, and the result files that they come from."""
 
 import math
 from collections.abc import Collection
@@ -16,19 +16,19 @@ LONG_METHOD = "row-contrast"
 """Method of other runs of `LONG_RUN_EPOCHS` and more."""
 
 LONG_RUN_EPOCHS = 40
-"""Epochs from which head rows alone give better features than a second view."""
+"""Epochs from which the rows of a head give better features than a second view."""
 
 MAX_STEPS_BETWEEN_VISITS = 64
-"""Steps per epoch up to which that holds: a row is as old as an epoch has steps."""
+"""Steps per epoch up to which that holds, the age of a row in steps."""
 
 MIN_EPOCHS = {"row-contrast": 10, "s-diet": 10, "diet": 10}
-"""Method -> epochs below which its rows are visited too rarely; 1 for others."""
+"""Method -> smallest number of epochs; 1 for others."""
 
 FEW_STEPS = 200
 """Steps below which features may be worse than raw pixels."""
 
 STEPS_PER_EPOCH = 16
-"""Steps that an epoch of few examples should have."""
+"""Smallest number of steps of an epoch with few examples."""
 
 SMALLEST_BATCH = 64
 """Batch size below which more steps do not help."""
@@ -52,7 +52,7 @@ LR_MEASURED_ON = (
 
 
 class Balance(NamedTuple):
-    """The two terms of view-contrast against each other."""
+    """Weights of the two terms of view-contrast."""
 
     logit_scale: float
     cross_entropy_weight: float
@@ -63,7 +63,7 @@ BALANCE_BY_STEPS = {
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(logit_scale=5.0, cross_entropy_weight=3.0),
 }
-"""Steps that a run has at least -> its balance."""
+"""Smallest number of steps of a run -> its balance."""
 
 RESULTS = {
     "method_for": ("equal_time.json", "budgets.json", "start_table.json"),
@@ -81,21 +81,21 @@ RESULTS = {
     "BALANCE_BY_STEPS": ("view_contrast.json", "equal_time.json"),
     "with_balance": ("view_contrast.json", "equal_time.json"),
 }
-"""Rule of this file -> files of `benchmarks/results/` that it was chosen by."""
+"""Rule of this file -> files of `benchmarks/results/` that support it."""
 
 
 def method_for(
     *, epochs: int, init: str | None, overrides: Collection[str] = (), steps_per_epoch: int = 0
 ) -> str:
-    """Return the method of a run that names none.
+    """Return the default method of a run.
 
-    A setting that only one of the two methods has chooses that method.
+    A setting that only one of the two methods has selects that method.
 
     Args:
         epochs: epochs of the run.
         init: initial weights of the run, if any.
-        overrides: names of the settings that the user gave.
-        steps_per_epoch: steps from one visit of a row to the next; 0 while it is not known.
+        overrides: names of the settings that are set by the user.
+        steps_per_epoch: steps from one visit of a row to the next; 0 if unknown.
 
     Example:
         >>> method_for(epochs=5, init=None), method_for(epochs=100, init=None)
@@ -111,7 +111,7 @@ def method_for(
 
 
 def method_with_settings(overrides: Collection[str]) -> str | None:
-    """Return which of the two methods has one of the settings `overrides` that the other lacks."""
+    """Return the one of the two default methods that alone has a setting of `overrides`."""
     short, long = (set(METHODS[method]().flat()) for method in (DEFAULT_METHOD, LONG_METHOD))
     if (short - long).intersection(overrides):
         return DEFAULT_METHOD
@@ -132,7 +132,7 @@ def batch_size_for(examples: int, *, max_batch_size: int) -> int:
 
 
 def with_balance(method: MethodConfig, *, steps: int) -> MethodConfig:
-    """Return view-contrast with a scale and a weight for `steps` where it has none; others as is.
+    """Return view-contrast with a scale and a weight for `steps`; other methods unchanged.
 
     Example:
         >>> result = with_balance(ViewContrastConfig(logit_scale=8.0), steps=10_000)

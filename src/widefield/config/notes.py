@@ -1,4 +1,4 @@
-"""What to say of a run before it begins: what was chosen by a rule, and what it lacks."""
+"""Notes on a run before it starts: settings by default rules, and possible problems."""
 
 import math
 from collections.abc import Collection
@@ -21,13 +21,13 @@ from widefield.encoders import family_of
 def notes_on(
     recipe: Recipe, per_epoch: int, *, unset: Collection[str], overrides: Collection[str]
 ) -> tuple[str, ...]:
-    """Return a line on each thing that the user may want to change; none where all is usual.
+    """Return a line on each setting that the user may want to change.
 
     Args:
         recipe: resolved settings of the run.
         per_epoch: steps per epoch.
-        unset: settings that were chosen by measured rules.
-        overrides: names of the settings that the user gave.
+        unset: settings that were selected by measured rules.
+        overrides: names of the settings that are set by the user.
     """
     is_auto = "method" in unset
     lines = (
@@ -40,7 +40,7 @@ def notes_on(
 
 
 def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
-    """Say which method was chosen, and why."""
+    """Return the note on the default method."""
     name = recipe.method.name
     if method_with_settings(overrides):
         reason = "which has the settings that were given"
@@ -56,7 +56,7 @@ def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
 
 
 def _on_rate(recipe: Recipe) -> str:
-    """Say where the learning rate comes from, unless it is the method's own."""
+    """Return the note on the learning rate, unless it is the method's default."""
     family, name = family_of(recipe.encoder), recipe.encoder.name
     multiple, is_tested = LR_SCALES[family], name in LR_MEASURED_ON
     if is_tested and multiple == 1:
@@ -68,7 +68,7 @@ def _on_rate(recipe: Recipe) -> str:
 
 
 def _on_batch(recipe: Recipe) -> str:
-    """Say that batches are smaller than usual."""
+    """Return the note on a batch size below the default."""
     if recipe.batch_size == Recipe.batch_size:
         return ""
     return (
@@ -77,9 +77,9 @@ def _on_batch(recipe: Recipe) -> str:
 
 
 def _on_steps(recipe: Recipe, per_epoch: int, overrides: Collection[str] | None) -> str:
-    """Say that a run is short, how many epochs are enough, and which method these would take.
+    """Return the note on a run of few steps.
 
-    `overrides` are the names of the user's settings, or None where the user named the method.
+    `overrides` are the names of the user's settings, None if they include the method.
     """
     steps = recipe.epochs * per_epoch
     if steps >= FEW_STEPS or not per_epoch:
@@ -98,7 +98,7 @@ def _on_steps(recipe: Recipe, per_epoch: int, overrides: Collection[str] | None)
 
 
 def _on_epochs(recipe: Recipe) -> str:
-    """Say that the rows of a method are visited a few times only."""
+    """Return the note on a method whose rows are visited too few times."""
     name, epochs = recipe.method.name, recipe.epochs
     needed = MIN_EPOCHS.get(name, 1)
     if epochs >= needed:

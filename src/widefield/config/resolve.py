@@ -1,4 +1,4 @@
-"""From the settings that a user gave to those of a run: one pure pass over facts."""
+"""Resolution of the settings of a run from those of the user, the data and the machine."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -20,17 +20,17 @@ from widefield.methods import HeadMethodConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Init:
-    """What settings depend on of the weights that a run begins with."""
+    """Properties of the initial weights on which settings depend."""
 
     config: EncoderConfig
     """Architecture of the encoder."""
     size_is_fixed: bool
-    """Whether it takes images of its own size only."""
+    """Whether the encoder takes images of its own size only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What settings depend on: the data, the initial weights, the machine."""
+    """Properties of data, initial weights and machine on which settings depend."""
 
     examples: int
     """n."""
@@ -45,17 +45,17 @@ class RunContext:
     init: Init | None = None
     """The initial weights; None for random ones."""
     feature_dim: int | None = None
-    """D, where the encoder to train is there already; None for the one of the recipe."""
+    """D of an existing encoder to train; None for the one of the recipe."""
     device: torch.device
     """Device to train on."""
     bf16: bool = False
-    """Whether the device has arithmetic in bf16."""
+    """Whether the device supports bf16."""
     memory: Memory
     """Memory for the rows of a per-example head."""
 
     @classmethod
     def of(cls, dataset: Dataset, *, device: torch.device, **others: Any) -> Self:
-        """Return the facts of a data set on this machine."""
+        """Return the context of a data set on this machine."""
         _, height, width, channels = dataset.images.shape
         return cls(
             examples=len(dataset),
@@ -73,19 +73,19 @@ class RunContext:
 def resolve(
     recipe: str | Recipe, overrides: Mapping[str, Any], context: RunContext
 ) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the settings of a run, each `auto` replaced, and notes on what was chosen.
+    """Return the settings of a run without `auto`, and notes on the selected values.
 
-    What the user did not give goes by the rules of `widefield.config.defaults` in the recipe
-    `default`. Other recipes keep their values, but the learning rate of another method than theirs.
+    The recipe `default` takes unset values from the rules of `widefield.config.defaults`. Other
+    recipes keep their values; a method that is not theirs gets its learning rate by these rules.
 
     Args:
         recipe: name of a recipe, or a whole one.
-        overrides: settings that the user gave, under their flat names.
+        overrides: settings of the user, under their flat names.
         context: the data, the initial weights and the machine.
 
     Raises:
-        ValueError: as `check`, the encoder does not take such examples, or a warm-up was given in
-            steps that does not end.
+        ValueError: as `check`, the encoder does not take such examples, or the warm-up is longer
+            than the run.
 
     Example:
         >>> cpu, memory = torch.device("cpu"), Memory(host=10**9)
@@ -132,7 +132,7 @@ def check(
     planted: Collection[str] = (),
     init: Init | None = None,
 ) -> Recipe:
-    """Return the settings as far as they go before data are open; the first part of `resolve`.
+    """Return the settings before data are opened; the first part of `resolve`.
 
     Raises:
         ValueError: settings do not fit the recipe, each other, or the initial weights.
@@ -151,20 +151,20 @@ def check(
     if init is None:
         return result
     named = set(overrides)
-    if isinstance(recipe, Recipe):  # whose zero_init_last, of random weights, cannot be left out
+    if isinstance(recipe, Recipe):  # which always has zero_init_last, a setting of random weights
         named |= recipe.encoder.flat().keys() - {"zero_init_last"}
     return _with_init(result, named, init)
 
 
 def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the method `auto`, which is none."""
+    """Return settings without the method `auto`."""
     return {name: value for name, value in overrides.items() if (name, value) != ("method", AUTO)}
 
 
 def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of `method`, `batch_size`, `lr` and `head_lr_scale` go by measured rules.
+    """Return which of `method`, `batch_size`, `lr` and `head_lr_scale` have default rules.
 
-    A method that is given whole brings its rates, and rows go by an `lr` that is given.
+    A `MethodConfig` has its own rates, and `lr` sets the rate of the rows too.
     """
     method = overrides.get("method", AUTO)
     named = isinstance(method, str) and "lr" not in overrides
@@ -177,7 +177,7 @@ def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]
 
 
 def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot go together, whatever the data."""
+    """Check settings that exclude each other."""
     if "warmup_epochs" in overrides and recipe.warmup_epochs >= recipe.epochs:
         raise ValueError(
             f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
@@ -196,7 +196,7 @@ def _with_init(recipe: Recipe, named: Collection[str], init: Init) -> Recipe:
     """Return `recipe` with the architecture of the initial weights, and the size that they need.
 
     Raises:
-        ValueError: a setting of `named` is another one.
+        ValueError: a setting of `named` differs.
     """
     config, settings = init.config, EncoderSettings.of(init.config)
     wanted = recipe.encoder.flat()
@@ -219,7 +219,7 @@ def _with_init(recipe: Recipe, named: Collection[str], init: Init) -> Recipe:
 
 
 def _with_default_method(recipe: Recipe, overrides: Mapping[str, Any], per_epoch: int) -> Recipe:
-    """Return the recipe with the method for its epochs and steps, and the settings given."""
+    """Return the recipe with the default method for its epochs and steps, and the overrides."""
     method = method_for(
         epochs=recipe.epochs, init=recipe.init, overrides=overrides, steps_per_epoch=per_epoch
     )
@@ -228,7 +228,7 @@ def _with_default_method(recipe: Recipe, overrides: Mapping[str, Any], per_epoch
 
 
 def _with_rates(recipe: Recipe, unset: Collection[str]) -> Recipe:
-    """Return the recipe with the learning rate of the encoder's family; rows keep the method's."""
+    """Return the recipe with the learning rate of the encoder's family, but not for rows."""
     multiple = LR_SCALES[family_of(recipe.encoder)]
     rates = {"lr": multiple * recipe.method.lr}
     if isinstance(recipe.method, HeadMethodConfig):

@@ -64,15 +64,15 @@ HAVE_IT = " and ".join(", ".join(settings_by_name()["temperature"]).rsplit(", ",
         ),
         (
             {"temperature": 0.1},
-            f"temperature is no setting of row-contrast with views expert: it is one of {HAVE_IT}",
+            f"temperature is not a setting of row-contrast with views expert: it is one of {HAVE_IT}",
         ),
         (
             {"method": "simclr", "queue_size": 7},
-            "queue_size is no setting of simclr with views expert: it is one of moco",
+            "queue_size is not a setting of simclr with views expert: it is one of moco",
         ),
         (
             {"noise_std": 0.1},
-            "noise_std is no setting of row-contrast with views expert: "
+            "noise_std is not a setting of row-contrast with views expert: "
             "it is one of noise and noise:object",
         ),
     ],

@@ -191,7 +191,7 @@ def test_a_setting_that_one_method_alone_has_chooses_it(
 
 
 def test_settings_of_both_methods_are_refused() -> None:
-    with pytest.raises(ValueError, match="normalize is no setting of view-contrast"):
+    with pytest.raises(ValueError, match="normalize is not a setting of view-contrast"):
         make_recipe(cross_entropy_weight=7.0, normalize=False)
 
 

@@ -106,6 +106,6 @@ def test_a_run_in_bf16_on_a_cpu_clears_them(
     precision: str, called: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(build_module, "clear_unseen_taps", lambda *given: seen.append(given))
+    monkeypatch.setattr(build_module, "zero_padding_gradients", lambda *given: seen.append(given))
     build(small_recipe("simclr", precision=precision), small_facts(), device=CPU)
     assert bool(seen) == called
