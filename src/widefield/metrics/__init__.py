@@ -25,6 +25,7 @@ from widefield.metrics.health import Health as Health
 from widefield.metrics.health import health as health
 from widefield.metrics.hypersphere import alignment as alignment
 from widefield.metrics.hypersphere import uniformity as uniformity
+from widefield.metrics.lidar import lidar as lidar
 from widefield.metrics.maximize import activation_maximization as activation_maximization
 from widefield.metrics.maximize import color_axes as color_axes
 from widefield.metrics.neighbors import graph_overlap as graph_overlap
@@ -69,6 +70,7 @@ __all__ = [
     "graph_overlap",
     "health",
     "large_singular_values",
+    "lidar",
     "linear_cka",
     "near_duplicates",
     "nearest_neighbors",
@@ -136,6 +138,11 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
     ),
     "uniformity": Diagnostic(
         uniformity, "how evenly images fill the sphere; lower is more even, 0 is one point"
+    ),
+    "lidar": Diagnostic(
+        lidar,
+        "directions in which images differ more than augmented views of one image do",
+        needs_views=True,
     ),
 }
 """Name -> diagnostic, in the order in which an audit tells them."""
