@@ -10,10 +10,9 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from widefield.config.recipes.default import method_for
 
 from pages.format import percent, read, spread, table, whole
-from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 
 Run = dict[str, Any]
 OURS = (DEFAULT_METHOD, LONG_METHOD)

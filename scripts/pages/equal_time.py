@@ -5,10 +5,8 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from widefield.config.recipes.default import method_for
-
 from pages.format import percent, points, read, table
-from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 from widefield.config.recipe import Recipe
 
 Run = dict[str, Any]
@@ -194,7 +192,7 @@ def longest() -> str:
 def _is_default(run: Run, images: int) -> bool:
     """Return whether a run has the method that one of its length takes by default."""
     steps = images // Recipe.batch_size
-    return run["method"] == method_for(epochs=run["epochs"], steps_an_epoch=steps)
+    return run["method"] == method_for(epochs=run["epochs"], steps_per_epoch=steps)
 
 
 def _chosen(method: str) -> str:
