@@ -85,7 +85,7 @@ RESULTS = {
 
 
 def method_for(
-    *, epochs: int, init: str | None, given: Collection[str] = (), steps_per_epoch: int = 0
+    *, epochs: int, init: str | None = None, given: Collection[str] = (), steps_per_epoch: int = 0
 ) -> str:
     """Return the method of a run that names none.
 
@@ -98,9 +98,9 @@ def method_for(
         steps_per_epoch: steps from one visit of a row to the next; 0 while it is not known.
 
     Example:
-        >>> method_for(epochs=5, init=None), method_for(epochs=100, init=None)
+        >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, init=None, given=["cross_entropy_weight"])
+        >>> method_for(epochs=100, given=["cross_entropy_weight"])
         'view-contrast'
     """
     by_setting = method_with_settings(given)
