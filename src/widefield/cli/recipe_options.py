@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import RecipeArguments
 
-COMMON = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
+SHOWN_FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
 """Settings that help shows first in their groups."""
 NOT_AT_PROMPT = frozenset(
     {
@@ -81,7 +81,7 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
         defaults["method"] = AUTO
     return [
         _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", groups[name])
-        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in COMMON)
+        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in SHOWN_FIRST)
         if name not in NOT_AT_PROMPT
     ]
 
