@@ -26,7 +26,7 @@ from widefield.config.defaults import (
 )
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
-from widefield.config.resolve import Facts, Init, check, resolve
+from widefield.config.resolve import Facts, InitFacts, check, resolve
 from widefield.core.memory import Memory
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
@@ -449,7 +449,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> 
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
     config = build_encoder("test_vit", image_size=160, seed=0).config
-    init = Init(config=config, size_is_fixed=True)
+    init = InitFacts(config=config, size_is_fixed=True)
     known = facts(image_size=(160, 160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
