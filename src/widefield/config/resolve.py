@@ -19,7 +19,7 @@ from widefield.methods import HeadMethodConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Init:
+class InitFacts:
     """What settings depend on of the weights that a run begins with."""
 
     config: EncoderConfig
@@ -42,7 +42,7 @@ class Facts:
     """Samples per second of sounds, Hz."""
     planted: Collection[str] = ()
     """Names of the planted features."""
-    init: Init | None = None
+    init: InitFacts | None = None
     """The initial weights; None for random ones."""
     feature_dim: int | None = None
     """D, where the encoder to train is there already; None for the one of the recipe."""
@@ -128,7 +128,7 @@ def check(
     given: Mapping[str, Any],
     *,
     planted: Collection[str] = (),
-    init: Init | None = None,
+    init: InitFacts | None = None,
 ) -> Recipe:
     """Return the settings as far as they go before data are open; the first part of `resolve`.
 
@@ -190,7 +190,7 @@ def _refuse_contradiction(recipe: Recipe, given: Mapping[str, Any]) -> None:
         )
 
 
-def _with_init(recipe: Recipe, named: Collection[str], init: Init) -> Recipe:
+def _with_init(recipe: Recipe, named: Collection[str], init: InitFacts) -> Recipe:
     """Return `recipe` with the architecture of the initial weights, and the size that they need.
 
     Raises:

@@ -26,8 +26,9 @@ from widefield.config.defaults import (
 )
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
-from widefield.config.resolve import Facts, Init, check, resolve
+from widefield.config.resolve import Facts, InitFacts, check, resolve
 from widefield.core.memory import Memory
+from widefield.core.types import InputSpec
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.family import family_of_network
@@ -283,7 +284,7 @@ def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept()
 def test_every_measured_encoder_exists() -> None:
     for name in LR_MEASURED_ON:
         with torch.device("meta"):
-            EncoderSettings(name=name).build(image_size=224, seed=0)
+            EncoderSettings(name=name).build(InputSpec(image_size=224), seed=0)
 
 
 @pytest.mark.parametrize("examples", [256, 500, 2000, 5000, 50_000])
@@ -449,7 +450,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> 
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
     config = build_encoder("test_vit", image_size=160, seed=0).config
-    init = Init(config=config, size_is_fixed=True)
+    init = InitFacts(config=config, size_is_fixed=True)
     known = facts(image_size=(160, 160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
