@@ -6,7 +6,7 @@ from torch import Tensor
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset
-from widefield.inference.open_encoder import FeatureExtractor
+from widefield.inference.features import FeatureExtractor
 from widefield.probes.features import features, image_batch
 from widefield.views import ViewSettings
 
