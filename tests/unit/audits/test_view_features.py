@@ -49,6 +49,10 @@ def test_sounds_are_seen_as_their_spectrograms() -> None:
 def test_many_examples_are_thinned_out_and_the_encoder_stays_as_it_was() -> None:
     data = open_dataset("photos", max_examples=_MAX_EXAMPLES + 40, image_size=16)
     encoder = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).train()
-    assert view_features(open_encoder(encoder), data, seed=0).shape == (_MAX_EXAMPLES, _VIEW_COUNT, 3)
+    assert view_features(open_encoder(encoder), data, seed=0).shape == (
+        _MAX_EXAMPLES,
+        _VIEW_COUNT,
+        3,
+    )
     assert encoder.training
     assert int(encoder[0].num_batches_tracked) == 0
