@@ -48,8 +48,8 @@ HOMES = {
 MAY_NAME_METHODS = ("methods/", "config/", "losses.py")
 """Where a method is defined or chosen."""
 
-FOR_LABS = ("widefield.core", "widefield.methods", "widefield.head.lazy_adamw")
-"""What a lab may import: the losses and the optimizer that its claim is about."""
+FOR_LABS = ("widefield.core", "widefield.methods", "widefield.head")
+"""What a lab may import: the losses and the head that its claim is about."""
 
 
 def modules(root: Path = SOURCE) -> dict[str, ast.Module]:

@@ -236,7 +236,7 @@ def test_a_run_killed_as_it_begins_takes_no_folder(
 
     with monkeypatch.context() as patched:
         patched.setattr(owner, before, die)
-        patched.setattr(RunFolder, "remove_incomplete", lambda self: None)  # as nothing does after SIGKILL
+        patched.setattr(RunFolder, "remove_incomplete", lambda self: None)  # as by SIGKILL
         with pytest.raises(Killed):
             adapted(tmp_path / "killed", str(run))
     adapted(tmp_path / "whole", str(run))

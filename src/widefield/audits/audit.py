@@ -38,6 +38,7 @@ from widefield.audits.planting import (
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
+from widefield.audits.view_features import view_features
 from widefield.core.files import checked_output, refuse_unwritable
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
@@ -176,7 +177,7 @@ def audit(
         checkpoints=auditor.checkpoints(
             folders, bounds, {name: middle for name, (_, middle) in planted.items()}
         ),
-        features=describe(test_h),
+        features=describe(test_h, view_features(extractor, split.test, seed=seed)),
         notes=(
             *_notes(extractor, split, test_h, trained=pretrain_with is not None),
             *left_out,

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import RecipeArguments
 
-FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
+SHOWN_FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
 """Settings that help shows first in their groups."""
 PYTHON_ONLY = frozenset(
     {
@@ -81,7 +81,7 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
         defaults["method"] = AUTO
     return [
         _option(name, kinds[name], f"{texts[name]} [default: {_format(value)}]", groups[name])
-        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in FIRST)
+        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in SHOWN_FIRST)
         if name not in PYTHON_ONLY
     ]
 

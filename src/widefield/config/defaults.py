@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from widefield.encoders import Family
-from widefield.methods import METHODS, MethodConfig, ViewContrastConfig
-from widefield.methods.view_contrast import CROSS_ENTROPY_WEIGHT, LOGIT_SCALE
+from widefield.methods import METHODS, MethodConfig, ViewContrastConfig, view_contrast
 
 DEFAULT_METHOD = "view-contrast"
 """Method of short runs, of runs with initial weights, and of runs whose epochs are long."""
@@ -59,7 +58,7 @@ class Balance(NamedTuple):
 
 
 BALANCE_BY_STEPS = {
-    0: Balance(logit_scale=LOGIT_SCALE, cross_entropy_weight=CROSS_ENTROPY_WEIGHT),
+    0: Balance(view_contrast.LOGIT_SCALE, view_contrast.CROSS_ENTROPY_WEIGHT),
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(logit_scale=5.0, cross_entropy_weight=3.0),
 }
@@ -85,7 +84,11 @@ RESULTS = {
 
 
 def method_for(
-    *, epochs: int, init: str | None, overrides: Collection[str] = (), steps_per_epoch: int = 0
+    *,
+    epochs: int,
+    init: str | None = None,
+    overrides: Collection[str] = (),
+    steps_per_epoch: int = 0,
 ) -> str:
     """Return the default method of a run.
 
@@ -98,9 +101,9 @@ def method_for(
         steps_per_epoch: steps from one visit of a row to the next; 0 if unknown.
 
     Example:
-        >>> method_for(epochs=5, init=None), method_for(epochs=100, init=None)
+        >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, init=None, overrides=["cross_entropy_weight"])
+        >>> method_for(epochs=100, overrides=["cross_entropy_weight"])
         'view-contrast'
     """
     by_setting = method_with_settings(overrides)

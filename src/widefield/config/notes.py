@@ -61,7 +61,7 @@ def _on_rate(recipe: Recipe) -> str:
     multiple, is_tested = LR_SCALES[family], name in LR_MEASURED_ON
     if is_tested and multiple == 1:
         return ""
-    lr, scale = recipe.method.lr, getattr(recipe.method, "head_lr_scale", 1.0)
+    lr, scale = recipe.method.lr, recipe.method.flat().get("head_lr_scale", 1.0)
     rows = f" and {lr * scale:g} for head rows" if scale == 1 / multiple != 1 else ""
     unknown = "" if is_tested else f"; {name} itself was not measured"
     return f"learning rate {lr:g}{rows}, the default for {family}{unknown}: --lr sets another"

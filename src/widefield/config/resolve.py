@@ -19,7 +19,7 @@ from widefield.methods import HeadMethodConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Init:
+class InitInfo:
     """Properties of the initial weights on which settings depend."""
 
     config: EncoderConfig
@@ -42,7 +42,7 @@ class RunContext:
     """Samples per second of sounds, Hz."""
     planted: Collection[str] = ()
     """Names of the planted features."""
-    init: Init | None = None
+    init: InitInfo | None = None
     """The initial weights; None for random ones."""
     feature_dim: int | None = None
     """D of an existing encoder to train; None for the one of the recipe."""
@@ -130,7 +130,7 @@ def check(
     overrides: Mapping[str, Any],
     *,
     planted: Collection[str] = (),
-    init: Init | None = None,
+    init: InitInfo | None = None,
 ) -> Recipe:
     """Return the settings before data are opened; the first part of `resolve`.
 
@@ -187,12 +187,12 @@ def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
         raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
     if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
         raise ValueError(
-            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False "
-            "(--no-decay-bias-and-norm), or choose another optimizer"
+            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False, "
+            "or choose another optimizer"
         )
 
 
-def _with_init(recipe: Recipe, named: Collection[str], init: Init) -> Recipe:
+def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe:
     """Return `recipe` with the architecture of the initial weights, and the size that they need.
 
     Raises:

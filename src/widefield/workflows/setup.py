@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.config.resolve import Init, RunContext, check, resolve
+from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
@@ -33,12 +33,12 @@ class Setup:
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
         self._start: InitialEncoder | None = None
-        self._init: Init | None = None
+        self._init: InitInfo | None = None
         if checked.init is not None:
             spec = given.get("init")
             self._start = open_init(checked.init if spec is None else spec, download=download)
             encoder = self._start.encoder
-            self._init = Init(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
+            self._init = InitInfo(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
         self.recipe = check(recipe, self._given, planted=self._planted, init=self._init)
         """Settings as far as they are known, which say how to open the data."""
 

@@ -50,7 +50,7 @@ HAVE_IT = " and ".join(", ".join(settings_by_name()["temperature"]).rsplit(", ",
         ),
         ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
-        ({"callback": 3}, "unknown setting 'callback': widefield pretrain --help lists them"),
+        ({"callback": 3}, "unknown setting 'callback': run.yaml lists them"),
         ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
         ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
         (
@@ -64,7 +64,8 @@ HAVE_IT = " and ".join(", ".join(settings_by_name()["temperature"]).rsplit(", ",
         ),
         (
             {"temperature": 0.1},
-            f"temperature is not a setting of row-contrast with views expert: it is one of {HAVE_IT}",
+            "temperature is not a setting of row-contrast with views expert: "
+            f"it is one of {HAVE_IT}",
         ),
         (
             {"method": "simclr", "queue_size": 7},

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 import yaml
@@ -26,8 +27,9 @@ from widefield.config.defaults import (
 )
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
-from widefield.config.resolve import Init, RunContext, check, resolve
+from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.memory import Memory
+from widefield.core.types import InputSpec
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.family import family_of_network
@@ -137,6 +139,9 @@ def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
     assert "learning rate 0.02, the default for networks with batch norm; efficientnet_b0" in line
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(epochs=st.integers(1, 10**4))
 def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
     """Rows that were visited often stand in for a second view."""
@@ -261,6 +266,9 @@ def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) ->
     assert recipe["method"]["cross_entropy_weight"] == 30.0
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(examples=st.integers(1, 10**7), max_batch_size=st.integers(1, 4096))
 def test_the_batch_of_few_examples(examples: int, max_batch_size: int) -> None:
     """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
@@ -283,7 +291,7 @@ def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept()
 def test_every_measured_encoder_exists() -> None:
     for name in LR_MEASURED_ON:
         with torch.device("meta"):
-            EncoderSettings(name=name).build(image_size=224, seed=0)
+            EncoderSettings(name=name).build(InputSpec(image_size=224), seed=0)
 
 
 @pytest.mark.parametrize("examples", [256, 500, 2000, 5000, 50_000])
@@ -402,6 +410,9 @@ FACTS = st.builds(
 )
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(recipe=st.sampled_from(["default", make_recipe()]), known=FACTS, data=st.data())
 def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     recipe: str | Recipe, known: RunContext, data: st.DataObject
@@ -420,6 +431,9 @@ def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     assert None not in [chosen.method.flat().get(name, 0) for name in BALANCE_BY_STEPS[0]._fields]
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(known=FACTS, data=st.data())
 def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.DataObject) -> None:
     """And nothing that was given."""
@@ -436,6 +450,9 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.Da
     assert not any("\n" in note for note in notes)
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(name=st.sampled_from(sorted(RECIPES)), known=FACTS)
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
 def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext) -> None:
@@ -449,7 +466,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
     config = build_encoder("test_vit", image_size=160, seed=0).config
-    init = Init(config=config, size_is_fixed=True)
+    init = InitInfo(config=config, size_is_fixed=True)
     known = facts(image_size=(160, 160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
@@ -467,7 +484,7 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         and not isinstance(value, type)
         and getattr(value, "__module__", defaults.__name__) == defaults.__name__
     }
-    imported = {"METHODS", "Family", "math"}
+    imported = {"METHODS", "Family", "math", "view_contrast"}
     assert RESULTS.keys() == rules - imported - {"RESULTS", "method_with_settings"}
     for rule, files in RESULTS.items():
         assert files, rule

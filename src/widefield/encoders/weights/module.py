@@ -4,11 +4,13 @@ import timm
 from torch import nn
 
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.weights.foreign import COMMON, architecture_specs, load_best_match
-
-_CUSTOM_LOOP_HINT = (
-    "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
+from widefield.encoders.weights.foreign import (
+    COMMON_ARCHITECTURES,
+    architecture_specs,
+    load_best_match,
 )
+
+_LOOP_HINT = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
 
 
 def load_module(module: nn.Module) -> Encoder:
@@ -28,11 +30,9 @@ def load_module(module: nn.Module) -> Encoder:
     """
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     cfg = getattr(module, "pretrained_cfg", None)
-    architecture = cfg.get("architecture") if isinstance(cfg, dict) else None
-    names = (
-        (architecture,) if isinstance(architecture, str) and timm.is_model(architecture) else COMMON
-    )
+    known = cfg.get("architecture") if isinstance(cfg, dict) else None
+    names = (known,) if isinstance(known, str) and timm.is_model(known) else COMMON_ARCHITECTURES
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
-    encoder, _ = load_best_match(f"the module {name}", tensors, candidates, hint=_CUSTOM_LOOP_HINT)
+    encoder, _ = load_best_match(f"the module {name}", tensors, candidates, hint=_LOOP_HINT)
     return encoder
