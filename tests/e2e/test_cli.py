@@ -255,7 +255,8 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
-            "head_storage is not a setting of simclr with views expert: it is one of ",
+            "head_storage is not a setting of simclr with views expert: "
+            "it is one of view-contrast, ",
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],

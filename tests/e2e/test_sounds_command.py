@@ -272,7 +272,7 @@ def test_a_folder_for_timm_of_an_encoder_of_spectrograms_is_refused(tmp_path: Pa
         "resnet-tiny", stem="native", channels=1, image_size=(1, STEPS), rate=RATE, seed=0
     )
     save_encoder(encoder, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"timm makes no spectrograms .* \.safetensors or \.onnx"):
+    with pytest.raises(ValueError, match=r"timm has no spectrograms .* \.safetensors or \.onnx"):
         widefield.export(tmp_path / "run", tmp_path / "folder")
 
 

@@ -1,4 +1,4 @@
-"""The `widefield` command: parses, calls, prints. One file per command; heavy imports inside."""
+"""The `widefield` command: one file per command, with heavy imports inside functions."""
 
 import os
 import sys
@@ -27,11 +27,11 @@ def main() -> NoReturn:
             limit_threads()
             _run(words)
         finally:
-            exit_handler.ignore_signals()  # before the line is made, which a signal would cut off
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+            exit_handler.ignore_signals()  # so that a signal does not cut off the line
+    except BrokenPipeError:  # the reader of the output ended, such as `| head`
         raise SystemExit(0) from None
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        if exit_handler.signal:  # whatever a library made of the exception that a signal raised
+        if exit_handler.signal:  # a library may have replaced the exception of the signal
             _exit(exit_handler.line, exit_handler.code)
         from widefield.cli.errors import line_of
 
@@ -43,14 +43,14 @@ def main() -> NoReturn:
 
 
 def _run(words: list[str]) -> None:
-    from widefield.cli.app import build_app  # under the care of `main`: it takes a while
+    from widefield.cli.app import build_app  # slow, so that `main` has to handle signals first
 
     build_app(words)(words, exit_on_error=False, print_error=False)
     finish_output()
 
 
 def _exit(message: str, code: int) -> NoReturn:
-    rank = os.environ.get("RANK", "0")  # where torchrun started several
+    rank = os.environ.get("RANK", "0")  # set by torchrun
     program = "widefield" if rank == "0" else f"widefield [rank {rank}]"
     print_error(f"{program}: {message}")
     raise SystemExit(code) from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @like("widefield.workflows.classify")
 def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
-    """Predict classes, and print how far the predictions hold."""
+    """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call
 
     result = call(**arguments, out=out)

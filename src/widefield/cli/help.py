@@ -1,4 +1,4 @@
-"""How help is laid out: options in groups, and examples below them."""
+"""Layout of help: options in groups, with examples below."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from cyclopts import Group, Parameter
 
 ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
-"""Groups in the order in which help shows them."""
+"""Groups in the order of help."""
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
@@ -22,7 +22,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
         *("suggest", "parameters", "tables", "logger"),
     ),
 }
-"""Options of each group; others of a run are of Training, and others of a command plain Options."""
+"""Options of each group; others are in Training for a run, and in Options for a command."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "demo": (
@@ -55,11 +55,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
-"""Command lines that work, for each command."""
+"""Valid command lines for each command."""
 
 
 def group(name: str, detail: str = "") -> Group:
-    """Return the group of options `name`, in its place; `detail` follows its name.
+    """Return the group of options `name`, whose title may have a `detail`.
 
     Example:
         >>> group("Method", "simclr").name
@@ -79,11 +79,13 @@ def group_of(option: str, default: str) -> str:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` with each option of its own in its group."""
+    """Return `command` with a group for each option."""
     signature = inspect.signature(command)
     parameters = []
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and not _has_group(parameter.annotation):
+        parts = getattr(parameter.annotation, "__metadata__", ())
+        has_group = any(isinstance(part, Parameter) and part.group for part in parts)
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_group:
             option_group = Parameter(group=group(group_of(parameter.name, "Options")))
             annotation = cast(Any, Annotated)[parameter.annotation, option_group]
             parameter = parameter.replace(annotation=annotation)
@@ -94,7 +96,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def with_parameters(
     command: Callable[..., None], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Return `command` as cyclopts is to see it."""
+    """Return `command` with the signature `parameters`."""
 
     def wrapped(*args: Any, **kwargs: Any) -> None:
         command(*args, **kwargs)
@@ -105,11 +107,6 @@ def with_parameters(
     return wrapped
 
 
-def _has_group(annotation: Any) -> bool:
-    parts = getattr(annotation, "__metadata__", ())
-    return any(isinstance(part, Parameter) and part.group for part in parts)
-
-
 def examples(command: str) -> str:
-    """Return the end of a command's help: lines to try."""
+    """Return the examples at the end of a command's help."""
     return "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[command])])

@@ -79,7 +79,7 @@ def lab(
 
 
 def _check_unused(reason: str, options: dict[str, bool]) -> None:
-    """Refuse options that were given though nothing would read them."""
+    """Check that no options are set that would have no effect."""
     words = [f"--{name.replace('_', '-')}" for name, is_set in options.items() if is_set]
     if words:
         raise ValueError(f"{reason}, or leave out {', '.join(words)}")

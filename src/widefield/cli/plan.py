@@ -1,4 +1,4 @@
-"""`widefield plan`: its options are those of pretrain."""
+"""`widefield plan`, with the options of pretrain."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ def plan(
     json: Json = False,
     **arguments: Any,
 ) -> None:
-    """Plan a run, and print what it will take."""
+    """Plan a run, and print its memory and time."""
     from widefield.data.spec import parse
 
-    parse(data)  # before anything heavy is imported: a typing error is answered at once
+    parse(data)  # before heavy imports, so that a typing error is reported at once
 
     from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
@@ -46,7 +46,7 @@ def plan(
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time in the unit in which it is a number of one to three digits.
+    """Return a time in seconds, minutes or hours.
 
     Example:
         >>> [format_duration(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]

@@ -1,4 +1,4 @@
-"""`widefield pretrain`: its options are the settings of the run, its method and its views."""
+"""`widefield pretrain`, with options for the settings of the run, its method and views."""
 
 import dataclasses
 import shlex
@@ -25,10 +25,10 @@ def pretrain(
     json: Json = False,
     **arguments: Any,
 ) -> None:
-    """Train, and print the outcome."""
+    """Train, and print the result."""
     from widefield.data.spec import parse
 
-    parse(data)  # before anything heavy is imported: a typing error is answered at once
+    parse(data)  # before heavy imports, so that a typing error is reported at once
 
     from widefield.core.gather import rank_and_world
     from widefield.core.hardware import keep_freed_memory

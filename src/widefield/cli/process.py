@@ -1,4 +1,4 @@
-"""What a command does to its process: streams that can be written, signals, a limit of memory."""
+"""Process settings of a command: standard streams, signals, threads and a memory limit."""
 
 import contextlib
 import os
@@ -12,30 +12,30 @@ from typing import TextIO
 from widefield.core.cpus import all_cpus, usable_cpus
 
 TIMEOUT = 5.0
-"""Seconds that a command has to tidy up after a signal, before another one kills it."""
+"""Seconds for cleanup after a signal, after which another one kills the process."""
 
 
 def fix_streams() -> None:
-    """Let everything be printed: closed streams swallow it, narrow ones escape characters.
+    """Make standard streams writable: closed ones discard output, others escape characters.
 
-    Without this the next file that is opened would take the place of a closed stream.
+    Otherwise the next opened file would get the number of a closed stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, this one
         if getattr(sys, name) is None:
             stream = os.fdopen(number, "r" if number == 0 else "w", closefd=False)
             setattr(sys, name, stream)
     for output in (sys.stdout, sys.stderr):
-        configure = getattr(output, "reconfigure", None)  # a test's stream may have none
+        configure = getattr(output, "reconfigure", None)  # missing in streams of tests
         if configure is not None:
             configure(errors="backslashreplace")
 
 
 def finish_output() -> None:
-    """Write what is still held back of the output.
+    """Flush the output.
 
     Raises:
         OSError: it cannot be written.
@@ -43,12 +43,12 @@ def finish_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        _redirect_to_null(sys.stdout)  # else Python tries again as it ends, and complains
+        _redirect_to_null(sys.stdout)  # else Python tries again at exit
         raise
 
 
 def print_error(line: str) -> None:
-    """Print a line on stderr, if that can be written."""
+    """Print a line on stderr, if it is writable."""
     with contextlib.suppress(OSError):
         finish_output()
     try:
@@ -58,17 +58,17 @@ def print_error(line: str) -> None:
 
 
 def _redirect_to_null(stream: TextIO) -> None:
-    """Send what is held back for `stream`, and what follows, nowhere."""
+    """Redirect `stream` to the null device."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
 
 
 class SignalExit:
-    """Ends the command at the first SIGINT or SIGTERM, once, so that it can tidy up.
+    """Ends the command with cleanup at the first SIGINT or SIGTERM.
 
-    Others that follow are ignored, because a shell, a scheduler and torchrun may each send one;
-    after `TIMEOUT` seconds the next one kills the process.
+    Later signals are ignored, because a shell, a scheduler and torchrun may each send one; after
+    `TIMEOUT` seconds the next one kills the process.
     """
 
     def __init__(self) -> None:
@@ -77,51 +77,50 @@ class SignalExit:
         self._since = 0.0
 
     def install(self) -> None:
-        """Take over the signals that are not ignored."""
+        """Handle the signals that are not ignored."""
         for sign in (signal.SIGINT, signal.SIGTERM):
-            # A shell ignores Ctrl-C for what runs in its background; so it stays.
+            # A shell ignores Ctrl-C for background processes.
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 signal.signal(sign, self._handle)
 
     def ignore_signals(self) -> None:
-        """Ignore what comes now: the work is done, and Python only shuts down."""
+        """Ignore further signals, while Python shuts down."""
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, signal.SIG_IGN)
 
     @property
     def line(self) -> str:
-        """The line that the command prints at its end."""
+        """Message at the end of the command."""
         return "interrupted" if self.signal == signal.SIGINT else "terminated"
 
     @property
     def code(self) -> int:
-        """Exit code, as a shell counts."""
+        """Exit code by the convention of shells."""
         return 128 + self.signal
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal == 0:
             self.signal, self._since = number, time.monotonic()
-            # Not KeyboardInterrupt: where that passes through code made of a string, as namedtuple
-            # makes it, Python ends by the signal itself, even if somebody caught it.
+            # Not KeyboardInterrupt: if it passes through code made from a string, as of namedtuple,
+            # Python ends by the signal even if the exception is caught.
             raise SystemExit(self.code)
         if time.monotonic() - self._since > TIMEOUT:
             os._exit(self.code)
 
 
 def limit_threads() -> None:
-    """Let libraries start as many threads as a scheduler granted, where they would take more.
+    """Limit the threads of libraries to the CPUs granted by a scheduler.
 
-    They go by the affinity, and read this when they are imported.
+    Libraries read the variable when they are imported, and otherwise use the CPU affinity.
     """
     if usable_cpus() < all_cpus():
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
 
 
 def limit_memory() -> None:
-    """Let an allocation of more memory than there is fail, instead of the process when it is used.
+    """Make allocations beyond the memory fail, which Linux would grant and later kill the process.
 
-    Linux promises memory freely and kills whoever takes it up. Machines with a GPU are left alone:
-    its driver maps far more than it uses.
+    There is no limit on machines with a GPU, whose driver maps more memory than it uses.
     """
     if sys.platform != "linux" or os.path.exists("/dev/nvidiactl"):
         return

@@ -193,11 +193,7 @@ def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
 
 
 def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe:
-    """Return `recipe` with the architecture of the initial weights, and the size that they need.
-
-    Raises:
-        ValueError: a setting of `named` differs.
-    """
+    """Return `recipe` with the architecture of the initial weights, and the size that they need."""
     config, settings = init.config, EncoderSettings.of(init.config)
     wanted = recipe.encoder.flat()
     for name, value in settings.flat().items():

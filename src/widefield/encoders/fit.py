@@ -1,4 +1,4 @@
-"""Which sizes of images an encoder can take, found by a pass that computes shapes alone."""
+"""Image sizes that an encoder can take, found by a forward pass without data."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from widefield.core.types import Size
 from widefield.encoders.encoder import Encoder
 
 _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
-"""Sides of square images that are tried where the wanted size does not fit."""
+"""Sides of square images that are tried if a size does not fit."""
 
 
 def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
@@ -32,12 +32,12 @@ def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
 
 
 def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
-    """Return the encoder if two images of `size` come through it, else why they do not."""
+    """Return the encoder if it takes two images of `size`, else the reason as text."""
     try:
         with torch.device("meta"):
             encoder = build(size)
-            if encoder.spectrogram is None:  # one of sounds takes its spectrograms' own size
+            if encoder.spectrogram is None:  # which has a constant size
                 encoder(torch.empty(2, encoder.config.channels, *size))
-    except (AssertionError, RuntimeError) as error:  # what torch and timm say of sizes
+    except (AssertionError, RuntimeError) as error:  # of torch and timm
         return (str(error).splitlines() or ["it has no layer for them"])[0][:80]
     return encoder

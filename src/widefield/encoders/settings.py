@@ -1,4 +1,4 @@
-"""Settings of an encoder: which architecture, and which first layers."""
+"""Settings of an encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class EncoderSettings(Settings):
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init_last: bool = True
-    """Start a ResNet's residual blocks as the identity, as timm does and torchvision does not."""
+    """Initialize a ResNet's residual blocks as the identity, as in timm, not as in torchvision."""
 
     @classmethod
     def of(cls, config: EncoderConfig) -> Self:
@@ -93,7 +93,7 @@ class EncoderSettings(Settings):
 
         Raises:
             ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
-                blocks to start otherwise, or sizes and statistics do not fit together.
+                blocks, or sizes and statistics do not fit together.
         """
         if self.name == "auto":
             raise ValueError(
@@ -106,7 +106,7 @@ class EncoderSettings(Settings):
             return build_from_config(config)
 
 
-@cache  # passes images through a network to see whether they fit
+@cache  # because it passes images through a network
 def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int | None) -> int:
     def build(size: Size) -> Encoder:
         return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)

@@ -1,4 +1,4 @@
-"""The per-example head: its losses, where its rows are kept, and their optimizers."""
+"""The per-example head: losses, optimizers of its rows, and their storage."""
 
 from widefield.head.initial import initial_rows
 from widefield.head.lazy_adamw import LazyAdamW

@@ -1,8 +1,8 @@
-"""AdamW for rows that are seen once in a while: the missed steps, in closed form.
+"""AdamW for the rows of a batch, with the missed steps of each row in closed form.
 
-Dense AdamW moves every row at every step: a row outside the batch has gradient zero, yet its
-weight decays and its momentum coasts. A lazy row is left alone and brought up to date when it is
-next needed. After k steps t+1 .. t+k without a gradient,
+Dense AdamW updates every row at every step: a row outside the batch has gradient zero, but weight
+decay and momentum. A lazy row catches up with these steps when it is next needed. After k steps
+t+1 .. t+k without a gradient,
 
     m_k = beta1^k m,    v_k = beta2^k v,
     row_k = prod_{s=t+1}^{t+k} (1 - lr_s lambda) row
@@ -14,10 +14,9 @@ The moments inside the sum shrink by mu = beta1 / sqrt(beta2) a step (0.9005 at 
 so terms past `horizon` are below the rounding of the rows' dtype and are left out: 172 terms in
 float32, 364 in float64, however long the gap. Products and coefficients are float64.
 
-Where a row has one second moment for all its elements, that is the moving average of the mean of
-their squared gradients, v <- beta2 v + (1 - beta2) mean_j g_j^2; all else is as above.
+With one second moment for a whole row, v <- beta2 v + (1 - beta2) mean_j g_j^2.
 
-What is exact: everything, up to rounding, for any schedule, any eps, bias correction on or off.
+The result is exact up to rounding, for any schedule and any eps, with and without bias correction.
 
 Source: S-DIET (2025), section 5.2.2 and appendix E, whose equations 7 and 8 print the wrong sign
 before the sum, assume a constant learning rate and keep eps undecayed.
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
     from widefield.head.per_example_head import PerExampleHead
 
 BETA1, BETA2 = 0.9, 0.999
-"""Decay of the two moments at a step, as in `torch.optim.AdamW`."""
+"""Decay rates of the two moments, as in `torch.optim.AdamW`."""
 
 _MU = BETA1 / math.sqrt(BETA2)
 
 
 class LazyAdamW(LazyOptimizer):
-    """AdamW for the rows of a per-example head, of which a step moves those of its batch.
+    """AdamW for the rows of a per-example head; a step updates those of its batch.
 
-    With `update="exact"` every row then stands, to rounding, where `torch.optim.AdamW` over all n
-    rows would have it, whose gradient is zero off the batch.
+    With `update="exact"` the rows equal, up to rounding, those of `torch.optim.AdamW` over all n
+    rows, with gradient zero outside the batch.
 
     Args:
-        head: whose rows it moves.
+        head: the head whose rows are optimized.
         lr: learning rate.
         eps: added to the root of the second moment, as in `torch.optim.AdamW`.
         weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
@@ -97,11 +96,7 @@ class LazyAdamW(LazyOptimizer):
         return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(_MU))
 
     def catch_up(self, state: RowState) -> RowState:
-        """Take the zero-gradient steps after `last` of every row, in closed form.
-
-        Raises:
-            AssertionError: a row is already past the last step.
-        """
+        """Take the zero-gradient steps after `last` of every row, in closed form."""
         steps = self.head.history.steps
         gap = steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
@@ -117,7 +112,7 @@ class LazyAdamW(LazyOptimizer):
 
     def _momentum_sum(self, state: RowState) -> Tensor:
         """Return the sum of the missed momentum steps [b, m]."""
-        visited = state.last > 0  # the others have no momentum to replay
+        visited = state.last > 0  # the others have no momentum
         if not visited.any():
             return torch.zeros_like(state.row)
         total = torch.zeros_like(state.v)
@@ -151,7 +146,7 @@ class LazyAdamW(LazyOptimizer):
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
+        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
         step = self.head.history.steps
         m, v = self._moments(state, grad)
         m_unbiased, v_unbiased = m, v
@@ -174,7 +169,7 @@ class LazyAdamW(LazyOptimizer):
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead.
 
         The listing of appendix E: no bias correction, the learning rate of this step throughout,
-        eps not decayed, and `gap` an estimate (n / b) of when the row comes back. With
+        eps not decayed, and `gap` an estimate (n / b) of the steps to the next visit. With
         a = 1 - lr lambda and mu = beta1 / sqrt(beta2),
 
             row <- a^(gap-1) row - lr mu (a^(gap-1) - mu^(gap-1)) / (a - mu) m / (sqrt(v) + eps).

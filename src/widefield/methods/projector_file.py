@@ -53,11 +53,7 @@ def load_projector(folder: str | Path) -> Projector | None:
 
 
 def _checked(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of `projector`, if these are they.
-
-    Raises:
-        ValueError: they are not.
-    """
+    """Return the arguments of `projector`, if these are they."""
     smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
     if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
         raise ValueError("its shape has other fields")

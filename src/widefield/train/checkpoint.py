@@ -112,11 +112,7 @@ def _append_hash(path: Path) -> None:
 
 
 def _check_hash(path: Path) -> None:
-    """Check that a file is bit by bit as `save` wrote it.
-
-    Raises:
-        ValueError: it is not, or has no checksum.
-    """
+    """Check that a file is bit by bit as `save` wrote it."""
     if not path.is_dir():  # opening a folder raises its own error
         refuse_strange(path, largest=sys.maxsize)
     with path.open("rb") as file:

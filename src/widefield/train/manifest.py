@@ -149,11 +149,7 @@ class Manifest:
         return len(dataset) - n
 
     def _read(self, *columns: str, labels: Collection[str] = ()) -> pa.Table:
-        """Return columns of the examples that the run is trained on, and those of `labels` it has.
-
-        Raises:
-            ValueError: the manifest is missing or damaged.
-        """
+        """Return columns of the examples of the run, and those of `labels` that it has."""
         self._check_file()
         try:
             schema_names = pq.read_schema(self.file).names

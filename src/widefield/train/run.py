@@ -174,11 +174,7 @@ class PretrainRun:
         return True
 
     def _epochs_started(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
-        """Return how many epochs the saved run has started; it had all examples but `new`.
-
-        Raises:
-            ValueError: its counts of epochs and steps do not fit together.
-        """
+        """Return how many epochs the saved run has started; it had all examples but `new`."""
         epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
         size, drop = self.recipe.batch_size, self.recipe.drop_last
         steps = steps_per_epoch(len(self.dataset) - new, size, drop_last=drop)
@@ -191,11 +187,7 @@ class PretrainRun:
         return epoch + bool(epoch_step)
 
     def _restore(self, saved: dict[str, Any], new: int) -> None:
-        """Load a saved state, which had all examples but `new`.
-
-        Raises:
-            ValueError: it is that of another run, or the method cannot take new examples.
-        """
+        """Load a saved state, which had all examples but `new`."""
         ranks, state = self.ranks, self.state
         try:
             state.load_state_dict(saved)
@@ -371,11 +363,7 @@ class PretrainRun:
             self.monitor.comparison.write(self.folder.comparison_file)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
-        """Save a checkpoint of the run, with its manifest or a pending one.
-
-        Raises:
-            ValueError: the weights are NaN or infinite; the last checkpoint stays.
-        """
+        """Save a checkpoint of the run, with its manifest or a pending one."""
         tensor_name = first_invalid(self.encoder.state_dict())
         if self.ranks.max(tensor_name is not None):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Encoders as files: safetensors with timm's keys, the configuration in JSON; ONNX."""
+"""Files of encoders: safetensors with timm's keys, configuration in JSON, and ONNX."""
 
 import copy
 import dataclasses
@@ -29,10 +29,10 @@ _WEIGHTS = "encoder.safetensors"
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
-    """Write `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
+    """Write `encoder.safetensors` and `encoder.json` into `folder`, each atomically.
 
-    The weights have timm's keys. Both files hold the configuration: the safetensors file alone is
-    enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
+    The weights have timm's keys. Both files have the configuration: `load_encoder` needs the
+    safetensors file only, and the JSON is for plain timm (`timm_snippet`).
     """
     save_encoder_file(encoder, Path(folder) / _WEIGHTS)
 
@@ -69,7 +69,7 @@ def load_encoder(path: str | Path) -> Encoder:
             f"{file} is damaged or no safetensors file ({error}): export the encoder again"
         ) from None
     if settings is None:
-        raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
+        raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
     try:
         return _build_with_weights(read_config(settings), weights)
     except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
@@ -81,22 +81,18 @@ def load_encoder(path: str | Path) -> Encoder:
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
-    """Return the encoder of `config` with `weights`.
-
-    Raises:
-        ValueError: they are not the encoder's.
-    """
-    with torch.device("meta"):  # takes no memory, whatever sizes the file names
+    """Return the encoder of `config` with `weights`."""
+    with torch.device("meta"):  # takes no memory, whatever the sizes in the file
         wanted = build_from_config(config).backbone.state_dict()
     check_weights(wanted, weights)
-    with seeded(0):  # `build_from_config` draws weights, which those of the file then replace
+    with seeded(0):  # its random weights are replaced below
         encoder = build_from_config(config)
     encoder.backbone.load_state_dict(weights)
     return encoder
 
 
 def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of a network, or no numbers.
+    """Check that `weights` have the names and shapes of `wanted`, and are finite.
 
     Raises:
         ValueError: a tensor is missing, unknown, of another shape, or has a NaN or an infinity.
@@ -113,7 +109,7 @@ def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -
 
 
 def first_invalid(weights: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor with a NaN or an infinity; None if there is none.
+    """Return the name of the first tensor with NaN or infinity; None if there is none.
 
     Example:
         >>> first_invalid({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
@@ -126,7 +122,7 @@ def first_invalid(weights: Mapping[str, Tensor]) -> str | None:
 
 
 def has_settings(path: str | Path) -> bool:
-    """Return whether `save_encoder` wrote `path`, so that it says how to rebuild its encoder."""
+    """Return whether `save_encoder` wrote `path`."""
     file = Path(path)
     file = file / _WEIGHTS if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
@@ -139,7 +135,7 @@ def has_settings(path: str | Path) -> bool:
 
 
 def is_config(path: Path) -> bool:
-    """Return whether `path` is a file beside an encoder, which `save_encoder` may replace."""
+    """Return whether `path` is a configuration of `save_encoder`, which may be replaced."""
     try:
         refuse_strange(path, largest=2**20)
         read_config(path.read_text("utf-8"))
@@ -151,11 +147,11 @@ def is_config(path: Path) -> bool:
 def read_config(text: str) -> EncoderConfig:
     """Return the configuration in the text of an `encoder.json`.
 
-    The file decides on nothing but what `encoder_config` is asked for: what it says of timm's
-    arguments has to be what that call makes of them. So no file chooses what is fetched or run.
+    The arguments of timm in the file have to be those that `encoder_config` returns for its other
+    fields, so that a file cannot select what is downloaded or executed.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
@@ -170,13 +166,13 @@ def read_config(text: str) -> EncoderConfig:
         if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
             raise ValueError(f"{name} is {fields[name]!r}")
     min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
-    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units, whatever these are
+    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units
         min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
     max_value = [] if fields["max_value"] is None else [fields["max_value"]]
     for name, low in {"mean": -max_abs, "std": min_value, "max_value": min_value}.items():
         numbers = max_value if name == "max_value" else fields[name]
         numbers = numbers if isinstance(numbers, list) else [numbers]
-        # Written so that a NaN is refused too.
+        # In this form NaN is an error too.
         if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
     rate = fields["rate"]
@@ -206,10 +202,9 @@ def read_config(text: str) -> EncoderConfig:
 
 
 _MAX_VALUE = 1e6
-"""Size, channels and mean at most, and how far a deviation may be from 1 either way; mean and
-deviation of images alone."""
+"""Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
 _FLOAT32 = torch.finfo(torch.float32)
-"""What mean and deviation of windows are computed in."""
+"""Type of the mean and deviation of windows."""
 
 
 def _config_text(config: EncoderConfig) -> str:
@@ -273,7 +268,7 @@ def export_onnx(encoder: Encoder, path: str | Path) -> None:
             )
     config = encoder.config
     frozen = copy.deepcopy(encoder).cpu().eval()
-    # Tracing would take a batch of one for a constant.
+    # Tracing would treat a batch size of one as a constant.
     example = torch.zeros(2, config.channels, *config.image_size)
     torch.onnx.export(
         frozen,

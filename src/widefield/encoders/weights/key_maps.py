@@ -1,4 +1,4 @@
-"""Names of Hugging Face's transformers and of open_clip, as timm spells them."""
+"""Maps of weight names from Hugging Face's transformers and open_clip to timm."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 Rules = tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]
-"""Patterns of names and what they become, one after the other."""
+"""Patterns of names and their replacements, applied in order."""
 
 HF_VIT: Rules = (
     (r"embeddings\.cls_token$", "cls_token"),
@@ -68,14 +68,14 @@ KEY_MAPS: tuple[tuple[str, Rules], ...] = (
     (r"(^|\.)embeddings\.patch_embeddings\.projection\.weight$", HF_VIT),
     (r"(^|\.)embedder\.embedder\.convolution\.weight$", HF_RESNET),
 )
-"""A name that a file of each kind has, below any prefix, and the kind's rules."""
+"""Pattern of a name that identifies the format, and its rules."""
 
 
 def rename_to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with timm's names where transformers or open_clip wrote them.
+    """Return the tensors of transformers or open_clip under timm's names.
 
-    Prefixes stay. Queries, keys and values, which timm keeps in one tensor, are joined; of a CLIP
-    the images' half is renamed, and the words' half stays as it is.
+    Prefixes stay. Queries, keys and values are joined into one tensor, as in timm. Of CLIP models
+    only the image encoder is renamed.
 
     Example:
         >>> names = ["vit.embeddings.patch_embeddings.projection.weight", "vit.layernorm.bias"]

@@ -1,4 +1,4 @@
-"""An encoder as a folder that `timm.create_model` loads, from a disk or from Hugging Face."""
+"""Export of an encoder as a folder for `timm.create_model`, local or on Hugging Face."""
 
 import json
 from pathlib import Path
@@ -10,25 +10,25 @@ from widefield.core.files import write_atomically
 from widefield.encoders.encoder import Encoder, EncoderConfig
 
 MODEL_FILES = ("config.json", "model.safetensors", "README.md")
-"""What such a folder holds."""
+"""Files of the folder."""
 
 
 def check_timm_support(config: EncoderConfig) -> None:
-    """Refuse an encoder that timm cannot build from arguments alone.
+    """Check that timm can build an encoder from arguments.
 
     Raises:
-        ValueError: it cannot; the message says what else can be done.
+        ValueError: it cannot.
     """
     if config.front_end is not None:
         raise ValueError(
-            f"timm makes no spectrograms of sounds, which {config.name} sees: export to a "
+            f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
             ".safetensors or .onnx file"
         )
     if config.timm is None or config.conv1 is not None:
-        what = config.name if config.timm is None else f"{config.name} with its small stem"
+        model = config.name if config.timm is None else f"{config.name} with its small stem"
         raise ValueError(
-            f"timm cannot build {what} from a config.json: export to a .safetensors file, or train "
-            "a ResNet with --stem native, a ViT or a ConvNeXt"
+            f"timm cannot build {model} from a config.json: export to a .safetensors file, or "
+            "train a ResNet with --stem native, a ViT or a ConvNeXt"
         )
 
 

@@ -1,4 +1,4 @@
-"""A network in memory as an encoder, where its architecture is one that can be built again."""
+"""Conversion of a `torch.nn.Module` of a known architecture to an encoder."""
 
 import timm
 from torch import nn
@@ -7,7 +7,8 @@ from widefield.encoders.encoder import Encoder
 from widefield.encoders.weights.foreign import (
     COMMON_ARCHITECTURES,
     architecture_specs,
-    load_best_match,
+    best_match,
+    load_matched,
 )
 
 _LOOP_HINT = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
@@ -16,12 +17,12 @@ _LOOP_HINT = "train a network of your own in your own loop, with PerExampleHead:
 def load_module(module: nn.Module) -> Encoder:
     """Return an encoder with the weights of a module of timm or torchvision, on the CPU.
 
-    A run has to build its encoder again when it is resumed, so the architecture has to be known: by
-    what timm's models say of themselves, else as the best of a few common ones. The encoder
-    normalizes its images as these weights are usually trained; the module is left as it is.
+    The architecture is that in the configuration of a timm model, else the best match among a few
+    common ones, because a resumed run has to build its encoder again. The encoder normalizes images
+    as usual for these weights; the module is not changed.
 
     Raises:
-        ValueError: the weights fit no such architecture, or are no numbers.
+        ValueError: the weights match no architecture, or are NaN or infinite.
 
     Example:
         >>> module = timm.create_model("resnet18", num_classes=10)
@@ -34,5 +35,5 @@ def load_module(module: nn.Module) -> Encoder:
     names = (known,) if isinstance(known, str) and timm.is_model(known) else COMMON_ARCHITECTURES
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
-    encoder, _ = load_best_match(f"the module {name}", tensors, candidates, hint=_LOOP_HINT)
-    return encoder
+    best = best_match(f"the module {name}", tensors, candidates, hint=_LOOP_HINT)
+    return load_matched(tensors, best)

@@ -1,4 +1,4 @@
-"""Weights that timm and torchvision publish, as far as this machine has them."""
+"""Pretrained weights of timm and torchvision, from the local caches or downloaded."""
 
 from pathlib import Path
 
@@ -12,9 +12,7 @@ from widefield.encoders.vision import check_vision
 
 
 def cached_weights(name: str) -> Path | None:
-    """Return the file of pretrained weights that this machine has already, if any.
-
-    Nothing is downloaded: only the caches of the Hugging Face hub and of torch are searched.
+    """Return the file of pretrained weights in the caches of the Hugging Face hub or torch, if any.
 
     Args:
         name: `timm:NAME` or `torchvision:NAME`.
@@ -41,13 +39,13 @@ def cached_weights(name: str) -> Path | None:
 
 
 def download_weights(name: str) -> Path:
-    """Fetch pretrained weights into the cache of the Hugging Face hub or of torch.
+    """Download pretrained weights into the cache of the Hugging Face hub or of torch.
 
     Args:
         name: `timm:NAME` or `torchvision:NAME`.
 
     Raises:
-        ValueError: the name is unknown, nobody publishes such weights, or they cannot be fetched.
+        ValueError: the name is unknown, or there are no such weights, or the download fails.
     """
     source, _, model = name.partition(":")
     if source == "torchvision":
@@ -76,6 +74,6 @@ def download_weights(name: str) -> Path:
 
 
 def _in_torch_hub(url: str) -> Path | None:
-    """Return the file that torch's hub downloaded from `url`, if it is there."""
+    """Return the file of `url` in the cache of torch's hub, if it exists."""
     file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
     return file if file.is_file() else None

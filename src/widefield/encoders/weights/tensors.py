@@ -1,4 +1,4 @@
-"""The tensors in a file of weights, by their dotted paths; nothing in the file is executed."""
+"""Reading of the tensors in a file of weights; nothing in the file is executed."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -10,14 +10,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 _MAX_DEPTH = 50
-"""Dots in a tensor's path at most."""
+"""Largest number of dots in a tensor's path."""
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every tensor of a file, by its dotted path.
 
-    Objects of other classes, such as the hyper-parameters that trainers keep beside the weights,
-    are left out: their classes are not looked up.
+    Objects of other classes, such as hyperparameters of trainers, are left out.
 
     Raises:
         ValueError: there is no such file, it is damaged or of another kind, or has no tensors.
@@ -35,7 +34,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 content = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    # Whatever torch makes of a file that holds no weights: its errors have no common class.
+    # The errors of `torch.load` have no common class.
     except Exception as error:
         _raise_unreadable(path, (str(error).splitlines() or [type(error).__name__])[0])
     tensors = dict(_leaves(content, ""))
@@ -54,46 +53,40 @@ def _raise_unreadable(path: Path, reason: str) -> NoReturn:
 
 
 class _Placeholder:
-    """Stands for whatever a file names: any class, function, or what one of these returns.
-
-    It takes everything that is put into it and does nothing.
-    """
+    """Placeholder for any class or function that a file names; it does nothing."""
 
     def __new__(cls, *args: object) -> "_Placeholder":
-        """Forget what the object would be made of."""
+        """Ignore the arguments of the object."""
         return super().__new__(cls)
 
     def __init__(self, *args: object) -> None:
         pass
 
     def __call__(self, *args: object) -> "_Placeholder":
-        """Return nothing, as a function or method that a file names."""
+        """Return itself, in place of calling a function or method."""
         return self
 
     def __setstate__(self, state: object) -> None:
-        """Forget what it would hold."""
+        """Ignore the state of the object."""
 
     def __eq__(self, other: object) -> bool:
-        """Return whether `other` is what torch was told to allow, which it asks before a call."""
+        """Return whether `other` is this class, by which torch checks that it is allowed."""
         return other is _Placeholder
 
     __hash__ = object.__hash__
 
 
 def _classes_unknown_to_torch(path: Path) -> list[str]:
-    """Return the names of what a file of torch's asks for beside tensors and plain values."""
+    """Return the names of classes and functions that a file of torch needs beside tensors."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         return [name if "." in name else f"builtins.{name}" for name in names]
-    except Exception:  # the format before 2020, or no weights: `torch.load` says what is wrong
+    except Exception:  # an old format or no weights, for which `torch.load` raises
         return []
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield every dense tensor in nested mappings, with its dotted path.
-
-    Mappings that hold themselves end at a depth that no file of weights has.
-    """
+    """Yield every dense tensor in nested mappings with its dotted path, to a maximum depth."""
     if isinstance(node, Tensor):
         if node.layout == torch.strided and node.device.type == "cpu" and not node.is_quantized:
             yield path.removesuffix("."), node

@@ -1,4 +1,4 @@
-"""Where the rows of a run are kept, by how many they are."""
+"""Selection of a storage by the number of rows."""
 
 from pathlib import Path
 from typing import Literal
@@ -23,8 +23,7 @@ def select_device_kind(
 ) -> Place:
     """Return `requested`, or for `auto` the first of device, host and disk with room for n rows.
 
-    There is room where the rows need less than 25 % of the memory: of what is free on a GPU, of
-    all that the host has.
+    Rows may take less than 25 % of the memory: of the free memory of a GPU, or of the host.
 
     Example:
         >>> [select_device_kind("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]

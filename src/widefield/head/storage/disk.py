@@ -1,4 +1,4 @@
-"""Rows on disk, read ahead and written behind by one thread."""
+"""Storage of rows on disk, with asynchronous reads and writes by one thread."""
 
 import shutil
 import time
@@ -31,30 +31,28 @@ T = TypeVar("T")
 
 
 class DiskStorage:
-    """n rows of width m with both moments in a file; host memory holds a few batches of them.
+    """Storage of n rows of width m with both moments in a file, and a few batches in host memory.
 
-    A record is a row's last step, the row and its moments, as `layout` keeps them. A row that was
-    never written is drawn from (seed, index), so that a new storage takes neither time nor space.
+    A record is a row's last step, the row and its moments in the format of `layout`. A row that was
+    never written is a function of (seed, index), so that a new storage takes no time and no space.
 
-    One thread does all reading and writing, in the order in which it was asked. Batches announced
-    by `prefetch` are read before they are needed; if one of their rows is written in the meantime,
-    they get it from memory. A step waits for the disk only if the disk is slower than the steps;
-    `wait_seconds` says how long.
+    One thread does all reads and writes in order. Batches announced by `prefetch` are read before
+    they are needed, and get rows that were written in the meantime from memory. A step waits only
+    if the disk is slower than the steps; `wait_seconds` is the sum of these times.
 
-    A checkpoint keeps what `state_dict` returns, which names a generation and holds no rows. Once
-    it is saved, `remove_old` drops what only older checkpoints need, see
-    `widefield.head.storage.journal`.
+    `state_dict` returns a generation and no rows. Once a checkpoint with it is saved, `remove_old`
+    removes what only older checkpoints need, see `widefield.head.storage.journal`.
 
     Args:
-        folder: holds the file and its journals; made at the first use.
+        folder: folder of the file and its journals, created at the first use.
         n: number of rows.
         dim: their width m.
-        seed: of the rows' random starts.
-        device: where `read` puts rows and `write` takes them from.
-        shard: whose rows it holds; `read` and `write` are asked for no others.
+        seed: seed of the rows' initial values.
+        device: device of the tensors of `read` and `write`.
+        shard: examples of its rows.
 
     Raises:
-        ValueError: at first use: the folder holds another run's rows, damaged ones, or is in use;
+        ValueError: at first use: the folder has rows of another run or damaged ones, or is in use;
             at any later call: the disk is full.
 
     Example:
@@ -106,14 +104,14 @@ class DiskStorage:
         self._start_reads()
 
     def read(self, index: Tensor) -> RowState:
-        """State of rows `index` [b], copied to the device; `index` is in host memory."""
+        """Return the state of rows `index` [b] on the device; `index` is in host memory."""
         if self._pending_reads and torch.equal(self._pending_reads[0].index, index):
             pending = self._pending_reads.popleft()
             records = self._wait(pending.records)
             for written in pending.overlaps:
                 written.overwrite(index, records)
             self._start_reads()
-        else:  # not announced: read it after all that is still to be written
+        else:  # not announced: read after all pending writes
             records = self._wait(self._submit(self._load, index))
         on_device = records.to(self.device, non_blocking=True)
         return RowState(*self.layout.unpack(on_device, self.dim), _steps(records))
@@ -121,7 +119,7 @@ class DiskStorage:
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct and past step 0.
 
-        Returns before it is done, unless several batches are still to be written.
+        Returns before the write is done, unless several batches are pending.
         """
         written = self._to_host(index, state)
         for pending in self._pending_reads:
@@ -138,21 +136,21 @@ class DiskStorage:
             self._wait(self._pending_writes.popleft())
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to come back to this instant; the rows stay where they are."""
+        """Return what a checkpoint needs to restore the current rows, which stay on disk."""
         self.flush()
         snapshot: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().snapshot())
         generation = self._wait(snapshot)
         return {"run": self._run, **generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the rows in the folder back to the checkpoint that kept `state`.
+        """Restore the rows in the folder to the checkpoint with `state`.
 
         Raises:
             ValueError: the rows are in use already, or `state` does not belong to this folder.
         """
         if self._rows is not None:
             raise ValueError(
-                f"the rows in {self._folder} are in use, and are loaded before they are: close() "
+                f"the rows in {self._folder} are already in use, and no state can be loaded: close() "
                 "their storage, make a new one, and a new PerExampleHead if it had one, and load "
                 "into that"
             )
@@ -165,10 +163,10 @@ class DiskStorage:
         self._wait(self._submit(self._open_rows, state))
 
     def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Copy its rows from the folders beside its own, of all ranks of another world size.
+        """Copy its rows from the folders of all ranks of another world size.
 
-        `states` are what `state_dict` returned on each of them. Their files stay as they are until
-        `remove_old`; a copy that a crash left half made begins anew.
+        `states` are what `state_dict` returned on these ranks. Their files do not change until
+        `remove_old`; after a crash the copy starts again.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
@@ -178,13 +176,13 @@ class DiskStorage:
         self._superseded = [self._folder.with_name(Shard(r, len(states)).name) for r in old]
 
     def remove_old(self) -> None:
-        """Drop what only checkpoints before the last `state_dict` need: that one is saved."""
+        """Remove what only checkpoints before the last `state_dict` need."""
         self._wait(self._submit(lambda: self._open_rows().remove_old()))
         while self._superseded:
             shutil.rmtree(self._superseded.pop(), ignore_errors=True)
 
     def close(self) -> None:
-        """End the thread and let go of the folder; writes that have not begun are dropped."""
+        """Stop the thread and release the folder; writes that have not started are dropped."""
         self._worker.shutdown(cancel_futures=True)
         if self._rows is not None:
             self._rows.close()
@@ -199,7 +197,7 @@ class DiskStorage:
             self._pending_reads.append(_PendingRead(index, index.sort().values, records))
 
     def _to_host(self, index: Tensor, state: RowState) -> "_PendingWrite":
-        """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
+        """Copy `state` to host memory; on CUDA in a side stream."""
         records = self.layout.pack(state.row, state.m, state.v)
         if self._side is None:
             return _PendingWrite(index.clone(), state.last.clone(), records, None)
@@ -215,16 +213,12 @@ class DiskStorage:
         return self._worker.submit(self._run_job, job, *args)
 
     def _wait(self, future: Future[T]) -> T:
-        """Result of a job.
-
-        Raises:
-            ValueError: the disk is full, or fails.
-        """
+        """Return the result of a job."""
         start_time = time.perf_counter()
         try:
             return future.result()
         except OSError as error:
-            hint = "make room" if disk_is_full(error) else "see to the disk"
+            hint = "make room" if disk_is_full(error) else "check the disk"
             raise ValueError(
                 f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
                 f"last checkpoint, if there is one, is whole; {hint} and run again with --resume"
@@ -232,10 +226,10 @@ class DiskStorage:
         finally:
             self.wait_seconds += time.perf_counter() - start_time
 
-    # From here on everything runs in the thread, one job after the other.
+    # All methods below run in the thread, one job after the other.
 
     def _run_job(self, job: Callable[..., T], *args: Any) -> T:
-        """Run `job`; after one has failed no other is begun, and all end with its error."""
+        """Run `job`; after one has failed all others raise its error."""
         if self._error is None:
             try:
                 return job(*args)
@@ -244,7 +238,7 @@ class DiskStorage:
         raise self._error
 
     def _open_rows(self, state: dict[str, Any] | None = None) -> RecoverableRows:
-        """The rows: as of the checkpoint with `state`, or, at first use, new."""
+        """Return the rows, opened at first use: of the checkpoint with `state`, or new ones."""
         if self._rows is None:
             header = self._header(self.shard, self._run)
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -267,7 +261,7 @@ class DiskStorage:
         )
 
     def _copy_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Take over rows of `self.shard` from every rank's folder, one after the other."""
+        """Copy the rows of `self.shard` from every rank's folder."""
         target = self._open_rows()
         for rank, state in enumerate(states):
             source = Shard(rank, len(states))
@@ -282,7 +276,7 @@ class DiskStorage:
                 lock.release()
 
     def _copy(self, rows: RecoverableRows, source: Shard, target: RecoverableRows) -> None:
-        """Write the rows of `source` that belong to `self.shard`, and were ever visited."""
+        """Copy the visited rows of `source` that belong to `self.shard`."""
         count = source.count(self.n)
         for first in range(0, count, _CHUNK_ROWS):
             local = torch.arange(first, min(first + _CHUNK_ROWS, count))
@@ -295,7 +289,7 @@ class DiskStorage:
                 target.write(index.numpy(), rows.read(at.numpy()))
 
     def _load(self, index: Tensor) -> Tensor:
-        """Read records, and draw the rows of those that were never written."""
+        """Read records, and initialize the rows of those that were never written."""
         shape, pin = (len(index), self.layout.words(self.dim)), self._side is not None
         records = torch.empty(shape, dtype=torch.int32, pin_memory=pin)
         self._open_rows().read(self.shard.local(index).numpy(), records.numpy())
@@ -312,45 +306,45 @@ class DiskStorage:
 
 
 def _steps(records: Tensor) -> Tensor:
-    """The step that each record is at, int64 [b]."""
+    """Return the last step of each record, int64 [b]."""
     return records[:, :STEP_WORDS].contiguous().view(torch.int64)[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingWrite:
-    """A batch on its way to the disk."""
+    """A batch that is being written."""
 
     index: Tensor
     last: Tensor
     records: Tensor
-    """int32 [b, words] in host memory, once they have arrived; until then without their steps."""
+    """int32 [b, words] in host memory, complete after `wait`."""
     event: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """The records, arrived."""
+        """Wait for the copy to host memory and return the complete records."""
         if self.event is not None:
             self.event.synchronize()
         self.records[:, :STEP_WORDS] = self.last[:, None].view(torch.int32)
         return self.records
 
     def overwrite(self, index: Tensor, records: Tensor) -> None:
-        """Put the rows that are also in `index` into `records`, which were read before."""
+        """Replace the records of these rows in `records`, which were read as `index`."""
         at, target = (index[:, None] == self.index).nonzero(as_tuple=True)
         records[at] = self.wait()[target]
 
 
 @dataclass(slots=True)
 class _PendingRead:
-    """A batch announced and being read."""
+    """An announced batch that is being read."""
 
     index: Tensor
     sorted: Tensor
-    """The same, smallest first."""
+    """`index` in ascending order."""
     records: Future[Tensor]
     overlaps: list[_PendingWrite] = field(default_factory=list)
-    """Batches written since it was announced, in their order."""
+    """Batches written since, in order."""
 
     def has_any_of(self, index: Tensor) -> bool:
-        """Whether it shares a row with `index`."""
+        """Return whether it shares a row with `index`."""
         at = torch.searchsorted(self.sorted, index).clamp_(max=len(self.sorted) - 1)
         return bool((self.sorted[at] == index).any())

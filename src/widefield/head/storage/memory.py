@@ -16,8 +16,7 @@ _CHUNK_ROWS = 4096
 class MemoryStorage:
     """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
-    Takes 3 n m floats and n integers, 1.5 GB for a million examples at m = 128, or less where
-    `layout` says so.
+    With the default layout 3 n m floats and n integers, 1.5 GB for a million examples at m = 128.
 
     Example:
         >>> import torch
@@ -46,7 +45,7 @@ class MemoryStorage:
         examples = shard.examples(n).to(self.device)
         self.row = torch.empty(len(examples), dim, dtype=dtype, device=self.device)
         for first in range(0, len(examples), _CHUNK_ROWS):
-            # In parts, because drawing takes several times the memory of what is drawn.
+            # In chunks, because generation takes several times the memory of its result.
             part = slice(first, first + _CHUNK_ROWS)
             self.row[part] = initial_rows(examples[part], dim, seed=seed, dtype=dtype)
         rounded = dtype == torch.float32
@@ -56,7 +55,7 @@ class MemoryStorage:
             dtype=layout.v_dtype if rounded else dtype,
             device=self.device,
         )
-        # On the host: the step never waits for it.
+        # On the host, so that a step does not wait for the device.
         self.last = torch.zeros(len(examples), dtype=torch.int64)
 
     def read(self, index: Tensor) -> RowState:
@@ -78,19 +77,19 @@ class MemoryStorage:
         self.last[local] = state.last
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Take no note: rows in memory need no announcement."""
+        """Do nothing: rows are in memory."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all rows and their optimizer state."""
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over rows written by `state_dict` of a storage of the same size, or of the first n.
+        """Load what `state_dict` returned, of a storage of as many rows or another number.
 
-        Rows that nobody visited may follow: those of examples that were to join, and did not.
+        Rows that only one of the two has must not have been visited.
 
         Raises:
-            ValueError: it was of a storage of another size, or more rows than it holds are in use.
+            ValueError: the sizes do not fit, or such rows were visited.
         """
         self._check_state(state)
         count = min(len(state["row"]), len(self.row))
@@ -109,10 +108,10 @@ class MemoryStorage:
             table[:count] = state[name][:count]
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
-        """Take over its rows from `state_dict` of all ranks of another world size.
+        """Load its rows from `state_dict` of all ranks of another world size.
 
         Raises:
-            ValueError: one was of a storage of another width, or of other moments.
+            ValueError: one is of another width or layout.
         """
         for rank, state in enumerate(states):
             self._check_state(state)
@@ -124,11 +123,7 @@ class MemoryStorage:
                 table[local.to(table.device)] = rows.to(table)
 
     def _check_state(self, state: dict[str, Tensor]) -> None:
-        """Refuse rows that would be spread over the tables, or do not fit.
-
-        Raises:
-            ValueError: rows or moments are of another width, or the rows are on disk.
-        """
+        """Check that a state has rows in memory, of the same shapes."""
         expected = self.state_dict()
         if not expected.keys() <= state.keys():
             raise ValueError(
@@ -142,10 +137,10 @@ class MemoryStorage:
             )
 
     def remove_old(self) -> None:
-        """Do nothing: a checkpoint holds the rows themselves."""
+        """Do nothing: a checkpoint has the rows themselves."""
 
     def close(self) -> None:
-        """Do nothing: memory is given back with the storage."""
+        """Do nothing."""
 
 
 def _shapes(state: dict[str, Tensor]) -> str:
