@@ -378,7 +378,7 @@ def test_epochs_below_those_that_have_begun_get_one_line(
     copy = Path(shutil.copytree(run, "copy"))
     words = ("pretrain", "photos+digits", "--out", copy, "--resume", "--epochs")
     line = command.refused(*words, 1)
-    assert "2 epochs of the run in copy have begun: give at least that many epochs, not 1" in line
+    assert "2 epochs of the run in copy have started: give at least that many epochs, not 1" in line
     assert command.json(*words, 3)["steps"] == 12
     assert yaml.safe_load((copy / "run.yaml").read_text())["recipe"]["epochs"] == 3
 

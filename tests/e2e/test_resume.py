@@ -393,7 +393,7 @@ def test_the_number_of_epochs_may_change(tmp_path: Path) -> None:
             quiet=True,
             on_step=signal_at(10),
         )
-    with pytest.raises(ValueError, match=r"3 epochs of the run in .* have begun: give at least"):
+    with pytest.raises(ValueError, match=r"3 epochs of the run in .* have started: give at least"):
         pretrain(IMAGES, out=run, resume=True, epochs=2, quiet=True)
     settings = yaml.safe_load((run / "run.yaml").read_text())
     assert settings["recipe"]["epochs"] == 5

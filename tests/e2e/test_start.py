@@ -428,7 +428,7 @@ def test_folders_of_other_libraries_are_said(command: Command, in_tmp: Path) -> 
         '{"model_type": "convnextv2"}': "a model folder of 'convnextv2'",
         "{": "holds no JSON",
         "[]": "describes no model",
-        '{"architecture": "resnet10t"}': "does not say input_size",
+        '{"architecture": "resnet10t"}': "lacks input_size",
         '{"architecture": "resnet81", "pretrained_cfg": {"input_size": [1, 8, 8], "mean": [0], '
         '"std": [1]}}': "did you mean",
     }.items():

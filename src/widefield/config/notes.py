@@ -23,11 +23,8 @@ def notes_on(
 ) -> tuple[str, ...]:
     """Return a line on each setting that the user may want to change.
 
-    Args:
-        recipe: resolved settings of the run.
-        per_epoch: steps per epoch.
-        unset: settings that were selected by measured rules.
-        overrides: names of the settings that are set by the user.
+    `per_epoch` are steps, `unset` the settings selected by measured rules, `overrides` those of the
+    user.
     """
     is_auto = "method" in unset
     lines = (

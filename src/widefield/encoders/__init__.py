@@ -1,4 +1,4 @@
-"""Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; timm's, torchvision's, anybody's weights."""
+"""Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; of timm, torchvision and other weights."""
 
 from typing import TYPE_CHECKING
 

@@ -14,10 +14,6 @@ _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320
 def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
     """Return D, the width of the features of images of `size`, without drawing any weights.
 
-    Args:
-        build: returns the encoder for a size of images.
-        size: height and width, pixels.
-
     Raises:
         ValueError: the encoder cannot take that size; the message names the nearest that fits.
     """

@@ -88,12 +88,8 @@ class LazyAdamW(LazyOptimizer):
                 "storage of another layout"
             )
         super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.eps = eps
+        self.eps, self.decay = eps, _MU
         self.bias_correction = bias_correction
-
-    def horizon(self, dtype: torch.dtype) -> int:
-        """Return the number of zero-gradient steps after which momentum is below rounding."""
-        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(_MU))
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""

@@ -99,17 +99,10 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
     Its one parameter group has the rows of the last batch, `lr` and `weight_decay`, so that
     schedulers, `GradScaler` and `clip_grad_norm_` work as with any optimizer. A step without a
     gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips does not count.
-
-    Args:
-        head: the head whose rows are optimized.
-        lr: learning rate.
-        weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
-        update: replay missed steps exactly, or estimate them at each visit as in the paper.
-        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
-
-    Raises:
-        ValueError: a setting does not fit, or the head has an optimizer.
     """
+
+    decay: float
+    """Factor of the momentum term at a zero-gradient step."""
 
     def __init__(
         self,
@@ -131,6 +124,12 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         super().__init__(head.batch_rows, {"lr": lr, "weight_decay": weight_decay})
         self.param_groups[0]["params"] = head.batch_rows  # the list, which each batch changes
         head.optimizer = self
+
+    def horizon(self, dtype: torch.dtype) -> int:
+        """Return the number of zero-gradient steps after which momentum is below rounding."""
+        if self.decay == 0:
+            return 0
+        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.decay))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to copy, including the head, which torch leaves out."""

@@ -21,7 +21,6 @@ Source: S-DIET (2025), section 5.2.2, equations 6 and 7, of which the second pri
 before the sum.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -77,13 +76,7 @@ class LazySGD(LazyOptimizer):
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
         super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.momentum = momentum
-
-    def horizon(self, dtype: torch.dtype) -> int:
-        """Return the number of zero-gradient steps after which momentum is below rounding."""
-        if self.momentum == 0:
-            return 0
-        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.momentum))
+        self.momentum = self.decay = momentum
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.infonce import half_squared_distances
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
@@ -126,6 +125,7 @@ class AlphaCLConfig(PairConfig):
     """Settings of `AlphaCL`."""
 
     name: ClassVar[str] = "alpha-cl"
+    method_class = AlphaCL
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -133,7 +133,3 @@ class AlphaCLConfig(PairConfig):
     """Temperature of the pair importance."""
     pair_importance: PairImportance = "infonce"
     """How much each pair of examples counts."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return AlphaCL(context.feature_dim, self)

@@ -9,7 +9,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -77,12 +76,9 @@ class BarlowTwinsConfig(PairConfig):
     """Settings of `BarlowTwins`."""
 
     name: ClassVar[str] = "barlow-twins"
+    method_class = BarlowTwins
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
     """Weight of the correlations between different dimensions; the paper's lambda."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return BarlowTwins(context.feature_dim, self)

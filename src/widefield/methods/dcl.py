@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -69,6 +68,7 @@ class DCLConfig(PairConfig):
     """Settings of `DCL`."""
 
     name: ClassVar[str] = "dcl"
+    method_class = DCL
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
@@ -76,7 +76,3 @@ class DCLConfig(PairConfig):
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return DCL(context.feature_dim, self)

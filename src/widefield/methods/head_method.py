@@ -141,12 +141,12 @@ class HeadConfig(Settings):
 
     @property
     def layout(self) -> Layout:
-        """How the moments of a row are kept."""
+        """Format of the moments of a row."""
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
     def placed(self, examples: int, dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of `examples` rows of width `dim`."""
+        """Return the settings with the storage of `examples` rows of width `dim`."""
         return replace(
             self, storage=select_device_kind(self.storage, examples, dim, memory, self.layout)
         )
@@ -154,12 +154,18 @@ class HeadConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
-    """Settings that all losses of a batch against its rows share."""
+    """Settings of all methods with a per-example head."""
 
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(
+            context.feature_dim, self, examples=context.examples, context=context
+        )
+
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of the rows."""
+        """Return the settings with the storage of the rows."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.placed(examples, dim, memory))

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -84,6 +83,7 @@ class InfoNCEConfig(PairConfig):
     """Settings of `InfoNCE`."""
 
     name: ClassVar[str] = "infonce"
+    method_class = InfoNCE
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -91,7 +91,3 @@ class InfoNCEConfig(PairConfig):
     """Temperature of the softmax."""
     eps: Annotated[float, Ge(0)] = 1.0
     """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return InfoNCE(context.feature_dim, self)

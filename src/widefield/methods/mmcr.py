@@ -10,7 +10,6 @@ from annotated_types import Ge
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -68,12 +67,9 @@ class MMCRConfig(PairConfig):
     """Settings of `MMCR`."""
 
     name: ClassVar[str] = "mmcr"
+    method_class = MMCR
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     local_weight: Annotated[float, Ge(0)] = 0.0
     """Weight of the nuclear norm of each example's two views; the paper's lambda."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return MMCR(context.feature_dim, self)

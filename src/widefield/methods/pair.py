@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from widefield.core.gather import gather
 from widefield.core.types import Loss
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 Compare = Callable[[Tensor, Tensor], Tensor]
@@ -40,12 +41,19 @@ def check_views(z1: Tensor, z2: Tensor, *, min_examples: int = 1) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig(MethodConfig):
-    """Settings that all losses of two views share."""
+    """Settings of all losses of two views."""
+
+    method_class: ClassVar[Callable[..., Method]]
+    """Class of the method, constructed from the encoder's output width and the settings."""
 
     projector: ProjectorConfig = ProjectorConfig()
     """The projection head."""
     gather_distributed: bool = False
     """Compute one loss over the examples of all processes."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(context.feature_dim, self)
 
 
 class PairLoss(Method):

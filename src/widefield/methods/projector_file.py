@@ -1,4 +1,4 @@
-"""The projection head of a run as a file, beside the encoder that it was trained with."""
+"""File of the projection head of a run, beside its encoder."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,11 @@ from widefield.encoders import check_weights
 from widefield.methods.projector import Projector, projector
 
 PROJECTOR_FILE = "projector.safetensors"
-"""Name of the file in a run's folder, and in the folder of each of its checkpoints."""
+"""Name of the file in the folders of a run and of its checkpoints."""
 
 
 def save_projector(head: Projector, folder: str | Path) -> None:
-    """Write `projector.safetensors`, whole or not at all; it says how the head is built."""
+    """Write `projector.safetensors` atomically, with the arguments of the head."""
     weights = {key: value.contiguous() for key, value in head.state_dict().items()}
     shape = {"projector": json.dumps(head.arguments)}
     write_atomically(
@@ -40,7 +40,7 @@ def load_projector(folder: str | Path) -> Projector | None:
         with safe_open(file, framework="pt") as opened:
             arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
             weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        with torch.device("meta"):  # takes no memory, whatever sizes the file names
+        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
             check_weights(projector(**arguments).state_dict(), weights)
         head = projector(**arguments)
         head.load_state_dict(weights)
@@ -53,7 +53,7 @@ def load_projector(folder: str | Path) -> Projector | None:
 
 
 def _checked(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of `projector`, if these are they."""
+    """Return valid arguments of `projector`."""
     smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
     if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
         raise ValueError("its shape has other fields")
@@ -67,4 +67,4 @@ def _checked(arguments: Any) -> dict[str, Any]:
 
 
 _LARGEST = 10**6
-"""Width of a layer, and number of layers, at most."""
+"""Largest width and number of layers."""

@@ -8,7 +8,7 @@ from annotated_types import Gt
 
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
@@ -53,6 +53,7 @@ class RowContrastConfig(HeadMethodConfig):
     """Settings of `RowContrast`."""
 
     name: ClassVar[str] = "row-contrast"
+    method_class = RowContrast
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -60,7 +61,3 @@ class RowContrastConfig(HeadMethodConfig):
     """Factor of the logits."""
     normalize: bool = True
     """Put features and rows on the unit sphere."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return RowContrast(context.feature_dim, self, examples=context.examples, context=context)

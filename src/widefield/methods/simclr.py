@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -97,6 +96,7 @@ class SimCLRConfig(PairConfig):
     """Settings of `SimCLR`."""
 
     name: ClassVar[str] = "simclr"
+    method_class = SimCLR
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
@@ -106,7 +106,3 @@ class SimCLRConfig(PairConfig):
     """Temperature of the softmax."""
     loss: Literal["nt-xent", "one-sided"] = "nt-xent"
     """The standard loss, or the one-sided one of Feature Dropout's code."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return SimCLR(context.feature_dim, self)

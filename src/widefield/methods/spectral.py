@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -93,10 +92,7 @@ class SpectralConfig(PairConfig):
     """Settings of `Spectral`."""
 
     name: ClassVar[str] = "spectral"
+    method_class = Spectral
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return Spectral(context.feature_dim, self)

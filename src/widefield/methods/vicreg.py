@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -100,6 +99,7 @@ class VICRegConfig(PairConfig):
     """Settings of `VICReg`."""
 
     name: ClassVar[str] = "vicreg"
+    method_class = VICReg
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
@@ -111,7 +111,3 @@ class VICRegConfig(PairConfig):
     """Weight of dimensions that vary too little; the paper's mu."""
     cov_weight: Annotated[float, Gt(0)] = 1.0
     """Weight of the covariances between different dimensions; the paper's nu."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return VICReg(context.feature_dim, self)

@@ -248,7 +248,7 @@ def rank_seed(recipe: Recipe, shard: Shard, step: int = 0) -> int:
 
 @torch.no_grad()
 def _feature_dim(encoder: nn.Module, data: DataInfo, device: torch.device) -> int:
-    """Return D: what our encoders say, or what another one makes of an image."""
+    """Return D, by a forward pass for modules other than `Encoder`."""
     if isinstance(encoder, Encoder):
         return encoder.dim
     with evaluating(encoder):

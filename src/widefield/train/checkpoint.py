@@ -31,11 +31,7 @@ _EXTRA_STATE = "_extra_state"  # the key of `get_extra_state` in a state dict
 
 @contextmanager
 def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
-    """Context that turns a full disk into a one-line error.
-
-    Args:
-        path: file or folder that is written.
-        last: path of the run's last checkpoint.
+    """Context of writing `path` that turns a full disk into a one-line error.
 
     Raises:
         ValueError: the disk is full.

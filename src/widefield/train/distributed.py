@@ -128,7 +128,8 @@ class DistributedContext:
         try:
             yield
         except RuntimeError as error:
-            if not _is_rank_failure(error):
+            # Errors of gloo are plain, but name its source file.
+            if not (isinstance(error, distributed.DistError) or "gloo" in str(error).lower()):
                 raise
             raise ValueError(
                 f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
@@ -153,8 +154,3 @@ def _read_torchrun_env() -> tuple[int, int, int]:
             "unset them, or start by torchrun"
         )
     return rank, world, local
-
-
-def _is_rank_failure(error: RuntimeError) -> bool:
-    """Return whether `error` is of gloo, whose errors are plain but name its source file."""
-    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()

@@ -19,13 +19,7 @@ OnStep = Callable[[StepMetrics], None]
 
 
 class Trainer:
-    """Trains a state on the batches of a loader.
-
-    Args:
-        state: state of the run; changed in place.
-        fabric: device and precision, over all processes.
-        loader: batches of the data, in the order of each epoch.
-    """
+    """Trains a state, in place, on the batches of a loader."""
 
     def __init__(self, state: TrainState, *, fabric: "Fabric", loader: Loader) -> None:
         self.state, self.fabric, self.loader = state, fabric, loader

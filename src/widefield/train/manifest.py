@@ -115,14 +115,9 @@ class Manifest:
         return replace(ordered, skipped=dataset.skipped)
 
     def check_data(self, dataset: Dataset, *, allow_new: bool = False) -> int:
-        """Check that every example and its labels are those of the manifest.
+        """Check examples and labels against the manifest; return the number of new ones after it.
 
-        Args:
-            dataset: the examples, in the order of the manifest.
-            allow_new: whether new examples may follow.
-
-        Returns:
-            Number of new examples.
+        The data are in the order of the manifest; new examples need `allow_new`.
 
         Raises:
             ValueError: the data changed; the message names the first difference.

@@ -101,10 +101,6 @@ def images_bar(console: Console, description: str) -> Iterator[Callable[[int, in
     """Show a progress bar over images, updated by the returned callback of (done, total).
 
     Output to a file has a line a minute instead.
-
-    Args:
-        console: where to show it.
-        description: text before the bar, such as "reading images".
     """
     if not console.is_terminal:
         line_log = LineLog(console)

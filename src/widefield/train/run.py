@@ -153,7 +153,7 @@ class PretrainRun:
         done = self._epochs_started(saved, growth, new)
         if self.recipe.epochs < done:
             raise ValueError(
-                f"{done} epochs of the run in {folder.path} have begun: "
+                f"{done} epochs of the run in {folder.path} have started: "
                 f"give at least that many epochs, not {self.recipe.epochs}"
             )
         if new and saved["epoch"] == self.recipe.epochs:

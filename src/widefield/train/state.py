@@ -22,10 +22,9 @@ class PretrainModel(nn.Module):
 
     Args:
         encoder: x[B, C, H, W] -> h[B, D].
-        method: gives the loss.
+        method: computes the loss.
         frozen_modules: modules of the encoder that stay in eval mode.
-        micro_batch: examples that pass through the encoder, and through target networks, at a
-            time; None for all of a batch.
+        micro_batch: examples that are encoded at a time; None for the whole batch.
     """
 
     def __init__(

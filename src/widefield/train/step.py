@@ -45,12 +45,7 @@ class StepMetrics:
 
 
 class TrainStep:
-    """Takes training steps, and those of views that learn.
-
-    Args:
-        state: changed in place by every step.
-        fabric: device and precision, over all processes.
-    """
+    """Takes training steps of a state, in place, and those of adversarial views."""
 
     def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric

@@ -73,7 +73,7 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
     size, mean, std = (cfg.get(key) for key in ("input_size", "mean", "std"))
     if not (_numbers(size) and len(size) == 3 and _numbers(mean) and _numbers(std)):
         raise ValueError(
-            f"{folder / CONFIG} does not say input_size [C, H, W], mean and std in its "
+            f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
             "pretrained_cfg: add them, as timm writes them"
         )
     channels, height, width = map(int, size)

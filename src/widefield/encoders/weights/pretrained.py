@@ -12,10 +12,7 @@ from widefield.encoders.vision import check_vision
 
 
 def cached_weights(name: str) -> Path | None:
-    """Return the file of pretrained weights in the caches of the Hugging Face hub or torch, if any.
-
-    Args:
-        name: `timm:NAME` or `torchvision:NAME`.
+    """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there.
 
     Raises:
         ValueError: the name is unknown.
@@ -39,10 +36,7 @@ def cached_weights(name: str) -> Path | None:
 
 
 def download_weights(name: str) -> Path:
-    """Download pretrained weights into the cache of the Hugging Face hub or of torch.
-
-    Args:
-        name: `timm:NAME` or `torchvision:NAME`.
+    """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch.
 
     Raises:
         ValueError: the name is unknown, or there are no such weights, or the download fails.
@@ -55,7 +49,7 @@ def download_weights(name: str) -> Path:
         cfg = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
         url, hub = (None, None) if cfg is None else (cfg.url, cfg.hf_hub_id)
     if not hub and not url:
-        raise ValueError(f"nobody publishes weights of {name}: give a file of them, FILE@{model}")
+        raise ValueError(f"there are no weights of {name} to download: give a file, FILE@{model}")
     try:
         if hub:
             from huggingface_hub import hf_hub_download

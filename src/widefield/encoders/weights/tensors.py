@@ -27,7 +27,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        with warnings.catch_warnings():  # a pickle that holds code is refused below
+        with warnings.catch_warnings():  # pickles with code raise an error below
             warnings.simplefilter("ignore")
             unknown = _classes_unknown_to_torch(path)
             with torch.serialization.safe_globals([(_Placeholder, name) for name in unknown]):

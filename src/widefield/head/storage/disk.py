@@ -150,7 +150,7 @@ class DiskStorage:
         """
         if self._rows is not None:
             raise ValueError(
-                f"the rows in {self._folder} are already in use, and no state can be loaded: close() "
+                f"the rows in {self._folder} are in use, and no state can be loaded: close() "
                 "their storage, make a new one, and a new PerExampleHead if it had one, and load "
                 "into that"
             )
