@@ -65,7 +65,7 @@ def test_the_encoder_takes_waveforms_or_spectrograms(trained: Path) -> None:
 def test_the_report_plays_examples(trained: Path) -> None:
     page = (trained / "report.html").read_text()
     assert page.count('<audio controls preload="none" src="data:audio/wav;base64,') == 6
-    assert "What it heard" in page
+    assert "Example sounds" in page
     assert "media-src data:" in page
     for label in ("seconds", ">Hz<", "background h", "class "):
         assert label in page

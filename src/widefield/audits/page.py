@@ -16,14 +16,14 @@ from widefield.core.files import checked_output
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
+    AudioRows,
     AuditReport,
     Bars,
     Figure,
     Gallery,
     Lines,
-    Listening,
-    Places,
     Recording,
+    ScatterPlot,
     TaskVerdict,
     write_page,
 )
@@ -61,7 +61,7 @@ def audit_page(audit: Audit) -> str:
             (name.replace("_", " "), _number(value), _meaning(name).replace("image", _one(audit)))
             for name, value in audit.features.items()
         ],
-        facts=_facts(audit),
+        metadata=_facts(audit),
     ).html()
 
 
@@ -134,7 +134,7 @@ def _over_training(audit: Audit) -> list[Figure]:
     return [
         Lines(
             title="When was it learned?",
-            how="Learned share of each task at every checkpoint. A curve that rises and falls "
+            caption="Learned share of each task at every checkpoint. A curve that rises and falls "
             "again was suppressed by what came later.",
             series={
                 task: (epochs, [_share(audit.checkpoints[epoch][task]) for epoch in epochs])
@@ -162,7 +162,7 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title="How easy must a planted feature be?",
-                how=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
+                caption=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
                 "curve rises, the better the encoder sees. Gaps cannot be told: too faint even "
                 "for the ceiling, or plain to raw pixels.",
                 series=learned,
@@ -175,7 +175,7 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title=f"Do plants hide the {audit.kind}?",
-                how=f"Share of the {NEIGHBORS} nearest neighbors of each {_one(audit)} that "
+                caption=f"Share of the {NEIGHBORS} nearest neighbors of each {_one(audit)} that "
                 f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
                 "plants alone.",
                 series=neighbors,
@@ -191,7 +191,7 @@ def _trained(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title=f"What does {trained.plant} do to training?",
-            how=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
+            caption=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
             f"{audit.kind} as they are and with the plant in each. A task that loses by the plant "
             "is suppressed by it.",
             shares={
@@ -211,12 +211,12 @@ def _trained(audit: Audit) -> list[Figure]:
 def _spectrum(audit: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
-        how="Singular values of the centered features, as shares of the largest. A line that falls "
-        "off early says that a few directions carry everything; a flat one, that many do.",
+        caption="Singular values of the centered features, as shares of the largest. A line that "
+        "falls off early says that a few directions carry everything; a flat one, that many do.",
         series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
         x_label="direction",
         y_label="share of the largest",
-        logarithmic=True,
+        log_scale=True,
     )
 
 
@@ -228,8 +228,8 @@ def _firing(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title="How often do neurons fire?",
-            how=f"Share of {audit.kind} on which a neuron is active, mean over each layer, first "
-            f"to last. Sparse layers hold features that few {audit.kind} have.",
+            caption=f"Share of {audit.kind} on which a neuron is active, mean over each layer, "
+            f"first to last. Sparse layers hold features that few {audit.kind} have.",
             shares={layers[i]: audit.firing[layers[i]] for i in shown},
         )
     ]
@@ -237,9 +237,9 @@ def _firing(audit: Audit) -> list[Figure]:
 
 def _alike(audit: Audit) -> Figure:
     if audit.sounds:
-        return Listening(
+        return AudioRows(
             title="Which sounds are alike to it?",
-            how="The first of each row is a sound, the others are those nearest to it in the "
+            caption="The first of each row is a sound, the others are those nearest to it in the "
             "encoder's ears, by their log-mel spectrograms. What they share is what it hears.",
             rows=[
                 [
@@ -252,10 +252,10 @@ def _alike(audit: Audit) -> Figure:
     article = "an" if audit.kind == "images" else "a"
     return Gallery(
         title=f"Which {audit.kind} look alike to it?",
-        how=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
-        "it in the encoder's eyes. What they share is what it sees.",
+        caption=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest "
+        "to it in the encoder's eyes. What they share is what it sees.",
         rows=[(row.name, row.pictures) for row in audit.neighbors],
-        first_apart=True,
+        separate_first=True,
     )
 
 
@@ -266,10 +266,10 @@ def _galleries(audit: Audit) -> list[Figure]:
         _alike(audit),
         Gallery(
             title="What do its features want to see?",
-            how="Framed, an image made to excite one of the features that vary most; beside it "
+            caption="Framed, an image made to excite one of the features that vary most; beside it "
             "the real images that excite that feature most.",
             rows=[(row.name, row.pictures) for row in audit.preferred],
-            first_apart=True,
+            separate_first=True,
         ),
     ]
 
@@ -284,11 +284,11 @@ def _map(audit: Audit) -> list[Figure]:
     if audit.map.task is not None:
         how += f"; colors stand for the classes of `{audit.map.task}`, and repeat after four"
     return [
-        Places(
+        ScatterPlot(
             title=f"A map of the {audit.kind}",
-            how=f"{how}.",
-            places=audit.map.places,
-            pictures=audit.map.pictures,
+            caption=f"{how}.",
+            points=audit.map.places,
+            images=audit.map.pictures,
             names=audit.map.names,
             groups=audit.map.groups,
         )

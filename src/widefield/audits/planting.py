@@ -16,17 +16,17 @@ import numpy as np
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioOverlay, ImageOverlay
+from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest, subset
 from widefield.metrics import neighbor_agreement
 from widefield.workflows.pretrain import pretrain
 
-GRADES: dict[str, tuple[ImageOverlay | AudioOverlay, ...]] = {
-    plant.name: plant.grades()
+GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
+    plant.name: plant.levels()
     for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
-    if issubclass(plant, ImageOverlay | AudioOverlay)
+    if issubclass(plant, ImageFeature | AudioFeature)
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the color is the
 same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.data import Dataset
-from widefield.data.planted import Digits, ImageOverlay, Shapes, plant
+from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.evaluation.neighbors import NEIGHBORS, of_common_classes, right_votes
 from widefield.metrics import Health, health, view_agreement
 from widefield.probes import fit_linear
@@ -84,12 +84,12 @@ class Examination:
         )
 
 
-def _plants(data: Dataset) -> dict[str, ImageOverlay]:
+def _plants(data: Dataset) -> dict[str, ImageFeature]:
     """Return what can be planted on these images: nothing over what is planted already."""
     _, height, width, channels = data.images.shape
     if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
         return {}
-    return {kind.name: kind.grades()[GRADE] for kind in PLANTED if kind.name not in data.labels}
+    return {kind.name: kind.levels()[GRADE] for kind in PLANTED if kind.name not in data.labels}
 
 
 def judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:

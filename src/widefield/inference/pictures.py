@@ -15,10 +15,10 @@ from widefield.probes.features import image_batch
 from widefield.report import (
     Recording,
     Sound,
-    spectrogram_picture,
-    wav_file,
-    wav_samples,
-    window_picture,
+    decode_wav,
+    encode_wav,
+    spectrogram_image,
+    window_image,
 )
 
 
@@ -44,7 +44,7 @@ def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recor
         return []
     sounds = dataset.images[np.asarray(rows)][:, 0, : round(_LONGEST_HEARD * rate), 0]
     return [
-        Recording(name=_called(dataset, int(row)), wav=wav_file(sound, rate))
+        Recording(name=_called(dataset, int(row)), wav=encode_wav(sound, rate))
         for row, sound in zip(rows, sounds, strict=True)
     ]
 
@@ -55,7 +55,7 @@ def sound_of(recording: Recording) -> Sound:
     Raises:
         ValueError: it is no WAV file of one channel.
     """
-    samples, rate = wav_samples(recording.wav)
+    samples, rate = decode_wav(recording.wav)
     front_end = FrontEnd(rate=rate, samples=len(samples))
     x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))
     return Sound(
@@ -86,8 +86,8 @@ def view_pictures(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
         pixels = pixels if pixels.shape[-1] == 1 else pixels[..., :3]
         return np.asarray((255 * pixels).round().to(torch.uint8).numpy())
     if kind == "windows":
-        return np.stack([window_picture(window.T) for window in x[:, :, 0].numpy()])
+        return np.stack([window_image(window.T) for window in x[:, :, 0].numpy()])
     if x.shape[2] == 1:
         assert rate is not None
         x = LogMel(FrontEnd(rate=rate, samples=x.shape[3]))(x)
-    return np.stack([spectrogram_picture(image) for image in x[:, 0].numpy()])
+    return np.stack([spectrogram_image(image) for image in x[:, 0].numpy()])

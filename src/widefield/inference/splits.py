@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.data import Dataset, count_of_source, held_out_split, open_dataset, same_images
+from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
-from widefield.data.planted import AudioOverlay, Canvas, ImageOverlay
-from widefield.data.select import choose
+from widefield.data.planted import AudioFeature, Canvas, ImageFeature
+from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.train.run_dir import RunFolder
@@ -38,13 +38,13 @@ class TrainTest:
         return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
 
     def planted_labels(
-        self, feature: ImageOverlay | AudioOverlay, *, seed: int
+        self, feature: ImageFeature | AudioFeature, *, seed: int
     ) -> NDArray[np.int64]:
         """Return the class ids that `planted` gives the images to fit on, without drawing any."""
         overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
         return overlay.labels(np.arange(len(self.train)))
 
-    def planted(self, feature: ImageOverlay | AudioOverlay, *, seed: int) -> "TrainTest":
+    def planted(self, feature: ImageFeature | AudioFeature, *, seed: int) -> "TrainTest":
         """Return the same images with a feature drawn over them, and its labels alone."""
         return TrainTest(
             train=_planted(self.train, feature, seed=seed, held_out=False),
@@ -99,8 +99,8 @@ def open_train_test(
             train = training_data(extractor.run, quiet=quiet)
         else:
             train = opened(text, max_examples=max_examples, seed=seed)
-    fewer = _fewer(max_examples, held_out_split(text), labels)
-    test = opened(held_out_split(text), like=train, max_examples=fewer, seed=seed, held_out=True)
+    fewer = _fewer(max_examples, to_test_split(text), labels)
+    test = opened(to_test_split(text), like=train, max_examples=fewer, seed=seed, held_out=True)
     return _checked(TrainTest(train=train, test=test))
 
 
@@ -169,7 +169,7 @@ def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
         return data
     if extractor.run is None:
         raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
-    return held_out_split(own_data(extractor.run, "say what to score on"))
+    return to_test_split(own_data(extractor.run, "say what to score on"))
 
 
 def count_leaked(
@@ -235,8 +235,8 @@ def _divided(dataset: Dataset, max_examples: int | None) -> TrainTest:
     fewer = None if max_examples is None else min(_quarter(max_examples), len(test))
     examples = Examples(names=dataset.paths, labels=dataset.labels)
     return TrainTest(
-        train=subset(dataset, choose(examples, train, max_examples)),
-        test=subset(dataset, choose(examples, test, fewer)),
+        train=subset(dataset, balanced_subset(examples, train, max_examples)),
+        test=subset(dataset, balanced_subset(examples, test, fewer)),
     )
 
 
@@ -304,7 +304,7 @@ def _only(dataset: Dataset, task: str) -> Dataset:
 
 
 def _planted(
-    dataset: Dataset, feature: ImageOverlay | AudioOverlay, *, seed: int, held_out: bool
+    dataset: Dataset, feature: ImageFeature | AudioFeature, *, seed: int, held_out: bool
 ) -> Dataset:
     overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
     return _only(dataset.with_overlay(overlay), feature.name)

@@ -35,7 +35,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
         images=_pictures(data),
         example=one,
         paths=data.paths,
-        places=found.places,
+        points=found.places,
         neighbors=found.graph.index[:, :_NEIGHBORS],
         colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
         sections=[
@@ -44,7 +44,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
             if any(group.rows for group in section.groups)
         ],
         notes=[f"Note: {note}." for note in found.notes],
-        facts={
+        metadata={
             "encoder": found.encoder,
             "data": data.spec,
             data.kind: f"{len(data):,}",
@@ -89,7 +89,7 @@ def _clusters(found: "Exploration") -> Section:
     return Section(
         name="clusters",
         title="Clusters",
-        how="Dense places of the map, the largest first, each by the "
+        caption="Dense places of the map, the largest first, each by the "
         f"{found.dataset.kind} nearest to its middle." + _first(len(sizes)),
         groups=[
             ImageGroup(
@@ -104,7 +104,7 @@ def _duplicates(found: "Exploration") -> Section:
     return Section(
         name="duplicates",
         title="Near-duplicates",
-        how=f"{found.dataset.kind.capitalize()} at most half as far from each other as from an "
+        caption=f"{found.dataset.kind.capitalize()} at most half as far from each other as from an "
         "ordinary neighbor, the closest group first." + _first(len(found.duplicates)),
         groups=[
             ImageGroup(title=f"{len(group):,} {found.dataset.kind}", rows=group.tolist())
@@ -117,8 +117,8 @@ def _outliers(found: "Exploration") -> Section:
     return Section(
         name="outliers",
         title="Outliers",
-        how=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, the "
-        "farthest first." + _first(len(found.outliers)),
+        caption=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, "
+        "the farthest first." + _first(len(found.outliers)),
         groups=[ImageGroup(rows=found.outliers[:_SHOWN].tolist())],
     )
 
@@ -145,7 +145,7 @@ def _labels(found: "Exploration") -> Section:
     return Section(
         name="labels",
         title="Labels to check",
-        how=f"None of the {VOTERS} nearest neighbors has the label of these "
+        caption=f"None of the {VOTERS} nearest neighbors has the label of these "
         f"{found.dataset.kind}, and half of them or more share another." + _first(total),
         groups=groups,
     )

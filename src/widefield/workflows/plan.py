@@ -246,7 +246,7 @@ class _Trial:
         moments = grows.get("moments", Part(bytes=held, place="device"))
         optimizer = _bytes(self._optimizer_state()) - held
         return {
-            "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.place),
+            "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.storage),
             "head": head,
             "moments": moments,
             "weights": Part(bytes=_bytes(self._weights()) - _bytes(dense), place="device"),

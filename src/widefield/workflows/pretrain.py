@@ -108,7 +108,7 @@ def pretrain(
         free = unset(recipe, settings)
         chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
         said = remarks(chosen, len(dataset), unset=free, given=settings)
-    for note in (*dataset.notes, dataset.place, *told, *_apart(chosen, ranks), *said):
+    for note in (*dataset.notes, dataset.storage, *told, *_apart(chosen, ranks), *said):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_init(folder, chosen) if start is None else start.encoder
     with (

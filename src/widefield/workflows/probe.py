@@ -20,7 +20,7 @@ from widefield.data import Dataset
 from widefield.data.examples import Examples
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
-from widefield.data.select import choose
+from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
@@ -359,7 +359,7 @@ def _divided(
     if max_examples is None:
         return halves.train, test
     scored = Examples(names=test.paths, labels=test.labels)
-    return halves.train, test.subset(choose(scored, np.arange(len(test)), max_examples))
+    return halves.train, test.subset(balanced_subset(scored, np.arange(len(test)), max_examples))
 
 
 def _division_note(data: Data | None) -> str:

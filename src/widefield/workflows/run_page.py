@@ -76,7 +76,7 @@ def run_report(
         sounds=heard(dataset, dataset.spread_rows(_EXAMPLES)),
         health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
         next_steps=next_steps,
-        facts={
+        metadata={
             "data": f"{dataset.spec}, {len(dataset)} examples",
             "method": f"{recipe.method.name}, views {recipe.views.names}, "
             f"encoder {recipe.encoder.name}",
@@ -112,7 +112,7 @@ def _curve(metrics: list[dict[str, str]], name: str, by: str) -> Lines:
     title = name.replace("_", " ")
     return Lines(
         title=title,
-        how=CAPTIONS[name],
+        caption=CAPTIONS[name],
         series={title: ([float(row[by]) for row in rows], [float(row[name]) for row in rows])},
         x_label=by,
         # Only large changes of a diagnostic matter; a loss may be small throughout.
