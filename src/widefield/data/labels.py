@@ -197,7 +197,7 @@ def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is no CSV file in UTF-8: {error}") from error
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}") from error
     _check_row_lengths(rows, source)
     return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
 
@@ -244,16 +244,16 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
     for name in columns:
         if name in _KEYS:
             raise ValueError(
-                f"{source} has a column {name!r}, which is what arrays of examples are called: "
+                f"{source} has a column {name!r}, which is reserved for arrays of examples: "
                 "rename it"
             )
     first: set[str] = set()
     for row, path in enumerate(paths):
         if not isinstance(path, str | os.PathLike) or not str(path):
-            raise ValueError(f"{location(row)}: {path!r} is no path")
+            raise ValueError(f"{location(row)}: {path!r} is not a path")
         paths[row] = str(path)
         if paths[row] in first:
-            raise ValueError(f"{location(row)}: {paths[row]!r} stands twice")
+            raise ValueError(f"{location(row)}: {paths[row]!r} is listed twice")
         first.add(paths[row])
     tasks: dict[str, dict[str, str]] = {printable(name): {} for name in columns}
     for name, values in columns.items():

@@ -120,7 +120,7 @@ def open_dataset(
         )
     if size is not None and size[0] == 1:  # the size of a window
         raise ValueError(
-            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} are asked for, "
+            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} were requested, "
             "as windows and sounds have them: give data of the kind that the encoder was trained on"
         )
     features = _features(spec, examples)
@@ -193,9 +193,9 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
         raise ValueError(f"'+{names[0]}' is planted in sounds, and '{spec.base}' holds images")
     stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
     if stacked and any(isinstance(f, ImageFeature) and f.fresh for f in features):
-        raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
+        raise ValueError(f"'+{stacked[0].name}' cannot be combined with ':fresh'")
     if stacked and any((y < 0).any() for y in examples.labels.values()):
-        raise ValueError(f"'+{stacked[0].name}' goes by the labels, and some examples have none")
+        raise ValueError(f"'+{stacked[0].name}' needs labels, and some examples have none")
     return features
 
 
@@ -246,7 +246,7 @@ def _open(
     if examples.origin:
         images, record, storage = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
-        images, storage = examples.pixels, "used where it is: nothing was copied"
+        images, storage = examples.pixels, "used in place, without a copy"
         record = {"rows": rows.tolist()}
     else:  # arrays in memory: they fit, and have no identity for a cache key
         images, record, storage = load_or_build(whole, build, key=None)

@@ -134,7 +134,7 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
     """
     if size is not None and size[0] != 1:
         raise ValueError(
-            f"these are sounds, and images of {size[0]}x{size[1]} are asked for: leave image_size "
+            f"these are sounds, and images of {size[0]}x{size[1]} were requested: leave image_size "
             "out; seconds sets the length of an example"
         )
     steps = size[1] if size is not None else round((seconds or SECONDS) * rate)
@@ -198,7 +198,7 @@ def _from_memory(
     def work(row: int) -> NDArray[np.int16]:
         clip = clips[row]
         if not clip.any():
-            raise UnreadableError("is silent" if len(clip) else "holds no samples")
+            raise UnreadableError("is silent" if len(clip) else "has no samples")
         if source_rate == rate:
             return clip
         return to_int16(resample(from_int16(clip), source_rate, rate))

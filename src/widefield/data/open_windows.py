@@ -26,7 +26,7 @@ def open_windows(
     if size is not None and size != (1, steps):
         expected = f"{size[1]} steps" if size[0] == 1 else f"images of {size[0]}x{size[1]}"
         raise ValueError(
-            f"'{spec.base}' holds windows of {steps} steps, and {expected} are asked for; cut the "
+            f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
             "windows to that length, or leave image_size out"
         )
     rows = balanced_subset(examples, split_rows(examples.names, spec), max_examples)

@@ -184,8 +184,8 @@ def to_test_split(text: str) -> str:
     spec = parse(text)
     if spec.split != "train":
         raise ValueError(
-            f"'{spec}' leaves nothing to score on: name other data, or train on "
-            f"'{spec.base}:train' and score on its test split"
+            f"'{spec}' has no test split, so there is nothing to score on: name other data, or "
+            f"train on '{spec.base}:train' and score on its test split"
         )
     return str(replace(spec, split="test"))
 

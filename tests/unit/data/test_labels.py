@@ -87,10 +87,10 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         ([("a.png", "cat")], "cannot read labels from list: give"),
         (np.zeros(3), "cannot read labels from ndarray"),
         ({"path": ["a.png"], "label": ["cat"]}, "'path' has a list as its label: give"),
-        ({3: "cat"}, "labels row 0: 3 is no path"),
+        ({3: "cat"}, "labels row 0: 3 is not a path"),
         (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),
-        (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' stands twice"),
+        (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' is listed twice"),
     ],
 )
 def test_what_is_no_table_is_refused_in_one_line(given: Any, message: str) -> None:
@@ -239,7 +239,7 @@ def test_columns_that_nobody_asked_for_are_not_read() -> None:
 def test_columns_that_are_all_tasks_have_to_be_labels() -> None:
     for columns, message in (
         (("path", "label", "taken"), "'row 0' has a date as its taken: give"),
-        (("path", "label", "x"), "has a column 'x', which is what arrays .*: rename it"),
+        (("path", "label", "x"), "has a column 'x', which is reserved for arrays .*: rename it"),
     ):
         given = Frame(**{name: TAKEN[name] for name in columns})
         with pytest.raises(ValueError, match=message):

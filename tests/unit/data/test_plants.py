@@ -221,7 +221,7 @@ def test_published_shapes_scale_with_the_image(side: int, first: int, last: int)
 def test_published_shapes_by_name() -> None:
     dataset = open_dataset("photos+shapes:as-published:fresh", max_examples=16)
     assert dataset.spec == "photos:train+shapes:as-published:fresh"
-    with pytest.raises(ValueError, match="has a size and a place of its own: leave out"):
+    with pytest.raises(ValueError, match="has a fixed size and place: leave out"):
         open_dataset("photos+shapes:as-published:size=1.2")
     with pytest.raises(ValueError, match=r"'\+shapes:as-published' takes no value, got 'yes'"):
         open_dataset("photos+shapes:as-published=yes")

@@ -354,7 +354,7 @@ def broken_files(place: Path) -> dict[str, str]:
         "cut.mp3": "cut short by",
         "empty.wav": "is empty",
         "no_samples.wav": "",
-        "text.mp3": "no sound of a known kind",
+        "text.mp3": "has an unknown audio format",
         "no_rate.wav": "",
         "silent.wav": "is silent",
         "nan.wav": "holds NaN",

@@ -166,9 +166,9 @@ def test_the_source_of_a_plant_means_the_same_anywhere(
 
 def test_the_held_out_split_of_a_training_split(tmp_path: Path) -> None:
     assert to_test_split(f"{tmp_path}:train+shapes") == f"{tmp_path}:test+shapes"
-    with pytest.raises(ValueError, match="leaves nothing to score on"):
+    with pytest.raises(ValueError, match="has no test split, so there is nothing to score on"):
         to_test_split(str(tmp_path))
-    with pytest.raises(ValueError, match="leaves nothing to score on"):
+    with pytest.raises(ValueError, match="has no test split, so there is nothing to score on"):
         to_test_split("photos:test")
 
 

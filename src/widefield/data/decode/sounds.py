@@ -73,11 +73,11 @@ def header(path: Path) -> Header:
     except OSError as error:
         raise UnreadableError(error.strerror or "cannot be opened") from None
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError):
-        raise UnreadableError("is damaged or no sound of a known kind") from None
+        raise UnreadableError("is damaged or has an unknown audio format") from None
     if info.rate < _MIN_RATE:
-        raise UnreadableError(f"says that it has {info.rate} samples a second")
+        raise UnreadableError(f"has a header with {info.rate} samples a second")
     if info.frames < 1:
-        raise UnreadableError("holds no samples")
+        raise UnreadableError("has no samples")
     if info.frames > _MAX_SECONDS * info.rate:
         hours = info.frames / info.rate / 3600
         raise UnreadableError(f"is {hours:.1f} hours long, above 1; cut it into shorter files")

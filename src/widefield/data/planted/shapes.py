@@ -42,8 +42,7 @@ class Shapes:
         """
         if self.as_published and (self.size, self.place) != (1.0, "free"):
             raise ValueError(
-                f"'+{self.name}:as-published' has a size and a place of its own: "
-                "leave out size and place"
+                f"'+{self.name}:as-published' has a fixed size and place: leave out size and place"
             )
 
     @classmethod

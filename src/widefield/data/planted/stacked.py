@@ -82,7 +82,7 @@ class StackedDigits:
         images, labels, names = digit_source(self.source)
         if canvas.class_ids is None or not 1 <= canvas.class_count <= len(names):
             raise ValueError(
-                f"'+{self.name}' puts a digit of its own class on each image: the images have "
+                f"'+{self.name}' draws a digit of the class of each image: the images have "
                 f"{canvas.class_count or 'no'} classes, expected 1 to {len(names)}"
             )
         pool = digit_pool(images, canvas.held_out)

@@ -60,7 +60,7 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
 
 def _task_name(key: str) -> str:
     if printable(str(key)) != str(key):
-        raise ValueError(f"key '{printable(str(key))}' is no plain text; rename it")
+        raise ValueError(f"key '{printable(str(key))}' is not plain text; rename it")
     return str(key)
 
 

@@ -97,7 +97,7 @@ def _check_not_splits(folder: Path, top: set[str]) -> None:
     if len(splits) > 1 or (splits and len(splits) == len(top)):
         training = next((name for name in splits if name.lower().startswith("train")), splits[0])
         raise ValueError(
-            f"'{folder}' holds {' and '.join(splits)}, which are splits and no classes; "
+            f"'{folder}' holds {' and '.join(splits)}, which are splits, not classes; "
             f"name one of them, such as '{folder / training}'"
         )
 
@@ -110,7 +110,7 @@ def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
     parts = [f"{count} {printable(kind)}" for kind, count in kinds[:_MAX_KINDS]]
     others = sum(count for _, count in kinds[_MAX_KINDS:])
     parts += [f"{others} others"] if others else []
-    return (f"not read, because they are no images of a known kind: {', '.join(parts)}",)
+    return (f"not read, because they are not images of a known type: {', '.join(parts)}",)
 
 
 def _walk(folder: Path, ignored: Counter[str]) -> Iterator[str]:

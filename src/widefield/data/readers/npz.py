@@ -13,8 +13,8 @@ from widefield.core.memory import free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1
-_DAMAGED = "is damaged; copy or make the file anew"
-_NO_ARRAY = "is no array; leave it out, or save it by numpy.savez"
+_DAMAGED = "is damaged; copy or create the file again"
+_NO_ARRAY = "is not an array; leave it out, or save it by numpy.savez"
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -43,9 +43,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
             key = member.filename.removesuffix(".npy")
             name = f"key '{printable(key)}' of '{path}'"
             if key in arrays:
-                raise ValueError(f"{name} is there twice; keep one of the two")
+                raise ValueError(f"{name} is duplicated; keep one of the two")
             if printable(key) != key:
-                raise ValueError(f"{name} has a name that is no plain text; rename it")
+                raise ValueError(f"{name} has a name that is not plain text; rename it")
             arrays[key] = _read(archive, member, name)
     return arrays
 
@@ -110,7 +110,7 @@ def _problem(file: IO[bytes], file_size: int) -> str | None:
         return _NO_ARRAY
     version = tuple(file.read(2))
     if version not in _HEADERS:
-        return "is of a kind that holds no plain numbers; save it as numbers or strings"
+        return "is of a type other than plain values; save it as numbers or strings"
     shape, _, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         return (
@@ -121,5 +121,5 @@ def _problem(file: IO[bytes], file_size: int) -> str | None:
         return f"holds {dtype}; save it as numbers or fixed-width strings"
     size = math.prod(shape) * dtype.itemsize
     if size != file_size - file.tell():
-        return f"claims the shape {list(shape)}, which its bytes do not fill; make it anew"
+        return f"claims the shape {list(shape)}, which does not match its size; create it again"
     return None

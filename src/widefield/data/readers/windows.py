@@ -68,7 +68,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         reason = printable(str(error).splitlines()[0])
-        raise ValueError(f"'{path}' is no readable Parquet file: {reason}") from None
+        raise ValueError(f"'{path}' is not a readable Parquet file: {reason}") from None
     if _COLUMN not in table.column_names:
         raise ValueError(
             f"'{path}' has no column '{_COLUMN}' of lists [channels][time]; "
@@ -101,7 +101,7 @@ def _stacked(rows: list[Any], path: Path) -> NDArray[np.float64]:
             window = np.asarray(row, dtype=np.float64)
         except (ValueError, TypeError):
             raise ValueError(
-                f"row {number} of '{path}' is no window of numbers [channels][time] with "
+                f"row {number} of '{path}' is not a window of numbers [channels][time] with "
                 "channels of one length"
             ) from None
         shapes.setdefault(window.shape, number)
