@@ -57,5 +57,5 @@ def test_splits_are_refused_by_every_command(tmp_path: Path, command: Command) -
         ("probe", "pixels", data, "--train-data", data),
         ("audit", "pixels", data),
     ):
-        assert "splits and no classes; name one of them" in command.refused(*words)
+        assert "splits, not classes; name one of them" in command.refused(*words)
     assert sorted(os.listdir(tmp_path)) == ["data"]

@@ -157,7 +157,10 @@ def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
         header = list(getattr(labels, "column_names", labels.columns))  # the name in pyarrow
         names = _checked_names([str(name).strip() for name in header], source)
         originals = {str(name).strip(): name for name in header}
-        columns = {name: _values(labels[originals[name]]) for name in names}
+        columns = {}
+        for name in names:
+            column = labels[originals[name]]
+            columns[name] = list(column.to_pylist() if hasattr(column, "to_pylist") else column)
     elif isinstance(labels, Mapping | Series):
         pairs = list(labels.items())
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
@@ -178,11 +181,6 @@ def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dic
         found = ", ".join(map(printable, tasks))
         raise ValueError(f"{source} has no column {task!r}: beside path it has {found}")
     return {name: columns[name] for name in (_PATH, *selected)}
-
-
-def _values(column: Any) -> list[Any]:
-    """Return the values of a column of a table in memory."""
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 
 def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:

@@ -482,7 +482,8 @@ def test_sounds_are_not_planted_in_images() -> None:
     [
         ({"sample_rate": 0}, "'sample_rate' is 0"),
         ({"sample_rate": None}, "without key 'sample_rate'"),
-        ({"offsets": [0, 10, 5]}, "'offsets' must be integers that rise"),
+        ({"offsets": [0, 10, 5]}, "'offsets' must rise"),
+        ({"audio": np.zeros((2, 8_000), np.int16)}, r"'audio' has shape \[2, 8000\]"),
         ({"audio": np.full(16_000, np.nan)}, "not finite"),
         ({"audio": np.full(16_000, 3.0)}, "float beyond"),
         ({"audio": np.zeros(16_000, np.int64)}, "expected int16"),

@@ -14,7 +14,7 @@ from widefield.core.memory import refuse_beyond_memory
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
-from widefield.data.readers.recordings import of_array, of_pack
+from widefield.data.readers.recordings import of_array, of_pack, split_at
 from widefield.data.readers.windows import as_windows
 
 _CHANNELS = (1, 2, 3, 4)
@@ -155,7 +155,11 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         pixels, notes = as_pixels(arrays["images"], "images")
         n = len(pixels)
     else:
-        files = _split_files(arrays["bytes"], arrays["offsets"])
+        data = arrays["bytes"]
+        if data.dtype != np.uint8 or data.ndim != 1:
+            raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
+        view = memoryview(data.tobytes())
+        files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
     labels, classes = as_labels(arrays["labels"], "labels", n, arrays["classes"], "classes")
     return Examples(
@@ -166,18 +170,6 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         files=files,
         notes=notes,
     )
-
-
-def _split_files(data: NDArray[np.generic], offsets: NDArray[np.generic]) -> list[memoryview]:
-    if data.dtype != np.uint8 or data.ndim != 1:
-        raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
-    if not np.issubdtype(offsets.dtype, np.integer) or offsets.ndim != 1 or len(offsets) < 2:
-        raise ValueError(f"key 'offsets' is {_kind(offsets)}; expected integers [n + 1]")
-    ends = offsets.astype(np.int64)
-    if ends[0] < 0 or ends[-1] > len(data) or (np.diff(ends) < 0).any():
-        raise ValueError(f"key 'offsets' must rise from 0 to at most {len(data)}, the bytes held")
-    view = memoryview(data.tobytes())
-    return [view[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
 
 def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:

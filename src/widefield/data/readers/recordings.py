@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +43,29 @@ def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
         raise ValueError(
             f"{source} holds audio without key {', '.join(map(repr, sorted(missing)))}"
         )
-    audio, ends = as_samples(arrays["audio"], "audio"), arrays["offsets"]
-    is_valid = ends.ndim == 1 and len(ends) >= 2 and ends.dtype.kind in "iu"
-    if not is_valid or audio.ndim != 1 or not _is_increasing(ends.astype(np.int64), len(audio)):
-        raise ValueError(
-            f"key 'offsets' must be integers that rise from 0 to at most {audio.size}, "
-            "the samples held"
-        )
-    clips = [audio[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+    audio = as_samples(arrays["audio"], "audio")
+    if audio.ndim != 1:
+        raise ValueError(f"key 'audio' has shape {list(audio.shape)}; expected [samples]")
+    clips = [audio[part] for part in split_at(arrays["offsets"], len(audio))]
     return Recordings(clips=clips, rate=_rate(arrays["sample_rate"]))
+
+
+def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
+    """Return the slices between `offsets` [n + 1] of an array with `size` items.
+
+    Raises:
+        ValueError: the offsets are not integers that rise from 0 to at most `size`.
+    """
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
+        raise ValueError(
+            f"key 'offsets' is {offsets.dtype} {list(offsets.shape)}; expected integers [n + 1]"
+        )
+    ends = offsets.astype(np.int64)
+    if ends[0] < 0 or ends[-1] > size or (np.diff(ends) < 0).any():
+        raise ValueError(
+            f"key 'offsets' must rise from 0 to at most {size}, the data's length"
+        )
+    return [slice(start, end) for start, end in pairwise(ends.tolist())]
 
 
 def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
@@ -92,10 +107,6 @@ def to_int16(x: NDArray[np.float32]) -> NDArray[np.int16]:
 def from_int16(x: NDArray[np.int16]) -> NDArray[np.float32]:
     """Return samples as floats in [-1, 1)."""
     return x.astype(np.float32) * np.float32(1 / 32_768)
-
-
-def _is_increasing(ends: NDArray[np.int64], high: int) -> bool:
-    return bool(ends[0] >= 0 and ends[-1] <= high and (np.diff(ends) >= 0).all())
 
 
 def _rate(value: NDArray[np.generic]) -> int:
