@@ -53,7 +53,7 @@ class WithQueue(ViewContrastConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build view-contrast, and put its contrast beside earlier batches."""
-        return _with_earlier(super().build(context), self, context.steps, "queue")
+        return _with_earlier(super().build(context), self, "queue")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +62,16 @@ class WithNearestRow(ViewContrastConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build view-contrast, and put its contrast beside earlier batches."""
-        return _with_earlier(super().build(context), self, context.steps, "nearest row")
+        return _with_earlier(super().build(context), self, "nearest row")
 
 
-def _with_earlier(
-    method: Method, settings: ViewContrastConfig, steps: int, earlier: Earlier
-) -> Method:
+def _with_earlier(method: Method, settings: ViewContrastConfig, earlier: Earlier) -> Method:
     """Replace the loss of the head by one that looks at earlier batches."""
     assert isinstance(method, HeadMethod)
     head, forward = method.head, method.head.forward
-    scale, cross_entropy_weight = settings.balance(steps)
+    scale, cross_entropy_weight = settings.logit_scale, settings.cross_entropy_weight
+    assert scale is not None
+    assert cross_entropy_weight is not None
     views: deque[Tensor] = deque(maxlen=BATCHES)
     visited: deque[Tensor] = deque(maxlen=BATCHES)
 
@@ -97,7 +97,7 @@ def _with_earlier(
 
 def _rows(head: PerExampleHead, index: Tensor) -> Tensor:
     """Return the rows of these examples as they are kept."""
-    return head.table.store.read(index).row
+    return head.storage.read(index).row
 
 
 @full_precision

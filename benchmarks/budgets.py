@@ -34,11 +34,12 @@ import torch
 from torch import Tensor
 
 from study import Results, Run, scores, train, validation_sets
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, LR_MULTIPLES
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
-from widefield.encoders import rate_of
+from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
-from widefield.methods import DEFAULT_METHOD, LONG_METHOD, METHODS
+from widefield.methods import METHODS
 from widefield.probes import extract, pixels
 from widefield.train.build import DataFacts, build_run_encoder
 
@@ -151,7 +152,7 @@ def _run(
     """Train once and score once."""
     settings = dict(ENCODERS[encoder])
     if method not in OURS:
-        multiple, _ = rate_of(EncoderSettings(name=encoder))
+        multiple = LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
         settings["lr"] = factor * multiple * METHODS[method]().lr
     trained = train(
         str(file),

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dropout_histogram import BINS, DropoutHistogram, feature_dropout
 from widefield.audits.bounds import train_supervised
-from widefield.audits.dropout import BINS, DropoutHistogram, feature_dropout
 from widefield.core.hardware import choose_device, machine
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, build_encoder, load_encoder, save_encoder

@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from study import Results, Run, accuracies, train, validation_sets
 from widefield.config.recipes import make_recipe
-from widefield.encoders import rate_of
+from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
 from widefield.probes import extract
@@ -72,7 +72,7 @@ def main() -> None:
     for name, beside in itertools.product(BESIDE_FOR, BESIDE):
         key = f"{name} | {beside}"
         if key not in results:
-            family, _ = rate_of(EncoderSettings(name=name))
+            family = family_of(EncoderSettings(name=name))
             results.add(key, _run(args.train, name, min(TRAIN), family, beside))
 
 
@@ -80,7 +80,7 @@ def _factors(name: str, size: int) -> tuple[float, ...]:
     """Return all factors, or the family's and its neighbors."""
     if size == min(TRAIN):
         return FACTORS
-    family, _ = rate_of(EncoderSettings(name=name))
+    family = family_of(EncoderSettings(name=name))
     first = min(max(FACTORS.index(family) - 1, 0), len(FACTORS) - 3)
     return FACTORS[first : first + 3]
 

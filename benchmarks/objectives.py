@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
+from ratios.step import bench, contestants
 from study import Results, Run, accuracies, train, validation_sets
-from widefield.bench.step import bench, contestants
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels

@@ -66,8 +66,8 @@ def _weigh_by_age(head: PerExampleHead, *, smoothing: float) -> None:
 
     def forward_with_ages(z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         nonlocal weights
-        last = head.table.store.read(index.cpu()).last
-        age = torch.where(last > 0, head.table.optimizer.steps - last, 0)  # new rows are fresh
+        last = head.storage.read(index.cpu()).last
+        age = torch.where(last > 0, head.history.steps - last, 0)  # new rows are fresh
         weights = torch.exp2(-age / HALF_LIFE).clamp(min=1e-3).to(z)
         return forward(z, index, second)
 

@@ -32,11 +32,11 @@ import torch
 
 from study import Results, Run, accuracies, validation_sets
 from widefield.audits.audit import audit
-from widefield.audits.verdict import moved
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, load_encoder, untrained_like
-from widefield.evaluation.adaptation import Adaptation, compare_with_start
+from widefield.evaluation.comparison import Comparison, compare_with_baseline
 from widefield.probes import extract
+from widefield.train.run import Pretrained
 from widefield.workflows.pretrain import pretrain
 
 STARTS = {"labels": "supervised", "s-diet": "s-diet"}
@@ -105,7 +105,7 @@ class Study:
                 **given,
             )
             seconds, wall_seconds = time.process_time() - began, time.monotonic() - wall
-            frozen, adaptation = _before(done.run, done.encoder, done.adaptation, sets[0], seed)
+            frozen, comparison = _before(done, sets[0], seed)
         run = {
             "part": "table",
             "start": start,
@@ -115,7 +115,7 @@ class Study:
             "epochs": epochs,
             "frozen": _accuracy(frozen, *sets),
             "adapted": _accuracy(done.encoder, *sets),
-            "adaptation": adaptation.to_json(),
+            "comparison": comparison.to_json(),
             "processor_seconds": round(seconds, 1),
             "wall_seconds": round(wall_seconds, 1),
         }
@@ -141,15 +141,15 @@ class Study:
             )
             seconds = time.process_time() - began
             frozen = load_encoder(Path(folder) / "run" / "init")
-        assert done.adaptation is not None
+        assert done.comparison is not None
         run = {
             "part": "choices",
             "target": target,
             "name": name,
             "frozen": _accuracy(frozen, *sets),
             "adapted": _accuracy(done.encoder, *sets),
-            "verdict": done.adaptation.verdict,
-            "without_labels": done.adaptation.without_labels,
+            "verdict": done.comparison.verdict,
+            "without_labels": done.comparison.without_labels,
             "processor_seconds": round(seconds),
         }
         self.results.add(key, run)
@@ -190,7 +190,7 @@ class Study:
                 name: {
                     "before": before[name].accuracy,
                     "after": after.accuracy,
-                    "moved": moved(before[name], after),
+                    "difference": after.difference_from(before[name]).verdict,
                     "verdicts": [before[name].verdict, after.verdict],
                 }
                 for name, after in found.tasks.items()
@@ -220,18 +220,17 @@ def trained_start(folder: Path, starts: Path, name: str) -> Path:
     return run
 
 
-def _before(
-    run: Path, encoder: Encoder, adaptation: Adaptation | None, images: Dataset, seed: int
-) -> tuple[Encoder, Adaptation]:
+def _before(done: Pretrained, images: Dataset, seed: int) -> tuple[Encoder, Comparison]:
     """Return what the run started from, and the comparison; random weights are drawn again."""
-    if adaptation is not None:
-        return load_encoder(run / "init"), adaptation
-    untrained = untrained_like(encoder, seed=seed)
+    if done.comparison is not None and done.comparison.baseline == "initial":
+        return load_encoder(done.run / "init"), done.comparison
+    untrained = untrained_like(done.encoder, seed=seed)
     assert isinstance(untrained, Encoder)
-    device = torch.device("cpu")
-    adaptation = compare_with_start(untrained, encoder, images, seed=seed, device=device)
-    assert adaptation is not None
-    return untrained, adaptation
+    found = compare_with_baseline(
+        done.encoder, images, initial=untrained, seed=seed, device=torch.device("cpu")
+    )
+    assert found is not None
+    return untrained, found
 
 
 def _accuracy(encoder: Encoder, train_set: Dataset, test_set: Dataset) -> float:

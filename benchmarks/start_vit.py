@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from study import Results, Run, accuracies, validation_sets
-from widefield.config.recipes import make_recipe
+from widefield.config.resolve import Facts, resolve
 from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder, load_encoder
 from widefield.probes import extract
 from widefield.train.build import DataFacts, build
 from widefield.train.loop import Trainer
 from widefield.train.step import StepMetrics
-from widefield.workflows.pretrain import pretrain, resolve_parts
+from widefield.workflows.pretrain import pretrain
 
 VIT: dict[str, Any] = {"encoder": "vit_tiny_patch16_224", "stem": "native"}
 START_EPOCHS, IMAGES, EPOCHS, BATCH, SEED = 2, 2000, 12, 64, 0
@@ -78,8 +78,8 @@ def with_lora(encoder: Encoder) -> Encoder:
 def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
     """Go on from the start with all its weights, or with LoRA."""
     device = torch.device("cpu")
-    recipe = make_recipe(**VIT, epochs=EPOCHS, batch_size=BATCH, seed=SEED)
-    recipe = resolve_parts(recipe, data, unset=["lr"], given=VIT)
+    settings = {**VIT, "epochs": EPOCHS, "batch_size": BATCH, "seed": SEED}
+    recipe, _ = resolve("default", settings, Facts.of(data, device=device))
     recipe = recipe.changed({"lr": scale * recipe.method.lr})
     encoder = load_encoder(start)
     state = build(

@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from study import Results, Run
+from widefield.config.defaults import LR_MULTIPLES
 from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
-from widefield.encoders import Encoder, load_encoder, rate_of, untrained_like
+from widefield.encoders import Encoder, family_of, load_encoder, untrained_like
 from widefield.encoders.settings import EncoderSettings
-from widefield.evaluation.cross_fit import read_task
-from widefield.evaluation.gain import compare_with_untrained
-from widefield.evaluation.paired import change
+from widefield.evaluation.comparison import compare_with_baseline
+from widefield.evaluation.cross_fit import cross_fit
+from widefield.evaluation.paired import paired_difference
 from widefield.probes import extract
 from widefield.workflows.pretrain import pretrain
 
@@ -84,7 +85,9 @@ class Study:
         rate = settings.pop("rate", None)
         if rate is not None:
             recipe = make_recipe(method=settings.get("method", "view-contrast"))
-            settings["lr"] = rate * recipe.method.lr * rate_of(EncoderSettings(name=encoder))[0]
+            settings["lr"] = (
+                rate * recipe.method.lr * LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
+            )
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             done = pretrain(
@@ -104,15 +107,13 @@ class Study:
     def _compared(self, encoder: Encoder, data: str) -> Run:
         """Return the verdict without labels, and what labels say of run and untrained."""
         train = open_dataset(self._spec(data, "train"), max_examples=IMAGES, seed=self.seed)
-        gain = compare_with_untrained(
-            encoder, train, seed=self.seed, device=CPU, labels_unseen=False
-        )
-        assert gain is not None
+        found = compare_with_baseline(encoder, train, seed=self.seed, device=CPU, use_labels=False)
+        assert found is not None
         key = (encoder.config.name, data)
         if key not in self.untrained:  # runs of one encoder follow each other
             self.untrained = {key: self._read(untrained_like(encoder, seed=self.seed), data)}
-        labels = change(self.untrained[key], self._read(encoder, data), seed=self.seed)
-        return {"gain": gain.to_json(), "labels": asdict(labels)}
+        labels = paired_difference(self.untrained[key], self._read(encoder, data), seed=self.seed)
+        return {"comparison": found.to_json(), "labels": asdict(labels)}
 
     def _read(self, encoder: nn.Module, data: str) -> NDArray[np.bool_]:
         """Return which test images a linear probe reads, each one fitted on others."""
@@ -122,8 +123,8 @@ class Study:
             seed=self.seed,
             held_out=True,
         )
-        rows = np.arange(len(test))
-        return read_task(extract(encoder, test.images), test.labels["class"], rows, seed=self.seed)
+        labels = {"class": test.labels["class"]}
+        return cross_fit(extract(encoder, test.images), labels, seed=self.seed)["class"].linear
 
     def _spec(self, data: str, split: str) -> str:
         return f"photos:{split}" if data == "photos" else f"{self.data}/{data}_{split}.npz"

@@ -9,6 +9,7 @@ were trained with for 20 steps.
 import argparse
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +23,10 @@ from torch import Tensor
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
-from widefield.core.types import Batch
 from widefield.data import Loader, open_dataset
 from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
-from widefield.train.adversary import augment_context
+from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataFacts, build
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
@@ -80,8 +80,9 @@ def row(name: str, x: Tensor, mask: Tensor) -> Row:
             schedule="constant", warmup_epochs=0.0, lr=2e-3, **settings,
         )  # fmt: skip
         state = trained(recipe)
-        policy, batch = state.views, Batch(x=x, index=torch.arange(len(x)), mask=mask)
-        context = augment_context(state.model, batch, nullcontext)
+        policy = state.views
+        gradients = partial(loss_gradients, state.model, torch.arange(len(x)), nullcontext)
+        context = AugmentContext(mask=mask, gradients=gradients)
     with torch.no_grad():
         drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), context), dim=1)
     in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "color")

@@ -37,6 +37,7 @@ from pages import (
     start_table,
     steps,
     untrained,
+    verdicts,
     views,
 )
 from pages.format import ROOT
@@ -84,13 +85,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "staleness": staleness.by_number,
     "staleness-match": staleness.match,
     "staleness-remedies": staleness.remedies,
+    "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
     "few-labels": few_labels.few_labels,
     "start-table": start_table.start_table,
     "start-choices": start_table.choices,
     "start-audits": start_table.audits,
-    "start-moved": start_table.moved,
+    "start-planted": start_table.planted,
     "start-balance": start_table.balance,
     "start-labels": start_table.labels,
     "start-tuning": start_table.tuning,

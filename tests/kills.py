@@ -37,7 +37,6 @@ from calls import TINY, World, call, content, problem_of_line
 from runs import images
 from widefield.core.files import is_draft, write_atomically
 from widefield.core.hardware import machine
-from widefield.encoders import build_encoder, save_encoder
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
@@ -61,12 +60,11 @@ COMMANDS: dict[str, Killed] = {
     "export a folder": Killed("export plain --out m", MODEL),
     "explore": Killed(calls.COMMANDS["explore"], PAGE),
     "classify": Killed(calls.COMMANDS["classify"], ("p.csv",)),
-    "audit": Killed("audit --from audit.json --out page.html", ("page.html",)),
+    "audit": Killed("audit run data.npz --out page.html", ("page.html",)),
     "lab": Killed("lab multistep --scale tiny --seed 0 --out f.svg", ("f.svg",)),
     "probe": Killed(
         "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --json", ()
     ),
-    "recipe": Killed("recipe default --json", ()),
     "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
     "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json")),
     "pretrain --resume": Killed(GROW, ("young/encoder.safetensors", "young/manifest.parquet")),
@@ -225,7 +223,6 @@ def play_command(
 
 def _make(folder: Path) -> None:
     World(folder)
-    save_encoder(build_encoder("mobilenetv3_small_050", seed=0), folder / "plain")
     np.savez(folder / "more.npz", **images(48))
     words = f"pretrain data.npz --out young --epochs 1 --head-storage disk {TINY}"
     home = Path.cwd()

@@ -7,14 +7,15 @@ import numpy as np
 from widefield.audits.pictures import ImageMap, PictureRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.result import Audit
-from widefield.audits.verdict import TaskAudit, packed, word_for
+from widefield.audits.verdict import TaskAudit, packed
+from widefield.evaluation.verdicts import name_share
 from widefield.report import png
 
 
 def task(name: str, learned: float | None) -> TaskAudit:
     return TaskAudit(
         task=name,
-        verdict="not separable" if learned is None else word_for(learned),
+        verdict="not separable" if learned is None else name_share(learned),
         learned=learned,
         learned_low=learned,
         learned_high=learned,
@@ -97,7 +98,7 @@ def whole(text: str = "plain") -> Audit:
         compared={"other": {text: task(text, 0.8)}},
         similarity={"other": 0.31},
         checkpoints={1: tasks, 10: tasks},
-        features={"effective_rank": 12.345678901234567, "alpha_req": None, "of_tomorrow": 1.0},
+        features={"effective_rank": 12.345678901234567, "alpha_req": None},
         notes=(text,),
         seed=3,
         widefield="1.2.3",

@@ -14,9 +14,11 @@ from widefield.head import decoupled_contrast
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS, RESULTS = sorted(BENCHMARKS.glob("*.py")), BENCHMARKS / "results"
+SHARED = ("study", "dropout_histogram")
+"""Imported by the scripts, and none themselves."""
 
 
-@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS if path.stem != "study"])
+@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS if path.stem not in SHARED])
 def test_help_is_printed(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,19 +43,6 @@ def test_what_results_say_of_their_runs_is_what_the_script_computes(name: str) -
     assert {key: kept[key] for key in kept.keys() - made_by_study} == json.loads(
         json.dumps(computed)
     )
-
-
-def test_splitting_steps_loses_nothing() -> None:
-    split = import_module("split_steps").split
-    values = {"bare_seconds": 1.0, "a_seconds": 1.5, "b_seconds": 2.0, "rows": 10}
-    result = {"ratios": {"a/bare": 1.5, "b/bare": 2.0}, "values": values, "machine": {"cpu": "x"}}
-    parts = split(result)
-    assert parts["a"] == {
-        "ratios": {"a/bare": 1.5},
-        "values": {"bare_seconds": 1.0, "a_seconds": 1.5, "rows": 10},
-        "machine": {"cpu": "x"},
-    }
-    assert parts["a"]["values"] | parts["b"]["values"] == values
 
 
 def test_a_run_made_elsewhere_names_its_machine(

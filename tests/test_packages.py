@@ -26,7 +26,6 @@ ORDER = (
     {"inference"},
     {"workflows"},
     {"audits"},
-    {"bench"},
     {"cli"},
 )
 """Packages, the lowest first: one imports those of lower levels, and none of its own level."""
@@ -40,7 +39,7 @@ TYPES_ONLY = {"config/arguments.py"}
 """Names types of higher packages for the type checker, and imports none of them when it runs."""
 
 HOMES = {
-    r"\.backward\(": ("train/", "bench/"),
+    r"\.backward\(": ("train/",),
     r"\bmatplotlib\b": ("report/",),
     r"(?<![.\w])print\(": ("cli/",),
     r"\bsvdvals\b": ("metrics/",),
@@ -49,8 +48,8 @@ HOMES = {
 MAY_NAME_METHODS = ("methods/", "config/", "losses.py")
 """Where a method is defined or chosen."""
 
-FOR_LABS = ("widefield.core", "widefield.methods", "widefield.head.lazy_adamw")
-"""What a lab may import: the losses and the optimizer that its claim is about."""
+FOR_LABS = ("widefield.core", "widefield.methods", "widefield.head")
+"""What a lab may import: the losses and the head that its claim is about."""
 
 
 def modules(root: Path = SOURCE) -> dict[str, ast.Module]:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from widefield.core.files import write_atomically
 from widefield.core.hardware import machine
-from widefield.head import DiskStore, LazyAdamW, RowTable
+from widefield.head import DiskStorage, LazyAdamW, PerExampleHead
 from widefield.head.storage.file import Index, Records, RowFile
 from widefield.head.storage.journal import Journal, RecoverableRows
 
@@ -73,31 +73,41 @@ def train(run: Path) -> None:
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(_EXAMPLES, _FEATURES, generator=generator)
     weight, momentum = torch.zeros(2, _FEATURES, _DIM)
-    with closing(DiskStore(run / "rows", _EXAMPLES, _DIM, seed=7)) as store:
-        table, state = RowTable(store, LazyAdamW()), checkpoint.load()
+    with closing(DiskStorage(run / "rows", _EXAMPLES, _DIM, seed=7)) as storage:
+        head = PerExampleHead(
+            _EXAMPLES,
+            _DIM,
+            loss=lambda gradient, rows: (gradient * rows).sum(),
+            normalize=False,
+            init="random",
+            storage=storage,
+        )
+        optimizer, state = LazyAdamW(head), checkpoint.load()
         if state is not None:
-            table.load_state_dict(state["rows"])
+            head.load_state_dict(state["head"])
             generator.set_state(state["generator"])
             weight, momentum = state["weight"], state["momentum"]
         elif (run / "rows").exists():
             shutil.rmtree(run / "rows")  # it died before its first checkpoint
         steps = range(1 + (state["step"] if state else 0), _STEPS + 1)
-        store.prefetch(map(_batch, steps))
+        storage.prefetch(map(_batch, steps))
         for step in steps:
             index = _batch(step)
             view = x[index] + 0.1 * torch.randn(_BATCH, _FEATURES, generator=generator)
-            rows = table.gather(index)
+            rows = head.rows(index)
             difference = view @ weight - torch.tanh(rows)
             gradient = torch.tanh(rows) ** 3 - difference
-            table.apply_gradients(gradient, lr=float(rates[step - 1]))
+            optimizer.param_groups[0]["lr"] = float(rates[step - 1])
+            head(gradient, index).backward()
+            optimizer.step()
             momentum = 0.9 * momentum + view.T @ difference / _BATCH
             weight = weight - 0.05 * momentum
             if step % _CHECKPOINT_EVERY == 0 or step == _STEPS:
                 state = {"weight": weight, "momentum": momentum, "step": step}
-                state |= {"generator": generator.get_state(), "rows": table.state_dict()}
+                state |= {"generator": generator.get_state(), "head": head.state_dict()}
                 checkpoint.save(state)
-                store.discard_old()
-        end = store.read(torch.arange(_EXAMPLES))
+                storage.discard_old()
+        end = storage.read(torch.arange(_EXAMPLES))
     rows_at_end = {name: getattr(end, name) for name in ("row", "m", "v", "last")}
     players = {"weight": weight, "momentum": momentum, "generator": generator.get_state()}
     Checkpoint(run / "end.pt").save({"rows": rows_at_end, "players": players})

@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from pages.format import mean_percent, ratio, read, table, whole
-from widefield.methods import DEFAULT_METHOD
+from widefield.config.defaults import DEFAULT_METHOD
 
 _ROWS = {
     "specaug": "`specaug`",

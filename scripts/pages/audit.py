@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.format import bounds, percent, read, table
-from widefield.audits.verdict import FLOORS
+from widefield.evaluation.floors import FLOORS
 from widefield.metrics import DIAGNOSTICS
 
 

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pages.format import percent, read, spread, table, whole
-from widefield.config.recipes.default import method_for
-from widefield.methods import DEFAULT_METHOD, LONG_METHOD
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 
 Run = dict[str, Any]
 OURS = (DEFAULT_METHOD, LONG_METHOD)
@@ -101,7 +100,7 @@ def gaps() -> str:
             runs
             for method in OURS
             for runs in series.pop(method, [])
-            if method_for(epochs=runs[0]["epochs"]) == method
+            if method_for(epochs=runs[0]["epochs"], init=None) == method
         ]
         gaps: dict[str, float] = {}
         for method, runs in series.items():

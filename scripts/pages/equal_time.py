@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pages.format import percent, points, read, table
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.default import method_for
-from widefield.methods import DEFAULT_METHOD, LONG_METHOD
 
 Run = dict[str, Any]
 Score = tuple[str, str]
@@ -194,7 +193,7 @@ def lengths() -> str:
 def _is_default(run: Run, images: int) -> bool:
     """Return whether a run has the method that one of its length takes by default."""
     steps = images // Recipe.batch_size
-    return run["method"] == method_for(epochs=run["epochs"], steps_an_epoch=steps)
+    return run["method"] == method_for(epochs=run["epochs"], init=None, steps_per_epoch=steps)
 
 
 def _chosen(method: str) -> str:

@@ -29,7 +29,7 @@ def methods() -> str:
             _summary(settings),
             str(_built(name).view_count),
             ratio(steps[name]) if name in steps else "",
-            _source(settings),
+            _source(name),
         ]
         for name, settings in METHODS.items()
     ]
@@ -83,14 +83,11 @@ def _summary(settings: type[MethodConfig]) -> str:
     return text.splitlines()[0].removesuffix(".")
 
 
-def _source(settings: type[MethodConfig]) -> str:
-    """Return the source of the settings' docstring, else the first that the file names."""
-    texts = (inspect.getdoc(settings) or "", inspect.getsource(sys.modules[settings.__module__]))
-    for text in texts:
-        match = re.search(r"Source: (.+?)\.?\s*(\n\s*\n|\"\"\"|$)", text, re.DOTALL)
-        if match:
-            return " ".join(match[1].split())
-    return ""
+def _source(name: str) -> str:
+    """Return the source that the docstring of the method's class names."""
+    text = inspect.getdoc(type(_built(name))) or ""
+    match = re.search(r"Source: (.+?)\.?\s*(\n\s*\n|$)", text, re.DOTALL)
+    return "" if match is None else " ".join(match[1].split())
 
 
 @cache

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.format import mean_percent, percent, ratio, read, spread, table
-from widefield.bench.step import contestants
+from widefield.methods import METHODS
 
 Run = dict[str, Any]
 
@@ -34,7 +34,9 @@ def overview() -> str:
         if "data" in run and run["views"] in ("expert", "none"):
             rows.setdefault(run["method"], []).append(run)
     columns = [(f"cifar10{plant}", task) for plant, tasks in DATA.items() for task in tasks]
-    order = ["pixels", "random encoder", *contestants()]
+    order = ["pixels", "random encoder"]
+    for name, config in METHODS.items():
+        order += [name, *(f"{name}-{variant}" for variant in config.step_variants)]
     cells = [
         [
             method,

@@ -1,38 +1,61 @@
 """Every recipe beside what its paper says: docs/recipes.md."""
 
 from pages.format import table
-from widefield.config.recipes import FIRST_METHOD, PUBLISHED
-from widefield.config.recipes.beside import RecipeTable, recipe_table, shown
+from pages.published import PUBLISHED
+from widefield.config.recipes import make_recipe
 from widefield.config.recipes.solo_learn import BASELINES
 
 METHODS = {
-    **{name: (FIRST_METHOD[name],) for name in PUBLISHED},
     "s-diet-paper": ("s-diet", "diet"),
+    "feature-dropout": ("simclr",),
     "solo-learn": tuple(BASELINES),
 }
 """Methods of each recipe that has a source."""
 
+MACHINERY = (
+    "device",
+    "seed",
+    "max_examples",
+    "image_size",
+    "sample_rate",
+    "seconds",
+    "checkpoint_every",
+    "health_every",
+    "gather_distributed",
+    "head_storage",
+    "head_moments",
+    "head_second_moment",
+)
+"""Settings that say how a run is carried out, not what is trained."""
+
 
 def recipes() -> str:
     """Return a table for each recipe and method."""
-    return "\n\n".join(
-        _section(recipe_table(name, method=method))
-        for name, methods in METHODS.items()
-        for method in methods
-    )
+    return "\n\n".join(_section(n, method) for n, methods in METHODS.items() for method in methods)
 
 
-def _section(recipe: RecipeTable) -> str:
-    command = f"widefield recipe {recipe.recipe} --method {recipe.method}"
-    rows = [
-        [
-            f"`{line.setting}`" if line.value is not None else line.setting,
-            "" if line.value is None else shown(line.value),
-            line.paper,
-        ]
-        for line in recipe.lines
-    ]
+def _section(name: str, method: str) -> str:
+    command = f"widefield pretrain DATA --recipe {name} --method {method}"
     return (
-        f"## {recipe.recipe}, {recipe.method}\n\n`{command}`. Source: {recipe.source}.\n\n"
-        + table(["setting", "value", "paper"], rows)
+        f"## {name}, {method}\n\n`{command}`. Source: {PUBLISHED[name](method).source}.\n\n"
+        + table(["setting", "value", "paper"], lines(name, method))
     )
+
+
+def lines(name: str, method: str) -> list[list[str]]:
+    """Return setting, the recipe's value and the paper's; none for what no setting chooses."""
+    flat = make_recipe(name, method=method).flat()
+    settings = {key: value for key, value in flat.items() if key not in MACHINERY}
+    published = PUBLISHED[name](method)
+    paper = {key: _shown(value) for key, value in published.values.items()}
+    paper |= {**published.differs, "method": method}
+    rows = [[*_named(key, value), paper.get(key, "unstated")] for key, value in settings.items()]
+    return rows + [[key, "", paper[key]] for key in published.differs if key not in settings]
+
+
+def _named(key: str, value: object) -> tuple[str, str]:
+    return (key, "") if value is None else (f"`{key}`", _shown(value))
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Measurements of the per-example head: docs/rows.md."""
+"""Measurements of the per-example head: docs/head.md."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def _head(result: dict[str, Any]) -> str:
     encoder = values["encoder"]
     ratios = ", ".join(f"{name} {ratio(value)}" for name, value in result["ratios"].items())
     about = (
-        f"**{encoder}**: `widefield bench head --encoder {encoder} --json`, batches of "
+        f"**{encoder}**: `python -m benchmarks.ratios.head --encoder {encoder}`, batches of "
         f"{values['batch_size']} images of side {values['image_size']}, m = "
         f"{values['projector_dim']}. Ratios: {ratios}. With rows in host memory a step takes "
         f"{_milliseconds(values['host_seconds'])} ms. DIET's dense head is measured where its "

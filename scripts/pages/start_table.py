@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from pages.format import percent, points, read, spread, table, whole
-from widefield.evaluation.paired import Change, judged_by_labels
+from widefield.evaluation.paired import PairedDifference
+from widefield.evaluation.verdicts import judge_with_labels
 
 Run = dict[str, Any]
 Cell = tuple[str, str, int]
@@ -49,38 +50,41 @@ def choices() -> str:
 
 
 def audits() -> str:
-    """Return the audits' accuracies before and after, and which changes are significant."""
+    """Return the accuracies of audits before and after, and which differ significantly."""
     runs = [run for run in read("start_table")["runs"].values() if run["part"] == "audits"]
     rows = [
-        [TARGETS[run["target"]], name, percent(t["before"]), percent(t["after"]), t["moved"]]
+        [TARGETS[run["target"]], name, percent(t["before"]), percent(t["after"]), t["difference"]]
         for run in runs
         for name, t in run["tasks"].items()
     ]
-    return table(["target", "feature", "start, %", "adapted, %", "significant change"], rows)
+    return table(["target", "feature", "start, %", "adapted, %", "difference"], rows)
 
 
-def moved() -> str:
-    """Return in a sentence which planted features changed significantly, in how many runs."""
+def planted() -> str:
+    """Return in a sentence which planted features differ significantly, in how many runs."""
     counts: Counter[tuple[str, str]] = Counter()
     runs = [run for cell in _runs().values() for run in cell.values() if run["start"] != "random"]
     for run in runs:
-        for name, change in run["adaptation"]["planted"].items():
-            word = "gained" if change["low"] > 0 else "lost" if change["high"] < 0 else ""
-            counts[name, word] += 1
-    said = [f"{name} {word} in {n}" for (name, word), n in sorted(counts.items()) if word]
-    return f"Significant changes of planted features, by run: {', '.join(said) or 'none'}."
+        for name, score in run["comparison"]["planted"].items():
+            counts[name, PairedDifference(**score).verdict] += 1
+    parts = [
+        f"{name} {word} in {n}"
+        for (name, word), n in sorted(counts.items())
+        if word in ("higher", "lower")
+    ]
+    return f"Significant differences of planted features: {', '.join(parts) or 'none'}."
 
 
 def balance() -> str:
-    """Return in a sentence how often adapting gained and lost, and the verdicts."""
+    """Return in a sentence how often adapting gained and lost, and the verdicts of the losses."""
     runs = [r for c, cell in _runs().items() for r in cell.values() if c[0] != "random"]
     gaps = [(100 * (run["adapted"] - run["frozen"]), _verdict(run)) for run in runs]
     lost = [verdict for gap, verdict in gaps if gap < -1]
     gained = sum(gap >= 2 for gap, _ in gaps)
     return (
-        f"Of {len(runs)} runs from a pretrained encoder, {gained} gained 2 points or more and "
-        f"{len(lost)} lost more than a point. The verdict rejected "
-        f"{lost.count('keep the old one')} of the latter."
+        f"Of {len(runs)} runs that went on from a start, {gained} ended 2 points or more above it "
+        f"and {len(lost)} more than a point below; of these {lost.count('worse')} were judged "
+        f"worse and {lost.count('inconclusive')} inconclusive."
     )
 
 
@@ -108,7 +112,7 @@ def _row(runs: dict[Cell, dict[int, Run]], cell: Cell) -> list[str]:
         _mean(gaps, signed=True),
         _mean([100 * run["adapted"] for run in anew.values()]),
         _counts([_verdict(run) for run in own.values()]),
-        _counts([run["adaptation"]["without_labels"] for run in own.values()]),
+        _counts([run["comparison"]["without_labels"] for run in own.values()]),
     ]
 
 
@@ -122,8 +126,8 @@ def _mean(values: list[float], *, signed: bool = False) -> str:
 
 def _verdict(run: Run) -> str:
     """Return the verdict that today's rule gives on what was measured."""
-    measured = [*run["adaptation"]["linear"].values(), *run["adaptation"]["knn"].values()]
-    return judged_by_labels([Change(**change) for change in measured])[0]
+    scores = [*run["comparison"]["linear"].values(), *run["comparison"]["knn"].values()]
+    return judge_with_labels([PairedDifference(**score) for score in scores])[0]
 
 
 def _counts(verdicts: list[str]) -> str:

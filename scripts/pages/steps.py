@@ -1,7 +1,7 @@
-"""Costs of a step, and other ratios: benchmarks/NOTEBOOK.md, docs/methods.md, docs/views.md."""
+"""Costs of a step, and other ratios of `benchmarks/ratios`: NOTEBOOK.md and pages of docs."""
 
 from pages.format import RESULTS, ratio, read, table
-from widefield.methods import DEFAULT_METHOD
+from widefield.config.defaults import DEFAULT_METHOD
 
 
 def step_ratios(setting: str) -> dict[str, float]:
@@ -44,7 +44,9 @@ def ratios() -> str:
             "probe",
         ),
     ]
-    cells = [(what, measured, f"`widefield bench {kind}`") for what, measured, kind in rows]
+    cells = [
+        (what, measured, f"`python -m benchmarks.ratios.{kind}`") for what, measured, kind in rows
+    ]
     return table(("ratio", "measured", "command"), cells)
 
 
@@ -66,6 +68,6 @@ def viewmaker() -> str:
     return (
         "With resnet18 on 32 x 32 images in batches of 128, a step with the viewmaker takes "
         f"{ratio(measured['simclr'])} times the bare encoder's with `simclr` and "
-        f"{ratio(measured['row-contrast'])} times with `row-contrast` (`widefield bench step "
-        "--views viewmaker --encoder resnet18 --batch-size 128`)."
+        f"{ratio(measured['row-contrast'])} times with `row-contrast` (`python -m "
+        "benchmarks.ratios.step --views viewmaker --encoder resnet18 --batch-size 128`)."
     )

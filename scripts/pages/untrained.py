@@ -3,58 +3,61 @@
 from typing import Any
 
 from pages.format import read, table
-from widefield.evaluation.paired import Change
+from widefield.evaluation.paired import PairedDifference
 
 Run = dict[str, Any]
 
 
 def _runs() -> list[Run]:
-    return [run for run in read("untrained")["runs"].values() if "gain" in run]
+    return [run for run in read("untrained")["runs"].values() if "comparison" in run]
+
+
+def _by_labels(run: Run) -> str:
+    return PairedDifference(**run["labels"]).verdict
 
 
 def _significant(runs: list[Run]) -> list[Run]:
-    """Return the runs that labels show to differ significantly from the untrained encoder."""
-    return [run for run in runs if Change(**run["labels"]).word]
+    """Return the runs whose labels differ significantly from the encoder untrained."""
+    return [run for run in runs if _by_labels(run) in ("higher", "lower")]
 
 
-def _called_better(run: Run) -> bool:
-    verdict: str = run["gain"]["verdict"]
-    return verdict == "better than untrained"
+def _judged_better(run: Run) -> bool:
+    return bool(run["comparison"]["without_labels"] == "better")
 
 
 def _is_better(run: Run) -> bool:
-    """Return whether the accuracy of the run is above that of the untrained encoder."""
+    """Return whether the run's linear-probe accuracy is above that of the encoder untrained."""
     return bool(run["labels"]["after"] > run["labels"]["before"])
 
 
-def _agreeing(runs: list[Run]) -> int:
-    return sum(_called_better(run) == _is_better(run) for run in runs)
+def _alike(runs: list[Run]) -> int:
+    return sum(_judged_better(run) == _is_better(run) for run in runs)
 
 
 def agreement() -> str:
     """Return in a sentence how often the verdict without labels agrees with labels."""
     runs = _runs()
     refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
-    sure, called = _significant(runs), [run for run in runs if _called_better(run)]
-    wrong = [run for run in called if Change(**run["labels"]).word == "lost"]
-    missed = [run for run in sure if _is_better(run) and not _called_better(run)]
+    sure, said = _significant(runs), [run for run in runs if _judged_better(run)]
+    wrong = [run for run in said if _by_labels(run) == "lower"]
+    missed = [run for run in sure if _is_better(run) and not _judged_better(run)]
     return (
-        f"By labels, {len(sure)} of {len(runs)} runs differ significantly from the untrained "
-        f"encoder. The verdict agrees in {_agreeing(sure)} of these "
-        f"({100 * _agreeing(sure) / len(sure):.0f} %). False negatives: {len(missed)}; "
-        f"significantly worse but called better: {len(wrong)}. Over all runs, including those "
-        f"without a significant difference, {_agreeing(runs)} agree. {len(refused)} more runs were "
-        f"refused: {refused[0].split(' (')[0]}."
+        f"In {len(sure)} of {len(runs)} runs the linear-probe accuracy differs significantly from "
+        f"untrained, and the verdict agrees in {_alike(sure)} of these "
+        f"({100 * _alike(sure) / len(sure):.0f} %); higher accuracy without the verdict better: "
+        f"{len(missed)}, lower accuracy with it: {len(wrong)}. Of all runs, significant or not, "
+        f"{_alike(runs)} agree. "
+        f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
     )
 
 
 def by_encoder() -> str:
-    """Return how often verdict and labels agree, by encoder and kind of run."""
+    """Return for each encoder and kind of run how often verdict and labels order them alike."""
     sure = _significant(_runs())
     kinds = list(dict.fromkeys(run["name"] for run in _runs()))
     rows = []
     for encoder in dict.fromkeys(run["encoder"] for run in _runs()):
         own = [run for run in sure if run["encoder"] == encoder]
         parts = [*([run for run in own if run["name"] == kind] for kind in kinds), own]
-        rows.append([encoder, *(f"{_agreeing(part)} of {len(part)}" for part in parts)])
+        rows.append([encoder, *(f"{_alike(part)} of {len(part)}" for part in parts)])
     return table(["encoder", *kinds, "all"], rows)

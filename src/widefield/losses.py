@@ -24,6 +24,7 @@ from widefield.methods.infonce import infonce as infonce
 from widefield.methods.infonce import symmetric_infonce as symmetric_infonce
 from widefield.methods.lejepa import lejepa as lejepa
 from widefield.methods.lejepa import sigreg as sigreg
+from widefield.methods.mmcr import mmcr as mmcr
 from widefield.methods.moco import queue_cross_entropy as queue_cross_entropy
 from widefield.methods.simclr import nt_xent as nt_xent
 from widefield.methods.simclr import one_sided as one_sided
@@ -41,6 +42,7 @@ __all__ = [
     "index_cross_entropy",
     "infonce",
     "lejepa",
+    "mmcr",
     "negative_cosine",
     "nt_xent",
     "one_hot_error",

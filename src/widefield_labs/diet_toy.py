@@ -35,6 +35,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator
 from torch.nn import functional
 
+from widefield.core.validation import require
 from widefield.methods.diet_mse import one_hot_error
 from widefield_labs.diet_population import (
     AMBIENT,
@@ -46,7 +47,6 @@ from widefield_labs.diet_population import (
     theorem,
 )
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:

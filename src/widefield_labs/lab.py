@@ -3,13 +3,14 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 from torch import Generator
 
 from widefield.core.names import check_name
-from widefield_labs.parameter import Parameter
+from widefield.core.validation import check, parse
 from widefield_labs.result import Arrays, Check, Result
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 Scale = Literal["tiny", "default"]
 """How much work a run does; tiny takes seconds."""
+
+LARGEST = 1e12
+"""Size of a number at most: beyond it sums lose their digits and tensors need too much memory."""
 
 T = TypeVar("T")
 
@@ -41,14 +45,10 @@ class Lab:
     """Draws the arrays on an empty figure."""
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
-        """The lab's own parameters by name."""
-        arguments = inspect.signature(self.measure).parameters.values()
-        return {
-            a.name: Parameter.from_hint(a.name, a.default, a.annotation)
-            for a in arguments
-            if a.name not in ("scale", "generator")
-        }
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """The lab's own parameters by name; the annotation gives the range."""
+        arguments = inspect.signature(self.measure).parameters
+        return {name: a for name, a in arguments.items() if name not in ("scale", "generator")}
 
     @property
     def explanation(self) -> str:
@@ -58,7 +58,9 @@ class Lab:
     def parse(self, words: dict[str, str]) -> dict[str, Any]:
         """Return the values that words of the command line stand for; `run` checks them."""
         known, named = self.parameters, {k.replace("-", "_"): word for k, word in words.items()}
-        return {k: known[k].parse(word) if k in known else word for k, word in named.items()}
+        return {
+            k: parse(known[k].annotation, word) if k in known else word for k, word in named.items()
+        }
 
     def run(self, *, scale: Scale = "default", seed: int = 0, **parameters: Any) -> Result:
         """Measure, and set the predictions beside the measurements.
@@ -74,9 +76,12 @@ class Lab:
         known = self.parameters
         for name in parameters:
             check_name(f"parameter of {self.name}", name, tuple(known))
-        scale = Parameter.from_hint("scale", None, Scale).check(scale)
-        seed = Parameter.from_hint("seed", None, Annotated[int, Ge(0)]).check(seed)
-        values = {p.name: p.check(parameters.get(p.name, p.default)) for p in known.values()}
+        scale = check("scale", Scale, scale)
+        seed = check_parameter("seed", Annotated[int, Ge(0)], seed)
+        values = {
+            p.name: check_parameter(p.name, p.annotation, parameters.get(p.name, p.default))
+            for p in known.values()
+        }
         generator = Generator().manual_seed(seed)
         arrays = self.measure(scale=scale, generator=generator, **values)
         return Result(
@@ -87,6 +92,17 @@ class Lab:
             notes=self.notes(arrays),
             draw=self.draw,
         )
+
+
+def check_parameter(name: str, hint: Any, value: Any) -> Any:
+    """Return a value as its annotation has it.
+
+    Raises:
+        ValueError: it does not fit, or is a number that is infinite, NaN or beyond `LARGEST`.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        check(name, Annotated[float, Interval(ge=-LARGEST, le=LARGEST)], value)
+    return check(name, hint, value)
 
 
 def at_scale(scale: Scale, *, tiny: T, default: T) -> T:

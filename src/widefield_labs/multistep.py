@@ -25,8 +25,8 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
 from widefield.core import rng
+from widefield.core.validation import require
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, close
 from widefield_labs.row_replay import compare_head
 

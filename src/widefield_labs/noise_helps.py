@@ -19,9 +19,9 @@ import torch
 from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
+from widefield.core.validation import require
 from widefield.methods.diet import index_cross_entropy
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:

@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
+from widefield.core.validation import require
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
 from widefield_labs.one_layer import CRITICAL_RATE, smooth_covariance, summation
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from widefield.head.lazy_adamw import LazyAdamW, RowState
+from widefield.head import MemoryStorage, PerExampleHead
+from widefield.head.lazy_adamw import LazyAdamW
 from widefield_labs.result import Arrays
 
 
@@ -20,18 +21,23 @@ def replay(
     Step t has the learning rate `rates` [T]; row r is visited if `visits` [T, R], with gradient
     `grads` [T, R, m].
     """
-    adamw = LazyAdamW(weight_decay=weight_decay)
-    zero = torch.zeros_like(start)
-    rows = RowState(start, zero, zero, torch.zeros(len(start), dtype=torch.long))
-    for t, rate in enumerate(rates.tolist()):
-        index = visits[t].nonzero().squeeze(1)
-        fields = (rows.row, rows.m, rows.v, rows.last)
-        visited = adamw.catch_up(RowState(*(field[index] for field in fields)), t)
-        visited = adamw.step(visited, grads[t, index], lr=rate)
-        adamw.record(rate)
-        new = (visited.row, visited.m, visited.v, visited.last)
-        rows = RowState(*(old.index_copy(0, index, n) for old, n in zip(fields, new, strict=True)))
-    return adamw.catch_up(rows, len(rates)).row
+    storage = MemoryStorage(*start.shape, seed=0, dtype=start.dtype)
+    storage.row.copy_(start)
+    head = PerExampleHead(
+        *start.shape,
+        loss=lambda gradient, rows: (gradient * rows).sum(),
+        normalize=False,
+        init="random",
+        storage=storage,
+    )
+    optimizer = LazyAdamW(head, weight_decay=weight_decay)
+    for rate, grad, visited in zip(rates.tolist(), grads, visits, strict=True):
+        optimizer.param_groups[0]["lr"] = rate
+        index = visited.nonzero().squeeze(1)
+        if len(index):
+            head(grad[index], index).backward()
+        optimizer.step()
+    return head.rows(torch.arange(len(start)))
 
 
 def every_step(

@@ -29,8 +29,8 @@ import torch
 from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
+from widefield.core.validation import require
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, between, close
 from widefield_labs.sparse_data import SparseCoding
 from widefield_labs.sparse_downstream import SINGLETON, downstream, losses, weights

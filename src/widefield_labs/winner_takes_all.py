@@ -32,10 +32,10 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
+from widefield.core.validation import require
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
 from widefield_labs.one_layer import ascend, summation
 from widefield_labs.pair_weights import contrastive_covariance, gaussian_weights
-from widefield_labs.parameter import require
 from widefield_labs.result import Arrays, Check, at_least, at_most, close
 
 if TYPE_CHECKING:

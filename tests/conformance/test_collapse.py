@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from widefield.data import open_dataset
-from widefield.methods.projector import projector
-from widefield.methods.simsiam import SimSiam
+from widefield.methods import ProjectorConfig, SimSiam, SimSiamConfig
 from widefield.metrics import health
 from widefield.probes import extract
 from widefield.views import build_views
@@ -29,8 +28,10 @@ def test_simsiam_collapses_without_its_stop_gradient(stop_gradient: bool, verdic
     with torch.random.fork_rng():
         torch.manual_seed(0)
         encoder = small_encoder()
-        predictor = projector(64, layers=2, width=32, out_dim=64, batch_norm=False)
-    method = SimSiam(projector=nn.Identity(), predictor=predictor, stop_gradient=stop_gradient)
+        config = SimSiamConfig(
+            projector=ProjectorConfig(layers=0, batch_norm=False), predictor_width=32
+        )
+        method = SimSiam(64, config, stop_gradient=stop_gradient)
     optimizer = torch.optim.AdamW([*encoder.parameters(), *method.parameters()], lr=0.02)
     for _ in range(300):
         index = torch.randperm(len(x), generator=generator)[:64]

@@ -10,8 +10,8 @@ from small_run import small_facts, small_recipe
 from widefield.config.recipe import Recipe
 from widefield.methods import METHODS, Method
 from widefield.train.build import build
-from widefield.train.optim import set_learning_rate
 from widefield.train.state import TrainState
+from widefield.train.step import set_learning_rate
 from widefield.views import build_views
 
 EXAMPLES, STEPS, LR = 24, 30, 1e-3
@@ -37,13 +37,14 @@ def draw(method: Method, x: Tensor, seed: int = 2) -> list[Tensor]:
 def take_steps(state: TrainState, count: int) -> list[float]:
     losses, x, index = [], images(12), torch.arange(12) * 2
     for _ in range(count):
-        set_learning_rate(state.optimizer, LR)
+        optimizers = [state.optimizer, *state.head_optimizers]
+        for optimizer in optimizers:
+            set_learning_rate(optimizer, LR)
         total, _ = state.model(draw(state.method, x, seed=0), index)
         total.backward()
-        state.optimizer.step()
-        state.optimizer.zero_grad()
-        for head in state.heads:
-            head.step(lr=LR)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         state.method.after_step()
         losses.append(float(total.detach()))
     return losses
@@ -132,17 +133,15 @@ def test_same_seed_same_method(name: str) -> None:
 
 @every_method
 def test_what_must_follow_a_step_cannot_be_forgotten(name: str) -> None:
-    """A second batch without `after_step`, or `head.step`, is refused where they do something."""
+    """A second batch without `after_step`, or the head's step, is refused where they matter."""
     state = small_state(name)
     views, index = draw(state.method, images(6)), torch.arange(6)
     state.model(views, index)[0].backward()
     if state.method.moves_after_step or state.heads:
         with pytest.raises(ValueError, match="second batch before"):
             state.model(views, index)
-        for head in state.heads:
-            head.step(lr=LR)
-            with pytest.raises(ValueError, match="call it once"):
-                head.step(lr=LR)
+        for optimizer in state.head_optimizers:
+            optimizer.step()
         state.method.after_step()
         if state.method.moves_after_step:
             with pytest.raises(ValueError, match="call it once a step"):
@@ -163,5 +162,5 @@ def test_memory_is_what_the_method_holds_for_its_examples(name: str) -> None:
     one, two = state.method.memory(EXAMPLES), state.method.memory(2 * EXAMPLES)
     assert set(one) in ({"head", "moments"}, {"head"}, set())
     assert all(two[part].bytes == 2 * one[part].bytes for part in one)
-    rows = [*state.method.head_parameters(), *(h.table.store.row for h in state.heads)]
+    rows = [*state.method.head_parameters(), *(h.storage.row for h in state.heads)]
     assert sum(r.nbytes for r in rows) == (one["head"].bytes if one else 0)

@@ -11,8 +11,7 @@ import torch
 from small_run import EXAMPLES, batch, small_recipe, train_step
 from widefield.data import open_dataset
 from widefield.methods import METHODS
-from widefield.train.adversary import refuse_misfit
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataFacts, build, refuse_misfit
 from widefield.views import VIEWS
 
 PLANTED = open_dataset("photos+digits", max_examples=EXAMPLES)

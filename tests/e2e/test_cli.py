@@ -16,6 +16,7 @@ from PIL import Image
 
 from commands import Command
 from runs import images
+from widefield.version import __version__
 
 TRAIN = "--max-examples 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
@@ -134,7 +135,14 @@ HEAVY = {"torch", "timm", "lightning", "matplotlib", "sklearn", "skimage"}
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("--help", 0), ("pretrain fotos --out r", 2), ("pretrain photos+digit --out r", 2)],
+    [
+        ("--help", 0),
+        ("probe --help", 0),
+        ("audit --help", 0),
+        ("classify -h", 0),
+        ("pretrain fotos --out r", 2),
+        ("pretrain photos+digit --out r", 2),
+    ],
 )
 def test_what_needs_no_torch_is_answered_at_once(words: str, code: int, tmp_path: Path) -> None:
     """Help, and a mistyped data name: torch alone takes seconds to import."""
@@ -162,7 +170,6 @@ COMMANDS = (
     "embed",
     "export",
     "lab",
-    "bench",
 )
 
 
@@ -258,8 +265,11 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
         (["pretrain", "photos", "--method", "simcrl", "--help"], "did you mean 'simclr'"),
         (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
-        (["pretrain", "photos", "--out", "r", "--epochs", "-1"], "epochs must be at least 1"),
-        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is no whole number"),
+        (
+            ["pretrain", "photos", "--out", "r", "--epochs", "-1"],
+            "epochs must be a whole number of at least 1",
+        ),
+        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is not a whole number"),
         (
             ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
             "batch_size",
@@ -299,15 +309,15 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
             "with --parameters no lab runs: leave it out, or leave out --out, --foo-bar",
         ),
         (["lab", "noise-helps", "--learning", "1"], "unknown parameter of noise-helps 'learning'"),
-        (["bench", "stop"], "did you mean 'step'"),
-        (["bench", "step", "--methods", "byoll"], "did you mean 'byol'"),
-        (["bench", "views", "--batch-size", "0"], "batch_size must be 1 or more, got 0"),
-        (["bench", "probe", "--rows", "9"], "bench probe takes no --rows: it takes --json"),
-        (
-            ["bench", "views", "--rounds", "9"],
-            "bench views takes no --rounds: it takes --batch-size, --image-size, --json",
-        ),
         (["demo", "--out", "taken"], "not empty"),
+        (["demo", "--windows"], "--windows"),
+        (["recipe"], "Unknown command"),
+        (["audit"], "ENCODER"),
+        (
+            ["pretrain", "photos", "--out", "r", "--no-drop-last"],
+            "--no-drop-last is not an option of the command line: set drop_last in a --config file",
+        ),
+        (["plan", "photos", "--head-moments=bf16"], "set head_moments in a --config file or in Py"),
         (["pretrian"], "pretrain"),
     ],
     ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
@@ -340,13 +350,13 @@ def test_bad_input_gets_one_line(
         ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
         ("name: view-contrast", "name: viewcontrast", "did you mean 'view-contrast'"),
         ("name: expert", "name: expart", "did you mean 'expert'"),
-        ("init: .*", "init: zero", "init must be one of embedding, random, got 'zero'"),
-        ("format: 2", "format: 1", "has format 1 and this version of widefield reads format 2"),
-        ("format: 2", "format: 3", "has format 3 and this version of widefield reads format 2"),
-        ("format: 2\n", "", "has format 1 and this version"),
+        ("    init: .*", "    init: zero", "init must be embedding or random, got 'zero'"),
+        ("format: 3", "format: 2", "has format 2 and this version of widefield reads format 3"),
+        ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),
+        ("format: 3\n", "", f"use widefield {__version__}, which wrote it, or start a new"),
         ("recipe:", "recip:", "describes no run: data or recipe is missing"),
         ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "holds no whole recipe"),
-        ("format: 2", "format: [", "run.yaml cannot be read as YAML"),
+        ("format: 3", "format: [", "run.yaml cannot be read as YAML"),
     ],
 )
 def test_a_run_yaml_that_does_not_fit_gets_one_line(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
-from widefield.methods import DEFAULT_METHOD
 from widefield.workflows import demo as module
 from widefield.workflows.demo import COLUMNS, demo, verdict
 

@@ -7,7 +7,6 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ import yaml
 from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
-from widefield.data import Dataset, open_dataset
+from widefield.data import open_dataset
 from widefield.inference.splits import training_data
 from widefield.train import checkpoint
 from widefield.train.manifest import Growth, Manifest
@@ -69,7 +68,7 @@ def test_new_examples_follow_and_the_others_keep_their_rows(tmp_path: Path) -> N
 
 
 def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(tmp_path: Path) -> None:
-    """Half an epoch of 4 steps, also once epochs are longer; one of an older version does not."""
+    """Half an epoch of 4 steps, also once epochs are longer."""
     run = begun(tmp_path / "run", epochs=1, warmup_epochs=0.5)
     manifest = RunFolder(path=run).manifest
     assert manifest.growth().warmup_steps is None
@@ -77,10 +76,6 @@ def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(tmp_path:
         pretrain(some(count), out=run, resume=True, epochs=epochs, quiet=True)
         growth = manifest.growth()
         assert (growth.first, growth.warmup_steps) == (FEW, 2)
-    older = {"first": FEW, "epoch": 4, "step": growth.step}
-    with patch("widefield.train.manifest.asdict", return_value=older):
-        manifest.write(open_dataset(some(ALL)), growth)
-    assert manifest.growth() == Growth(**older)
 
 
 def clips(*lengths: int) -> dict[str, np.ndarray]:
@@ -98,19 +93,6 @@ def test_a_longer_sound_may_join_short_ones(tmp_path: Path) -> None:
     other = open_dataset(clips(900, 999, 2500))
     with pytest.raises(ValueError, match="row 1 has other pixels"):
         manifest.refuse_other(other, may_grow=True)
-
-
-def test_a_manifest_of_an_older_version_holds_of_short_sounds_beside_longer_ones(
-    tmp_path: Path,
-) -> None:
-    dataset = open_dataset(clips(900, 1000, 2500))
-    manifest = Manifest(tmp_path / "manifest.parquet")
-    with patch.object(Dataset, "digests", return_value=dataset.digests(older=True)):
-        manifest.write(dataset, Growth(first=3))
-    assert manifest.refuse_other(dataset) == 0
-    assert manifest.refuse_other(open_dataset(clips(900, 1000, 2500, 800)), may_grow=True) == 1
-    with pytest.raises(ValueError, match="row 2 has other pixels"):
-        manifest.refuse_other(open_dataset(clips(900, 1000, 2400)))
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
@@ -288,8 +270,9 @@ def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"run\.yaml: form .*restore the file") as caught:
             pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
         assert "\n" not in str(caught.value)
-    file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))  # as an older run has it
-    pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+    file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))
+    with pytest.raises(ValueError, match=r"run\.yaml: form is missing: restore the file"):
+        pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
 
 
 def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:

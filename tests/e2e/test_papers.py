@@ -16,6 +16,7 @@ from widefield.config.recipes import make_recipe
 from widefield.data.spec import parse
 from widefield.encoders import encoder_config
 from widefield_labs import LABS
+from widefield_labs.lab import check_parameter
 
 COMMANDS = sorted({command for row in papers.rows() for command in row.get("commands", ())})
 DATA = {"pretrain": 0, "plan": 0, "probe": 1, "audit": 1}
@@ -55,7 +56,7 @@ def check_lab(name: str, values: dict[str, Any]) -> None:
     """Check the parameters of a lab, which it checks itself only when it runs."""
     lab, options = LABS[name], ("scale", "seed", "out", "parameters", "json")
     for key, value in lab.parse({k: v for k, v in values.items() if k not in options}).items():
-        lab.parameters[key].check(value)
+        check_parameter(key, lab.parameters[key].annotation, value)
 
 
 def check_benchmark(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,10 @@ from runs import (
     small,
     weights,
 )
+from widefield.config.defaults import DEFAULT_METHOD
 from widefield.encoders import EncoderSettings
 from widefield.head import FolderLock
-from widefield.methods import DEFAULT_METHOD, METHODS
+from widefield.methods import METHODS
 from widefield.train import checkpoint
 from widefield.train.progress import read_metrics
 from widefield.train.run_dir import RunFolder
@@ -279,7 +280,7 @@ def test_a_signal_to_the_command_then_resume(
     assert "Traceback" not in err
     if sign != signal.SIGKILL:
         assert out == ""
-        assert f"stopped; go on with: widefield pretrain {data} --out {broken} --resume\n" in err
+        assert f"stopped; resume with: widefield pretrain {data} --out {broken} --resume\n" in err
     assert pretrain(data, out=broken, resume=True, quiet=True).finished
     assert_same_weights(whole(epochs=12), broken)
 
@@ -351,7 +352,7 @@ def short_run(whole: Callable[..., Path]) -> Path:
         ({"method": "simclr"}, "has method 'view-contrast', not 'simclr'"),
         ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
         ({"temperature": 0.5}, "temperature is no setting of view-contrast with views expert"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -1,6 +1,5 @@
 """Sounds through the commands, as a user types them."""
 
-import json
 import os
 import re
 import signal
@@ -19,7 +18,6 @@ from commands import Command
 from widefield.audits import bounds, planting
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
-from widefield.audits.result import Audit
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, save_encoder
 
@@ -87,7 +85,7 @@ def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Comman
 def test_an_audit_plants_sounds(
     sounds: Path, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 4)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
     page = sounds / "audit.html"
     command.text("audit", trained, sounds / "data", "--plant", "tone", "--out", page)
     text = page.read_text()
@@ -134,16 +132,14 @@ def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path
 def test_an_audit_without_labels_plants_tones_and_clicks(
     sounds: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 2)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 2)
     bare = open_dataset(sounds / "data", seconds=0.5).arrays()
     for task in ("class", "classes"):
         bare.pop(task, None)
     found = widefield.audit(trained, bare, quiet=True)
     assert found.tasks.keys() == {"tone", "clicks"}
-    again = Audit.from_json(json.loads(json.dumps(found.to_json())))
-    assert again == found
-    assert len(again.sounds) == HEARD_ROWS
-    assert audit_page(again) == audit_page(found)
+    assert len(found.sounds) == HEARD_ROWS
+    assert audit_page(found).count("<audio") >= HEARD_ROWS
 
 
 def test_explore_shows_spectrograms(sounds: Path, trained: Path, command: Command) -> None:

@@ -16,6 +16,7 @@ import widefield
 from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
+from widefield.evaluation.comparison import PHRASES
 from widefield.train.manifest import Manifest
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
@@ -209,7 +210,7 @@ def test_an_adapted_run_resumes_bit_for_bit_without_its_start(run: Path, tmp_pat
         file.unlink()
     widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
     assert_same(tmp_path / "whole", tmp_path / "killed")
-    whole, killed = ((tmp_path / name / "adaptation.json") for name in ("whole", "killed"))
+    whole, killed = ((tmp_path / name / "comparison.json") for name in ("whole", "killed"))
     assert whole.read_text() == killed.read_text()
 
 
@@ -304,8 +305,8 @@ def test_a_vision_transformer_has_images_resized_to_its_size(tmp_path: Path) -> 
 
 def test_fine_tuning_with_labels(run: Path, tmp_path: Path) -> None:
     done = adapted(tmp_path / "run", str(run), **COMPARED, method="supervised")
-    assert done.adaptation is not None
-    assert done.adaptation.linear == {}  # labels that were trained on say nothing
+    assert done.comparison is not None
+    assert done.comparison.linear == {}  # labels that were trained on say nothing
 
 
 def test_the_command_says_what_is_kept_and_what_came_out(
@@ -317,11 +318,11 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     assert code == 0, err
     said = " ".join(err.split())
     assert "init: resnet-tiny, its mean" in said
-    assert "neighbors kept through views" in out
-    verdict = json.loads(Path("run/adaptation.json").read_text())["verdict"]
-    assert f"verdict: {verdict}" in out
+    assert "neighbor consistency under augmentation: " in out
+    verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
+    assert f"{PHRASES[verdict].format('the initial encoder')}: " in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
-    assert shown["adaptation"]["verdict"] == verdict
+    assert shown["comparison"]["verdict"] == verdict
 
 
 def test_the_start_in_the_folder_is_an_encoder_to_compare(
@@ -337,7 +338,7 @@ def test_the_start_in_the_folder_is_an_encoder_to_compare(
 def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
     """A thousand times the rate; at a hundredth of it nothing is ruined.
 
-    Labels of 1,000 images may not tell whether a point was lost there; then the reason says so.
+    Labels of 1,000 images may be too few to exclude a loss of a point; then it is inconclusive.
     """
     labeled = {"max_examples": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
     widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labeled)
@@ -352,13 +353,14 @@ def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
             epochs=2,
             **labeled,
         )
-        assert done.adaptation is not None
-        verdicts[rate] = done.adaptation
+        assert done.comparison is not None
+        verdicts[rate] = done.comparison
     ruined, control = verdicts[1000.0], verdicts[0.01]
-    assert (ruined.verdict, ruined.without_labels) == ("keep the old one", "keep the old one")
-    assert control.without_labels != "keep the old one"
-    assert control.verdict != "keep the old one" or "more labels would tell" in control.why
-    assert "more labels would tell" not in ruined.why
+    assert (ruined.verdict, ruined.without_labels) == ("worse", "worse")
+    assert control.without_labels not in ("worse", "inconclusive")
+    assert control.verdict != "worse"
+    assert control.verdict != "inconclusive" or "more labels needed" in control.reason
+    assert "more labels needed" not in ruined.reason
 
 
 def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:

@@ -14,7 +14,7 @@ from widefield.config.recipes import make_recipe
 from widefield.encoders import build_encoder
 from widefield.methods import METHODS
 from widefield.train.build import DataFacts, build
-from widefield.train.optim import set_learning_rate
+from widefield.train.step import set_learning_rate
 from widefield.views import build_views
 
 HERE = Path(__file__).parent
@@ -42,13 +42,14 @@ def curve(name: str) -> list[float]:
     losses = []
     for step, rate in enumerate(state.rates.tolist(), start=1):
         index = torch.arange(BATCH) + BATCH * (step % 2)
-        set_learning_rate(state.optimizer, rate)
+        optimizers = [state.optimizer, *state.head_optimizers]
+        for optimizer in optimizers:
+            set_learning_rate(optimizer, rate)
         total, _ = model(views(images[index], method.view_count, generator), index)
         total.backward()
-        state.optimizer.step()
-        state.optimizer.zero_grad()
-        for head in state.heads:
-            head.step(lr=rate)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         method.after_step()
         losses.append(float(total.detach()))
     return losses

@@ -107,5 +107,5 @@ def test_a_refused_number_leaves_no_folder(
 
 
 def test_a_seed_beyond_32_bits() -> None:
-    with pytest.raises(ValueError, match="seed must be below 4294967296"):
+    with pytest.raises(ValueError, match=r"seed must be a whole number in \[0, 4294967296\)"):
         dataclasses.replace(make_recipe(), seed=2**32)

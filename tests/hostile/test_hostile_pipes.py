@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from widefield.audits.result import read_audit
+from widefield.audits.result import read_findings
 from widefield.data import open_dataset
 from widefield.encoders import load_encoder
 from widefield.inference.open_encoder import open_encoder
@@ -40,7 +40,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "windows.parquet": open_dataset,
     "images.npz": open_dataset,
     "run.yaml": recipe_of,
-    "audit.json": read_audit,
+    "audit.json": read_findings,
     "weights.pth": lambda path: open_encoder(f"{path}@resnet18"),
     "encoder.safetensors": load_encoder,
 }

@@ -19,7 +19,7 @@ from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.config.recipes import make_recipe
 from widefield.core.plain_yaml import DEEPEST, MAX_BYTES, read_yaml, yaml_text
 from widefield.train import checkpoint
-from widefield.train.run_dir import RunFolder
+from widefield.train.run_dir import FORMAT, RunFolder
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 
@@ -370,7 +370,7 @@ def test_a_recipe_with_a_value_of_another_kind_gets_one_line(
     """Any node of the settings becomes any plain value."""
     folder = RunFolder(path=tmp_path_factory.mktemp("edited"))
     recipe = make_recipe(views=data.draw(st.sampled_from(["expert", "viewmaker+noise"])))
-    settings: dict[str, Any] = {"format": 2, "data": "photos", "recipe": recipe.to_dict()}
+    settings: dict[str, Any] = {"format": FORMAT, "data": "photos", "recipe": recipe.to_dict()}
     parent, depth = settings, data.draw(st.integers(0, 3))
     key: Any = data.draw(st.sampled_from(sorted(parent)))
     for _ in range(depth):

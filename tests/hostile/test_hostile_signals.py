@@ -77,7 +77,7 @@ def interrupted_at(instant: float, signs: tuple[signal.Signals, ...], data: Path
     assert lines == [f"widefield: {'interrupted' if code == 130 else 'terminated'}"]
     assert out == ""
     if "stopped; " in err:
-        assert f"stopped; go on with: widefield pretrain {data} --out {run} --resume\n" in err
+        assert f"stopped; resume with: widefield pretrain {data} --out {run} --resume\n" in err
         assert (run / "checkpoints" / "last.pt").exists()
         return "trained"
     assert not run.exists()  # nothing had begun
@@ -105,14 +105,14 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
 
 SIGNALED_LATE = """
 import os, signal
-from widefield.cli import boundary, main
+from widefield.cli import errors, main
 from widefield.cli.process import Ending
 
-def late(error, line_of=boundary.line_of):
+def late(error, line_of=errors.line_of):
     os.kill(os.getpid(), signal.SIGTERM)
     return line_of(error)
 
-boundary.line_of = late
+errors.line_of = late
 CONTROL
 main()
 """

@@ -82,9 +82,7 @@ def test_a_gaussian_scores_better_than_what_is_none(spoil: str) -> None:
 
 def test_directions_are_unit_and_new_after_each_step() -> None:
     generator = torch.Generator().manual_seed(0)
-    method = LeJEPA(
-        projector=nn.Identity(), dim=3, slices=5, sigreg_weight=0.05, generator=generator
-    )
+    method = LeJEPA(3, generator=generator, projector_layers=0, slices=5)
     x, index = draw(4, 3).float(), torch.arange(4)
     first = method.directions.clone()
     method(nn.Identity(), [x, x], index)

@@ -135,7 +135,7 @@ def test_batch_cross_entropy_of_all_rows_is_full_cross_entropy() -> None:
 
 
 def test_diet_is_cross_entropy_against_the_example() -> None:
-    method = Diet(examples=9, feature_dim=3, label_smoothing=0.8, seed=0)
+    method = Diet(3, examples=9)
     h, index = draw(2, 3).float(), torch.tensor([7, 2])
     ours = float(method(torch.nn.Identity(), [h], index).total.detach())
     expected = 0.0
@@ -147,7 +147,7 @@ def test_diet_is_cross_entropy_against_the_example() -> None:
 
 def test_supervised_is_the_sum_of_its_tasks() -> None:
     labels = {"shape": torch.tensor([0, 2, 1, 1]), "color": torch.tensor([1, 0, 0, 1])}
-    method = Supervised(labels=labels, feature_dim=3)
+    method = Supervised(3, labels=labels)
     h, index = draw(2, 3).float(), torch.tensor([3, 0])
     out = method(torch.nn.Identity(), [h], index)
     expected = 0.0

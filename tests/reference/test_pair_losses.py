@@ -23,6 +23,7 @@ from widefield.methods.infonce import infonce, symmetric_infonce
 from widefield.methods.moco import MoCo, queue_cross_entropy
 from widefield.methods.simsiam import SimSiam, negative_cosine
 from widefield.methods.spectral import spectral_contrastive, spectral_in_ball
+from widefield.methods.target import TargetNetwork
 from widefield.methods.vicreg import vicreg
 
 TEMPERATURES = st.sampled_from([0.1, 0.5, 2.0])
@@ -156,14 +157,10 @@ def linear(seed: int) -> nn.Linear:
 def byol(
     encoder: nn.Module, projector: nn.Module, predictor: nn.Module, directions: Directions = "both"
 ) -> BYOL:
-    return BYOL(
-        encoder=encoder,
-        projector=projector,
-        predictor=predictor,
-        ema_decay=0.9,
-        steps=10,
-        directions=directions,
-    )
+    method = BYOL(3, encoder=encoder, steps=10, ema_decay=0.9, directions=directions)
+    method.projector, method.predictor = projector, predictor
+    method.target = TargetNetwork(encoder, projector)
+    return method
 
 
 @pytest.mark.parametrize("directions", get_args(Directions))
@@ -217,7 +214,8 @@ def test_simsiam_moves_the_prediction_alone() -> None:
     predictor, projector = linear(3), linear(2)
 
     def gradient(stop: bool, encoder: nn.Module, targets: list[Tensor] | None = None) -> Tensor:
-        method = SimSiam(projector=projector, predictor=predictor, stop_gradient=stop)
+        method = SimSiam(3, stop_gradient=stop)
+        method.projector, method.predictor = projector, predictor
         if targets is None:
             total = method(encoder, [x1, x2], torch.arange(4)).total
         else:
@@ -260,14 +258,7 @@ def test_moco_does_not_see_the_order_of_its_queue() -> None:
 
 def test_the_queue_keeps_the_newest_keys_and_leaves_out_the_batch() -> None:
     encoder = nn.Identity()
-    method = MoCo(
-        encoder=encoder,
-        projector=nn.Identity(),
-        projector_dim=3,
-        queue_size=5,
-        ema_decay=0.9,
-        temperature=0.5,
-    )
+    method = MoCo(3, encoder=encoder, examples=5, projector_layers=0, temperature=0.5)
     batches = [([0, 1], 10), ([2, 3], 11), ([4, 0], 12)]
     for index, seed in batches:
         views = [draw(2, 3, seed=seed).float(), draw(2, 3, seed=seed + 50).float()]
@@ -448,7 +439,7 @@ def test_diet_mse_does_not_see_a_common_rotation_of_features_and_head() -> None:
 
 
 def test_diet_mse_looks_up_the_row_of_its_example() -> None:
-    method = DietMSE(examples=9, feature_dim=3, seed=0)
+    method = DietMSE(3, examples=9)
     h, index = draw(2, 3).float(), torch.tensor([7, 2])
     ours = method(nn.Identity(), [h], index).total
     torch.testing.assert_close(ours, one_hot_error(h, method.rows, index))

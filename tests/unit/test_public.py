@@ -58,6 +58,7 @@ loss: torch.Tensor = nt_xent(torch.eye(4), torch.eye(4), temperature=0.1)
 head = widefield.PerExampleHead(examples=10, dim=4)
 method = PairLoss(projector=torch.nn.Identity(), loss=widefield.losses.spectral_in_ball)
 policy = build_views("expert")
+simclr: torch.nn.Module = widefield.methods.SimCLR(128, temperature=0.2)
 recipe = widefield.make_recipe(method=SimCLRConfig(temperature=0.2), epochs=3)
 done = widefield.pretrain("photos", out="run", epochs=3, temperature=0.1, recipe=recipe)
 health: str = done.health.verdict
@@ -86,6 +87,7 @@ def test_a_users_type_checker_agrees(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", [losses, methods, views])
 def test_public_modules_have_a_forward(module: object) -> None:
-    for name, value in ((name, getattr(module, name)) for name in dir(module)):
+    for name in dir(module):
+        value = getattr(module, name)
         if inspect.isclass(value) and issubclass(value, nn.Module):
             assert value.forward is not nn.Module.forward, name

@@ -38,6 +38,7 @@ from widefield.audits.planting import (
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
+from widefield.audits.view_features import view_features
 from widefield.core.files import checked_output, refuse_unwritable
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
@@ -81,32 +82,38 @@ def audit(
     seed: int = 0,
     quiet: bool = False,
 ) -> Audit:
-    """Judge of each task whether `encoder` learned, weakened or suppressed it.
+    """Find which features an encoder learned, weakened or suppressed, from floor to ceiling.
 
     Every task is placed between a floor (raw pixels, the same architecture untrained, or the
     commonest class, whichever is best) and a ceiling (the same architecture, trained briefly with
     the task's labels). Where there are no labels, features are planted into the images.
 
     Args:
-        encoder: anything that `open_encoder` opens, or a module x[B, C, H, W] in [0, 1] -> h[B, D];
+        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
+            `pixels`. In Python also a module x[B, C, H, W] in [0, 1] -> h[B, D];
             it is never changed.
-        data: a source; by default the data that the run was trained on. Probes are fitted on one
-            part of it and scored on another, see `workflows.train_test.open_train_test`.
+        data: images or sounds, with or without labels; by default those that the run was trained
+            on. Probes are fitted on one part of them and scored on another.
         train_data: fit probes, floors and ceilings on these, and score on all of `data`, by default
             on the test split of the run's data.
-        labels: labels in place of those that the data have, as `classify` takes them; every column
-            but `path` is a task. Examples without one of them are left out.
-        features: judge pooled features, the feature-map before pooling, or projected for those
-            after the projector that the run was trained with; of `compare` the same.
-        plant: features to plant: shapes, digits, letters; in sounds tone, clicks, background.
-        compare: another encoder to put beside this one.
-        all_checkpoints: judge every checkpoint of the run too.
-        pretrain_with: also pretrain by this method, without and with each plant.
-        max_examples: fit on a class-balanced first N, and score on a quarter as many.
-        cache: folder that keeps floors and ceilings; by default `audits` in widefield's cache.
-        out: file of the report, `.html`.
-        overwrite: replace `out` if it is there.
-        seed: seeds plants, probes, ceilings and bootstraps.
+        labels: a `.csv` file in place of the labels of the data: column path, and one for each
+            task. Examples without one of them are left out. In Python also a table, as `classify`
+            takes it.
+        features: pooled, feature-map for those before pooling, or projected for those after the
+            projector that the run was trained with.
+        plant: features to plant, such as shapes,digits: shapes, digits, letters into images, tone,
+            clicks, background into sounds; where there are no labels, the first two by default. In
+            Python a sequence of names.
+        compare: another encoder to compare with this one.
+        all_checkpoints: audit every checkpoint of the run too: when was a feature learned, when
+            suppressed?
+        pretrain_with: also pretrain by this method, without and with each plant, which takes
+            minutes.
+        max_examples: fit on a class-balanced first N examples, and score on a quarter as many.
+        cache: folder that keeps floors and ceilings; by default `~/.cache/widefield/audits`.
+        out: an `.html` file for the report.
+        overwrite: replace the report if it is there.
+        seed: seed of plants, probes, ceilings and bootstraps.
         quiet: do not say what takes long.
 
     Raises:
@@ -170,7 +177,7 @@ def audit(
         checkpoints=auditor.checkpoints(
             folders, bounds, {name: middle for name, (_, middle) in planted.items()}
         ),
-        features=describe(test_h),
+        features=describe(test_h, view_features(extractor, split.test, seed=seed)),
         notes=(
             *_notes(extractor, split, test_h, trained=pretrain_with is not None),
             *left_out,

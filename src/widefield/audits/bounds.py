@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.audits.probing import Features, probe_tasks
-from widefield.audits.verdict import FLOORS, ProbeResult, TaskAudit, verdict
-from widefield.config.recipes import make_recipe
+from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
+from widefield.config.resolve import Facts, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
@@ -29,16 +28,18 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
+from widefield.evaluation.floors import FLOORS, floors
+from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest, subset
 from widefield.methods import CEILING
-from widefield.probes import majority_hits, pixels
+from widefield.probes import fit_and_vote, majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
 from widefield.train.loop import Trainer
 
-STEPS = 600
+CEILING_STEPS = 600
 """Steps that a ceiling is trained for."""
 BUDGET: dict[str, Any] = {
     "method": CEILING,
@@ -55,6 +56,14 @@ _FORMAT = 2
 """A part of every key; it grows when the same settings come to give other results."""
 
 Say = Callable[[str], None]
+
+
+class _Source(NamedTuple):
+    """Features that probes are fitted to, and everything that decides them."""
+
+    kind: str
+    features: Callable[[], FeatureFunction]
+    facts: list[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,42 +143,34 @@ def graded_bounds(
     architecture = _architecture(extractor.untrained(sample), sample)
 
     @functools.cache  # one training for all grades, and none if all of them are in the cache
-    def supervised() -> Features:
-        say(f"training a supervised ceiling for {task}: {STEPS} steps, kept for later")
+    def supervised() -> FeatureFunction:
+        say(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, kept for later")
         encoder = train_supervised(extractor.untrained(sample), mixture, seed=seed)
         return _features_of(encoder)
 
-    def measured(
-        kind: str, features: Callable[[], Features], facts: list[Any], grade: TrainTest
-    ) -> dict[str, ProbeResult]:
-        file = folder / f"{kind}-{_key([kind, seed, *facts], grade)}.npz"
+    def measured(source: _Source, *, grade: TrainTest) -> dict[str, ProbeResult]:
+        file = folder / f"{source.kind}-{_key([source.kind, seed, *source.facts], grade)}.npz"
         result = _load(file)
         if result is None:
-            result = probe_tasks(features(), grade, seed=seed)[task]
+            result = probe_tasks(source.features(), grade, seed=seed)[task]
             _save(file, result, say)
         return {task: result}
 
-    def random(grade: TrainTest) -> dict[str, ProbeResult]:
-        starts = [
-            (draw, encoder)
-            for draw in range(draws)
-            for encoder in extractor.untrained_starts(sample, seed=1 + draw)
-        ]
-        results = []
-        for draw, encoder in starts:
-            facts = [_architecture(encoder, sample), draw]
-            results.append(measured("random", partial(_features_of, encoder), facts, grade)[task])
-        return {task: max(results, key=lambda result: result.accuracy)}
-
-    trained = [architecture, STEPS, BUDGET, mixture.digests().tolist()]
+    untrained = [
+        _Source("random", partial(_features_of, encoder), [_architecture(encoder, sample), draw])
+        for draw in range(draws)
+        for encoder in extractor.untrained_starts(sample, seed=1 + draw)
+    ]
+    facts = [architecture, CEILING_STEPS, BUDGET, mixture.digests().tolist()]
     return [
         Bounds(
-            floors={
-                "pixels": measured("pixels", lambda: pixels, [], grade),
-                "random": random(grade),
-                "majority": {task: _majority(grade, task)},
-            },
-            ceiling=measured("ceiling", supervised, trained, grade),
+            floors=floors(
+                partial(measured, grade=grade),
+                pixels=_Source("pixels", lambda: pixels, []),
+                untrained=untrained,
+                majority={task: _majority(grade, task)},
+            ),
+            ceiling=measured(_Source("ceiling", supervised, facts), grade=grade),
         )
         for grade in grades
     ]
@@ -208,7 +209,30 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
             return False
 
 
-def _features_of(encoder: nn.Module) -> Features:
+def probe_tasks(
+    features: FeatureFunction, data: TrainTest, *, seed: int = 0
+) -> dict[str, ProbeResult]:
+    """Fit a linear probe and a kNN vote to the training images, and score the test images.
+
+    Raises:
+        ValueError: a task with fewer than two classes, a class with one example, features that
+            are not finite, or not one row for each image.
+    """
+    train_h, test_h = features(data.train.images), features(data.test.images)
+    classes = {task: len(names) for task, names in data.train.classes.items()}
+    train_y, test_y = _labels(data.train, train_h), _labels(data.test, test_h)
+    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    return {
+        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=votes)
+        for task, (linear, votes) in results.items()
+    }
+
+
+def _labels(dataset: Dataset, h: Tensor) -> dict[str, Tensor]:
+    return {task: torch.from_numpy(y).to(h.device) for task, y in dataset.labels.items()}
+
+
+def _features_of(encoder: nn.Module) -> FeatureFunction:
     return partial(encode, encoder)
 
 
@@ -220,23 +244,28 @@ def _majority(data: TrainTest, task: str) -> ProbeResult:
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
-    """Train `encoder` in place on the labels of `dataset` for about `STEPS` steps; return it.
+    """Train `encoder` in place on the labels of `dataset` for about `CEILING_STEPS` steps.
 
     If there are more examples than those steps can show once, some from all over them are taken.
     """
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         encoder.requires_grad_()  # it was frozen for use, and its ceiling is what it can learn
     batch_size = min(BUDGET["batch_size"], len(dataset))
-    dataset = subset(dataset, dataset.spread_rows(STEPS * batch_size))
+    dataset = subset(dataset, dataset.spread_rows(CEILING_STEPS * batch_size))
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
-    epochs = max(1, round(STEPS / loader.steps_per_epoch))
+    epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
-    recipe = make_recipe(**settings)
+    facts = Facts.of(dataset, device=device, feature_dim=_width(encoder, dataset))
+    recipe, _ = resolve("default", settings, facts)
     state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, fabric=lone_fabric(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
+
+
+def _width(encoder: nn.Module, dataset: Dataset) -> int:
+    return int(encode(encoder, dataset.images[:1]).shape[1])
 
 
 def _mixture(grades: Sequence[Dataset]) -> Dataset:

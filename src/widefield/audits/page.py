@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from widefield.audits.advice import advice
-from widefield.audits.planting import NEIGHBORS
+from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
-from widefield.audits.verdict import FLOORS, TaskAudit
+from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output
+from widefield.evaluation.floors import FLOORS
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -58,7 +59,11 @@ def audit_page(audit: Audit) -> str:
             *_map(audit),
         ],
         diagnostics=[
-            (name.replace("_", " "), _number(value), _meaning(name).replace("image", _one(audit)))
+            (
+                name.replace("_", " "),
+                _number(value),
+                DIAGNOSTICS[name].meaning.replace("image", _one(audit)),
+            )
             for name, value in audit.features.items()
         ],
         metadata=_facts(audit),
@@ -163,7 +168,7 @@ def _plants(audit: Audit) -> list[Figure]:
             Lines(
                 title="How easy must a planted feature be?",
                 caption=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
-                "curve rises, the better the encoder sees. Gaps cannot be told: too faint even "
+                "curve rises, the better the encoder sees. Gaps are not separable: too faint even "
                 "for the ceiling, or plain to raw pixels.",
                 series=learned,
                 x_label="ease",
@@ -175,7 +180,7 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title=f"Do plants hide the {audit.kind}?",
-                caption=f"Share of the {NEIGHBORS} nearest neighbors of each {_one(audit)} that "
+                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(audit)} that "
                 f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
                 "plants alone.",
                 series=neighbors,
@@ -211,8 +216,8 @@ def _trained(audit: Audit) -> list[Figure]:
 def _spectrum(audit: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
-        caption="Singular values of the centered features, as shares of the largest. A line that "
-        "falls off early says that a few directions carry everything; a flat one, that many do.",
+        caption="Singular values of the centered features, as shares of the largest. A line that falls "
+        "off early says that a few directions carry everything; a flat one, that many do.",
         series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
         x_label="direction",
         y_label="share of the largest",
@@ -228,8 +233,8 @@ def _firing(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title="How often do neurons fire?",
-            caption=f"Share of {audit.kind} on which a neuron is active, mean over each layer, "
-            f"first to last. Sparse layers hold features that few {audit.kind} have.",
+            caption=f"Share of {audit.kind} on which a neuron is active, mean over each layer, first "
+            f"to last. Sparse layers hold features that few {audit.kind} have.",
             shares={layers[i]: audit.firing[layers[i]] for i in shown},
         )
     ]
@@ -252,8 +257,8 @@ def _alike(audit: Audit) -> Figure:
     article = "an" if audit.kind == "images" else "a"
     return Gallery(
         title=f"Which {audit.kind} look alike to it?",
-        caption=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest "
-        "to it in the encoder's eyes. What they share is what it sees.",
+        caption=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
+        "it in the encoder's eyes. What they share is what it sees.",
         rows=[(row.name, row.pictures) for row in audit.neighbors],
         separate_first=True,
     )
@@ -302,11 +307,6 @@ def _one(audit: Audit) -> str:
 
 def _number(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.3g}"
-
-
-def _meaning(name: str) -> str:
-    """Return what a diagnostic says; empty for one that another version measured."""
-    return DIAGNOSTICS[name].meaning if name in DIAGNOSTICS else ""
 
 
 def _share(task: TaskAudit) -> float:

@@ -1,6 +1,5 @@
 """What the pictures of an audit are drawn from: small arrays, and PNG files in base64."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 
-MAP_IMAGES, ROWS, NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
+MAP_IMAGES, ROWS, _NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
 """Images in the map; images with neighbors, and neighbors of each; features whose preferred image
 is made, and real images beside it; images that neurons fire at."""
 HEARD_ROWS, HEARD_BESIDE = 5, 2
@@ -46,11 +45,6 @@ class PictureRow:
         """Return plain values."""
         return {"name": self.name, "pictures": list(self.pictures)}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PictureRow":
-        """Return the row that `to_json` wrote."""
-        return cls(name=values["name"], pictures=tuple(values["pictures"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class SoundRow:
@@ -63,11 +57,6 @@ class SoundRow:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"names": list(self.names), "wavs": list(self.wavs)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "SoundRow":
-        """Return the row that `to_json` wrote."""
-        return cls(names=tuple(values["names"]), wavs=tuple(values["wavs"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +75,6 @@ class ImageMap:
         """Return plain values."""
         return {**asdict(self), "places": [list(place) for place in self.places]}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ImageMap":
-        """Return the map that `to_json` wrote."""
-        lists = {name: tuple(values[name]) for name in ("names", "groups", "pictures")}
-        places = tuple((float(x), float(y)) for x, y in values["places"])
-        return cls(task=values["task"], places=places, **lists)
-
 
 def spectrum_shares(h: Tensor) -> tuple[float, ...]:
     """Return the singular values of features h [n, D] as shares of the largest, without zeros."""
@@ -110,7 +92,7 @@ def neighbor_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
     if dataset.kind == "sounds":
         return ()
     rows = dataset.spread_rows(ROWS)
-    nearest = nearest_neighbors(h, min(NEIGHBORS, len(h) - 1)).cpu().numpy()
+    nearest = nearest_neighbors(h, min(_NEIGHBORS, len(h) - 1)).cpu().numpy()
     return tuple(
         PictureRow(
             name=dataset.paths[row],

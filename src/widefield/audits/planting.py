@@ -32,9 +32,9 @@ GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
 same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
 MIDDLE = 2
 """Position of the grade whose verdict is the plant's."""
-EXAMPLES = {"train": 2000, "test": 1000}
+_EXAMPLES = {"train": 2000, "test": 1000}
 """How many images are planted at most."""
-NEIGHBORS = 10
+GRAPH_NEIGHBORS = 10
 """How many nearest neighbors of an image are compared."""
 TRAIN_IMAGES = 80_000
 """How many images a short pretraining is shown, counted with repetition."""
@@ -66,22 +66,12 @@ class PlantAudit:
             "neighbors_by_chance": self.neighbors_by_chance,
         }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PlantAudit":
-        """Return the audit that `to_json` wrote."""
-        return cls(
-            name=values["name"],
-            grades=tuple(TaskAudit.from_json(grade) for grade in values["grades"]),
-            neighbors_kept=tuple(values["neighbors_kept"]),
-            neighbors_by_chance=values["neighbors_by_chance"],
-        )
-
     def line(self) -> str:
         """Say in one plain sentence what planting does to the images' own neighbors."""
         middle, easiest = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
         return (
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
-            f"its {NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
+            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
         )
 
 
@@ -110,15 +100,6 @@ class TrainAudit:
             "neighbors_shared": self.neighbors_shared,
         }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "TrainAudit":
-        """Return the audit that `to_json` wrote."""
-        without, planted = (
-            {task: TaskAudit.from_json(verdict) for task, verdict in values[name].items()}
-            for name in ("without", "planted")
-        )
-        return cls(**{**values, "without": without, "planted": planted})
-
     def line(self) -> str:
         """Say in one plain sentence what the plant did to training."""
         parts = [
@@ -134,7 +115,8 @@ def has_room(data: TrainTest, name: str, *, seed: int) -> bool:
     It needs two classes or more, and two examples of each that is there.
     """
     y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
-    _, sizes = np.unique(y[: EXAMPLES["train"]], return_counts=True)  # drawn by place, not by image
+    # Drawn by place, not by image.
+    _, sizes = np.unique(y[: _EXAMPLES["train"]], return_counts=True)
     return len(sizes) > 1 and bool(sizes.min() > 1)
 
 
@@ -165,7 +147,7 @@ def audit_plant(
     bounds, grades = judged(draws=1)
     if any(grade.verdict == "unclear" for grade in grades):
         bounds, grades = judged(draws=DRAWS)
-    k = min(NEIGHBORS, len(data.test) - 1)
+    k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     plain = extractor.features(data.test.images)
     found = PlantAudit(
         name=name,
@@ -206,7 +188,7 @@ def audit_training(
     if isinstance(extractor.encoder, Encoder):
         architecture = EncoderSettings.of(extractor.encoder.config)
     epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
-    k = min(NEIGHBORS, len(data.test) - 1)
+    k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     verdicts, features = [], []
     for shown in (data, planted):
         say(
@@ -266,9 +248,9 @@ def _thinned(data: TrainTest) -> TrainTest:
         return subset(dataset, dataset.spread_rows(most))
 
     return TrainTest(
-        train=some(data.train, EXAMPLES["train"]), test=some(data.test, EXAMPLES["test"])
+        train=some(data.train, _EXAMPLES["train"]), test=some(data.test, _EXAMPLES["test"])
     )
 
 
 def _share(task: TaskAudit) -> str:
-    return "cannot be told" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"

@@ -10,13 +10,13 @@ from widefield.audits.pictures import ImageMap, PictureRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
-from widefield.core.typed import misfit
 from widefield.core.types import Kind
+from widefield.core.validation import check
 
 LARGEST = 2**28
 """Bytes of an audit's file at most."""
-FORMAT = 3
-"""Number of the layout of the JSON; it grows when an older reader would not understand it."""
+_FORMAT = 3
+"""Number of the layout of the JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "encoder": self.encoder,
             "settings": dict(self.settings),
             "fitted_on": self.fitted_on,
@@ -101,29 +101,9 @@ class Audit:
             "sounds": [row.to_json() for row in self.sounds],
         }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Audit":
-        """Return the audit that `to_json` wrote.
 
-        Raises:
-            ValueError: the values are no audit, or one of another layout.
-        """
-        if values.get("format") != FORMAT:
-            raise ValueError(
-                f"not an audit of layout {FORMAT}: write one with widefield audit ENCODER --json"
-            )
-        try:
-            audit = cls(**_arguments(values))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ValueError(f"the audit is damaged: {error}") from error
-        problem = misfit(audit, cls)
-        if problem is not None:
-            raise ValueError(f"the audit is damaged: {problem}")
-        return audit
-
-
-def read_audit(path: str | Path) -> Audit:
-    """Read an audit from a file that `widefield audit --json` was written to.
+def read_findings(path: str | Path) -> list[str]:
+    """Return the verdict of each task as a sentence, from what `widefield audit --json` printed.
 
     Raises:
         ValueError: there is no such file, or it holds no audit.
@@ -135,37 +115,15 @@ def read_audit(path: str | Path) -> Audit:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON: {error}") from error
-    if not isinstance(values, dict):
+    if not isinstance(values, dict) or values.get("format") != _FORMAT:
         raise ValueError(f"{path} holds no audit: write one with widefield audit ENCODER --json")
-    return Audit.from_json(values)
-
-
-def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an audit; those that are plain already stay as they are."""
-    report, places = values["report"], values["map"]
-    return {
-        **{name: value for name, value in values.items() if name != "format"},
-        "examples": tuple(values["examples"]),
-        "tasks": _tasks_from_json(values["tasks"]),
-        "plants": {name: PlantAudit.from_json(plant) for name, plant in values["plants"].items()},
-        "trained": tuple(TrainAudit.from_json(trained) for trained in values["trained"]),
-        "compared": {name: _tasks_from_json(row) for name, row in values["compared"].items()},
-        "checkpoints": {
-            int(epoch): _tasks_from_json(row) for epoch, row in values["checkpoints"].items()
-        },
-        "notes": tuple(values["notes"]),
-        "report": None if report is None else Path(report),
-        "spectrum": tuple(values["spectrum"]),
-        "neighbors": tuple(PictureRow.from_json(row) for row in values["neighbors"]),
-        "preferred": tuple(PictureRow.from_json(row) for row in values["preferred"]),
-        "map": None if places is None else ImageMap.from_json(places),
-        "sounds": tuple(SoundRow.from_json(row) for row in values.get("sounds", ())),
-    }
+    try:
+        tasks = {name: TaskAudit(**task) for name, task in values["tasks"].items()}
+        check("tasks", Mapping[str, TaskAudit], tasks)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the audit is damaged: {error}") from error
+    return [task.line() for task in tasks.values()]
 
 
 def _tasks_to_json(tasks: Mapping[str, TaskAudit]) -> dict[str, Any]:
     return {task: audit.to_json() for task, audit in tasks.items()}
-
-
-def _tasks_from_json(tasks: Mapping[str, Any]) -> dict[str, TaskAudit]:
-    return {task: TaskAudit.from_json(values) for task, values in tasks.items()}

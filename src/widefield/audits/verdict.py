@@ -1,4 +1,4 @@
-"""What a probe's accuracy means once floor and ceiling are known; every threshold stands here.
+"""What a probe's accuracy means once floor and ceiling are known.
 
     learned = (accuracy - floor) / (ceiling - floor), clipped to [0, 1]
 
@@ -10,30 +10,20 @@ than each alone. The interval of the accuracy alone is Wilson's, as `probe` has 
 import base64
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.evaluation.paired import change
+from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import (
+    PairedDifference,
+    bootstrap_means,
+    interval,
+    paired_difference,
+)
+from widefield.evaluation.verdicts import MIN_GAP, ShareVerdict, judge_share, name_share
 from widefield.probes.linear import wilson
-
-LEARNED = 0.75
-"""A feature is learned if at least so much of it is."""
-WEAKENED = 0.25
-"""A feature is weakened if at least so much is learned, and suppressed below that."""
-LEAST_GAP = 0.05
-"""A ceiling tells nothing if it is less than this above the floor, or not surely above it."""
-RESAMPLES = 1000
-
-Share = Literal["learned", "weakened", "suppressed"]
-Verdict = Literal[Share, "unclear", "not separable"]
-FLOORS = {
-    "pixels": "raw pixels",
-    "random": "an untrained encoder",
-    "majority": "the commonest class",
-}
-"""Floors, and what each is in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +46,7 @@ class TaskAudit:
     """One task: where the encoder lies between floor and ceiling."""
 
     task: str
-    verdict: Verdict
+    verdict: ShareVerdict
     learned: float | None
     """Share of the way from floor to ceiling; None if the two are not separable."""
     learned_low: float | None
@@ -80,26 +70,22 @@ class TaskAudit:
         """Return plain values."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "TaskAudit":
-        """Return the audit that `to_json` wrote.
-
-        Raises:
-            ValueError: `right` does not hold a bit for each test example.
-        """
-        audit = cls(**values)
-        audit.hits()
-        return audit
-
     def hits(self) -> NDArray[np.bool_]:
         """Return which test examples the probe classifies correctly, bool [n]."""
-        try:
-            bits = np.frombuffer(base64.b64decode(self.right, validate=True), np.uint8)
-        except ValueError as error:  # binascii's own among them
-            raise ValueError(f"{self.task}: {error}") from error
-        if len(bits) != -(-self.test_examples // 8):
-            raise ValueError(f"{self.task}: {len(bits)} bytes for {self.test_examples} examples")
+        bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
         return np.unpackbits(bits, count=self.test_examples).astype(bool)
+
+    def difference_from(self, other: "TaskAudit") -> PairedDifference:
+        """Return the paired difference of accuracy from another encoder, on the same examples.
+
+        Example:
+            >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
+            >>> probes = [ProbeResult(hits=hits, knn=0.5) for hits in (none, all_)]
+            >>> before, after = (verdict("a", p, {"pixels": p}, p, classes=2) for p in probes)
+            >>> after.difference_from(before).verdict
+            'higher'
+        """
+        return paired_difference(other.hits(), self.hits())
 
     def line(self) -> str:
         """Return the verdict in one plain sentence."""
@@ -121,7 +107,7 @@ class TaskAudit:
             return self.verdict
         assert self.learned_low is not None
         assert self.learned_high is not None
-        return f"unclear, {word_for(self.learned_low)} to {word_for(self.learned_high)}"
+        return f"unclear, {name_share(self.learned_low)} to {name_share(self.learned_high)}"
 
 
 def verdict(
@@ -144,18 +130,16 @@ def verdict(
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(encoder.hits), size=(RESAMPLES, len(encoder.hits)))
-    # The same rows for all three, so that their differences keep what they have in common.
-    reached, least, most = (result.hits[drawn].mean(1) for result in (encoder, floor, ceiling))
+    hits = (result.hits for result in (encoder, floor, ceiling))
+    reached, least, most = bootstrap_means(*hits, seed=seed)
     gap = ceiling.accuracy - floor.accuracy
     learned = learned_low = learned_high = None
-    word: Verdict = "not separable"
-    if gap >= LEAST_GAP and np.quantile(most - least, 0.025) > 0:
+    word: ShareVerdict = "not separable"
+    if gap >= MIN_GAP and interval(most - least)[0] > 0:
         learned = float(np.clip((encoder.accuracy - floor.accuracy) / gap, 0, 1))
         fractions = np.clip((reached - least) / np.maximum(most - least, 1e-9), 0, 1)
-        learned_low, learned_high = _interval(fractions)
-        word = judged(learned_low, learned_high)
+        learned_low, learned_high = interval(fractions)
+        word = judge_share(learned_low, learned_high)
     low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
     return TaskAudit(
         task=task,
@@ -184,45 +168,6 @@ def packed(hits: NDArray[np.bool_]) -> str:
         '/w=='
     """
     return base64.b64encode(np.packbits(hits).tobytes()).decode()
-
-
-def moved(before: TaskAudit, after: TaskAudit) -> Literal["gained", "lost", ""]:
-    """Return what is sure of a task from one encoder to another, on the same test examples.
-
-    Example:
-        >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
-        >>> probes = [ProbeResult(hits=hits, knn=0.5) for hits in (none, all_)]
-        >>> moved(*(verdict("shape", p, {"pixels": p}, p, classes=2) for p in probes))
-        'gained'
-    """
-    return change(before.hits(), after.hits()).word
-
-
-def judged(low: float, high: float) -> Verdict:
-    """Return the verdict of a learned share whose interval is [low, high].
-
-    Example:
-        >>> judged(0.8, 0.95), judged(0.22, 1.0)
-        ('learned', 'unclear')
-    """
-    return word_for(low) if word_for(low) == word_for(high) else "unclear"
-
-
-def word_for(learned: float) -> Share:
-    """Return the verdict that a learned share in [0, 1] earns.
-
-    Example:
-        >>> [word_for(share) for share in (0.1, 0.25, 0.75)]
-        ['suppressed', 'weakened', 'learned']
-    """
-    if learned >= LEARNED:
-        return "learned"
-    return "weakened" if learned >= WEAKENED else "suppressed"
-
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.quantile(values, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def _percent(share: float) -> str:

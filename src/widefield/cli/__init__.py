@@ -9,7 +9,7 @@ from widefield.cli.process import (
     finish_output,
     limit_memory,
     mend_streams,
-    say,
+    print_error,
     take_granted_cpus,
 )
 
@@ -33,7 +33,7 @@ def main() -> NoReturn:
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if ending.signal:  # whatever a library made of the exception that a signal raised
             _quit(ending.line, ending.code)
-        from widefield.cli.boundary import line_of
+        from widefield.cli.errors import line_of
 
         line = line_of(error)
         if line is None or debug:
@@ -52,5 +52,5 @@ def _run(words: list[str]) -> None:
 def _quit(message: str, code: int) -> NoReturn:
     rank = os.environ.get("RANK", "0")  # where torchrun started several
     who = "widefield" if rank == "0" else f"widefield [rank {rank}]"
-    say(f"{who}: {message}")
+    print_error(f"{who}: {message}")
     raise SystemExit(code) from None

@@ -1,31 +1,21 @@
-"""Every command in one command line, built for what the user typed."""
+"""Every command in one command line; the one that the user typed is imported when it is called."""
+
+from importlib import import_module
+from typing import Any
 
 from cyclopts import App
 
 import widefield
-from widefield.cli.audit import audit
-from widefield.cli.bench import bench
-from widefield.cli.classify import classify
-from widefield.cli.completion import completion
-from widefield.cli.demo import demo
-from widefield.cli.embed import embed
-from widefield.cli.explore import explore
-from widefield.cli.export import export
-from widefield.cli.help import examples, grouped
-from widefield.cli.lab import lab
+from widefield.cli.help import examples
 from widefield.cli.numbers import UNROUNDED
-from widefield.cli.plan import plan
-from widefield.cli.pretrain import pretrain
-from widefield.cli.probe import probe
-from widefield.cli.recipe import recipe
-from widefield.cli.recipe_options import all_options, options_of, with_options
 from widefield.version import __version__
 
 COMMANDS = (
-    *(demo, plan, pretrain, probe, audit, explore, classify, embed, export, recipe, lab, bench),
-    completion,
+    *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
+    *("lab", "completion"),
 )
-TAKE_SETTINGS = (plan, pretrain)
+"""Each has a file of its name in this package, with a function of its name."""
+TAKE_SETTINGS = ("plan", "pretrain")
 """Commands whose options are those of a recipe."""
 
 
@@ -36,22 +26,37 @@ def build_app(words: list[str]) -> App:
     Without help every option of any method is taken, and the recipe refuses those that do not fit.
 
     Raises:
-        ValueError: help is asked for a method, views or recipe that does not exist.
+        ValueError: help is asked for a method, views or recipe that does not exist, or an option
+            is given that Python alone has.
     """
     app = App(
         name="widefield",
         help=f"{widefield.__doc__}\n\nCommands take --json for machines. Bad input ends in "
-        "one line and exit code 2; --debug shows where it came from.",
+        "one line and exit code 2; --debug shows the traceback.",
         version=__version__,
         help_format="plaintext",
         default_parameter=UNROUNDED,
         suppress_keyboard_interrupt=False,
     )
-    wants_help = bool({"--help", "-h"} & set(words))
-    for command in COMMANDS:
-        whole = command
-        if command in TAKE_SETTINGS:
-            named = wants_help and command.__name__ in words[:1]
-            whole = with_options(command, options_of(words) if named else all_options())
-        app.command(grouped(whole), help_epilogue=examples(command.__name__))
+    shows_all = not {*words[:1]} & {*COMMANDS}
+    for name in COMMANDS:
+        command: Any = f"widefield.cli.{name}:{name}"
+        if words[:1] == [name] and name in TAKE_SETTINGS:
+            command = _with_settings(name, words)
+        elif shows_all:  # as in help and completion, which need each command's own
+            command = _command(name)
+        app.command(command, name=name, help_epilogue=examples(name))
     return app
+
+
+def _with_settings(name: str, words: list[str]) -> Any:
+    """Return a command that takes the settings of a run, in help those that `words` choose."""
+    from widefield.cli.recipe_options import options_of, refuse_python_only, with_options
+
+    refuse_python_only(words)
+    command = _command(name)
+    return with_options(command, options_of(words)) if {"--help", "-h"} & set(words) else command
+
+
+def _command(name: str) -> Any:
+    return getattr(import_module(f"widefield.cli.{name}"), name)

@@ -1,11 +1,10 @@
 """`widefield audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,121 +13,28 @@ if TYPE_CHECKING:
     from widefield.audits.verdict import TaskAudit
 
 
+@like("widefield.audits.audit")
 def audit(
-    encoder: str | None = None,
-    data: str | None = None,
-    /,
-    *,
-    train_data: str | None = None,
-    labels: Path | None = None,
-    features: Literal["pooled", "feature-map", "projected"] = "pooled",
-    plant: str = "",
-    compare: str | None = None,
-    all_checkpoints: bool = False,
-    pretrain_with: str | None = None,
-    max_examples: int | None = None,
-    cache: Path | None = None,
-    from_file: Annotated[Path | None, Parameter(name="--from")] = None,
-    out: Path | None = None,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    *, plant: str = "", out: Path | None = None, json: Json = False, **arguments: Any
 ) -> None:
-    """Judge what an encoder learned and what it suppressed, between floor and ceiling.
+    """Audit, and print a table of the tasks."""
+    from widefield.audits.audit import audit as call
 
-    Parameters
-    ----------
-    encoder
-        Audit a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
-    data
-        Audit on these data, with or without labels; by default on those the run was trained on.
-    train_data
-        Fit on these data, and score on all of the others; by default one part of them is fitted on
-        and another scored on.
-    labels
-        Take labels from this .csv file in place of those that the data have: column path and one
-        for each task; examples without one of them are left out.
-    features
-        Judge pooled features, the feature-map before pooling, or those projected by the head that
-        the run was trained with.
-    plant
-        Plant features, with commas between: shapes,digits,letters into images, or
-        tone,clicks,background into sounds. Data without labels get shapes,digits or tone,clicks.
-    compare
-        Put another encoder beside this one.
-    all_checkpoints
-        Judge every checkpoint of the run: when was a feature learned, when suppressed?
-    pretrain_with
-        Pretrain by this method too, without and with each plant, which takes minutes.
-    max_examples
-        Fit on a class-balanced first N, and score on a quarter as many.
-    cache
-        Keep floors and ceilings in this folder; default: ~/.cache/widefield/audits.
-    from_file
-        Read an audit that --json wrote instead of making one, and tell it or draw its page again.
-    out
-        Write a report to this .html file.
-    overwrite
-        Replace the report if it is there.
-    seed
-        Seed plants, probes, ceilings and intervals.
-    json
-        Print one JSON object: everything that the report shows.
-    """
-    options = {
-        "train_data": train_data,
-        "labels": labels,
-        "plant": tuple(name for name in plant.split(",") if name),
-        "compare": compare,
-        "all_checkpoints": all_checkpoints,
-        "pretrain_with": pretrain_with,
-        "max_examples": max_examples,
-        "cache": cache,
-        "seed": seed,
-    }
-    if from_file is None:
-        result = _made(encoder, data, features=features, out=out, overwrite=overwrite, **options)
-    else:
-        options |= {"encoder": encoder, "data": data, "features": features.removeprefix("pooled")}
-        result = _read(from_file, out, overwrite, options)
+    plants = tuple(name for name in plant.split(",") if name)
+    result = call(**arguments, plant=plants, out=out)
     if json:
         print_json(result.to_json())
     else:
-        _tell(result, out)
+        _print(result, out)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
 
 
-def _made(encoder: str | None, data: str | None, **options: Any) -> "Audit":
-    from widefield.audits.audit import audit as call
-
-    if encoder is None:
-        raise ValueError("say which encoder to audit, or give an audit with --from AUDIT.json")
-    return call(encoder, data, **options)
-
-
-def _read(path: Path, out: Path | None, overwrite: bool, options: dict[str, Any]) -> "Audit":
-    """Read an audit from its file, and write its page if `out` is given."""
-    from dataclasses import replace
-
-    from widefield.audits.page import write_audit_page
-    from widefield.audits.result import read_audit
-
-    for name, value in options.items():
-        if value:
-            option = name if name in ("encoder", "data") else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is part of an audit that --from reads: leave it out")
-    result = read_audit(path)
-    if out is None:
-        return result
-    return replace(result, report=write_audit_page(result, out, overwrite=overwrite))
-
-
-def _tell(audit: "Audit", out: Path | None) -> None:
+def _print(audit: "Audit", out: Path | None) -> None:
     for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
         print_table(
             f"{name}, scored on {audit.scored_on}",
-            ["task", "verdict", "learned %", "probe %", "kNN %", "floor %", "ceiling %"],
+            ["task", "verdict", "learned %", "linear probe %", "kNN %", "floor %", "ceiling %"],
             [_row(task) for task in tasks.values()],
         )
     for task in audit.tasks.values():
@@ -137,9 +43,9 @@ def _tell(audit: "Audit", out: Path | None) -> None:
         shares = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
         print_line(f"epoch {epoch}: {shares}")
     for name, share in audit.similarity.items():
-        print_line(f"features agree with those of {name} to {percent(share)} % (linear CKA)")
+        print_line(f"linear CKA with {name}: {percent(share)} %")
     for name, tasks in audit.compared.items():
-        print_line(_moves(audit.tasks, tasks, name))
+        print_line(_differences(audit.tasks, tasks, name))
     for plant in audit.plants.values():
         print_line(plant.line())
     for trained in audit.trained:
@@ -147,22 +53,21 @@ def _tell(audit: "Audit", out: Path | None) -> None:
     for note in audit.notes:
         print_line(f"note: {note}")
     if out is not None:
-        print_line(f"look at {audit.report}")
+        print_line(f"report: {audit.report}")
 
 
-def _moves(tasks: "Mapping[str, TaskAudit]", others: "Mapping[str, TaskAudit]", name: str) -> str:
-    """Return which features are surely gained over another encoder, and which are lost."""
-    from widefield.audits.verdict import moved
-
-    words: dict[str, list[str]] = {"gained": [], "lost": []}
-    for task in tasks.keys() & others.keys():
-        before, after = others[task], tasks[task]
-        word = moved(before, after)
-        if word:
-            said = f"{task} ({percent(before.accuracy)} to {percent(after.accuracy)} %)"
-            words[word].append(said)
-    parts = [f"{word}: {', '.join(sorted(said)) or 'nothing sure'}" for word, said in words.items()]
-    return f"over {name}, {'; '.join(parts)}"
+def _differences(
+    tasks: "Mapping[str, TaskAudit]", others: "Mapping[str, TaskAudit]", name: str
+) -> str:
+    """Return on which tasks the accuracy differs significantly from another encoder's."""
+    words: dict[str, list[str]] = {"higher": [], "lower": []}
+    for task in sorted(tasks.keys() & others.keys()):
+        found = tasks[task].difference_from(others[task])
+        if found.verdict in words:
+            shares = f"{percent(found.before)} to {percent(found.after)} %"
+            words[found.verdict].append(f"{task} ({shares})")
+    parts = [f"{word}: {', '.join(found) or 'none'}" for word, found in words.items()]
+    return f"significant differences from {name}: {'; '.join(parts)}"
 
 
 def _row(task: "TaskAudit") -> list[str]:
@@ -179,6 +84,6 @@ def _row(task: "TaskAudit") -> list[str]:
 
 def _learned(task: "TaskAudit") -> str:
     if task.learned is None or task.learned_low is None or task.learned_high is None:
-        return "cannot be told"
+        return "not separable"
     low, high = 100 * task.learned_low, 100 * task.learned_high
     return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"

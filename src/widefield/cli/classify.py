@@ -1,9 +1,10 @@
 """`widefield classify`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,79 +13,35 @@ if TYPE_CHECKING:
     from widefield.workflows.classify import Classification
 
 
-def classify(
-    encoder: str,
-    data: str,
-    /,
-    *,
-    labels: Path,
-    out: Path,
-    features: Literal["pooled", "feature-map", "projected"] = "pooled",
-    suggest: int = 0,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
-) -> None:
-    """Predict the class of every image from the labels of a few.
-
-    Parameters
-    ----------
-    encoder
-        Use a run's folder, a file of weights, timm:NAME, torchvision:NAME, random or pixels.
-    data
-        Read these data, named as for pretrain.
-    labels
-        Take labels from this .csv file, whose first line is path,label; paths are those that embed
-        writes, or lead to the file.
-    out
-        Write to this .parquet or .csv file: path, label, predicted class and probabilities.
-    features
-        Take pooled features, the feature-map before pooling, or those projected by the head that
-        the run was trained with.
-    suggest
-        Name so many images whose labels would help most.
-    overwrite
-        Replace the file if it is there.
-    seed
-        Seed the folds of cross-validation.
-    json
-        Print one JSON object.
-    """
+@like("widefield.workflows.classify")
+def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
+    """Predict classes, and print how far the predictions hold."""
     from widefield.workflows.classify import classify as call
 
-    result = call(
-        encoder,
-        data,
-        labels=labels,
-        features=features,
-        suggest=suggest,
-        out=out,
-        overwrite=overwrite,
-        seed=seed,
-    )
+    result = call(**arguments, out=out)
     if json:
         print_json({**result.to_json(), "out": str(out)})
         return
-    _tell(result)
+    _print(result)
     for note in result.notes:
         print_line(f"note: {note}")
     print_line(f"{out}: {len(result.paths)} predictions from {len(result.given)} labels")
 
 
-def _tell(result: "Classification") -> None:
+def _print(result: "Classification") -> None:
     checked, predicted = result.cross_validation, result.predicted
     if checked is None:
-        print_line("a class has one label: give two of each to learn how far predictions hold")
+        print_line("no cross-validation: a class has a single label, give each class two or more")
     else:
         print_table(
             f"{result.encoder}, cross-validated on {len(result.given)} labels",
-            ["class", "labels", "found %", "most often taken for", "predicted"],
+            ["class", "labels", "recall %", "most often confused with", "predicted"],
             [
                 [
                     name,
                     str(checked.confusion[k].sum()),
                     percent(checked.recall[name]),
-                    _mistaken_for(result.classes, checked.confusion[k], k),
+                    _confused_with(result.classes, checked.confusion[k], k),
                     str(predicted.count(name)),
                 ]
                 for k, name in enumerate(result.classes)
@@ -92,13 +49,13 @@ def _tell(result: "Classification") -> None:
         )
         print_line(
             f"accuracy {percent(checked.accuracy)} % [{percent(checked.low)}, "
-            f"{percent(checked.high)}], mean of the classes {percent(checked.balanced_accuracy)} %"
+            f"{percent(checked.high)}], balanced accuracy {percent(checked.balanced_accuracy)} %"
         )
     for path in result.suggested:
         print_line(f"label next: {path}")
 
 
-def _mistaken_for(classes: tuple[str, ...], row: "NDArray[np.int64]", own: int) -> str:
+def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", own: int) -> str:
     others = {name: int(row[k]) for k, name in enumerate(classes) if k != own}
     worst = max(others, key=others.__getitem__)
     return f"{worst} ({others[worst]})" if others[worst] else ""

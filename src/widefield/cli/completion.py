@@ -9,10 +9,8 @@ Shell = Literal["bash", "zsh", "fish"]
 def completion(shell: Shell, /) -> None:
     """Print a script by which a shell completes commands, options, their choices and files.
 
-    Parameters
-    ----------
-    shell
-        Print it for this shell.
+    Args:
+        shell: Print it for this shell.
     """
     from widefield.cli.app import build_app
 

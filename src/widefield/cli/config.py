@@ -1,10 +1,18 @@
 """The settings that a run begins with: a recipe by name, or a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from widefield.config.recipe import Recipe
+
+Config = Annotated[
+    Path | None,
+    Parameter(help="Start from the settings in this file: a run.yaml, or an edited copy of one."),
+]
+"""Type of the option `--config`."""
 
 
 def settings_of(recipe: str, config: Path | None) -> "str | Recipe":

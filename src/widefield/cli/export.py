@@ -2,43 +2,34 @@
 
 from json import dumps
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from widefield.cli.output import print_json, print_line
+from widefield.cli.signature import Json, like
+
+AUDIT = "Quote in the folder's model card what this audit found: a file of audit --json."
 
 
+@like("widefield.workflows.export", without=("findings",))
 def export(
     run: str,
-    /,
     *,
     out: Path,
-    audit: Path | None = None,
+    audit: Annotated[Path | None, Parameter(help=AUDIT)] = None,
     overwrite: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
-    """Write a run's encoder as .safetensors, which plain timm loads, .onnx, or a folder.
-
-    Parameters
-    ----------
-    run
-        Export the encoder of this run's folder, of a file of weights, or timm:NAME.
-    out
-        Write to this file, whose suffix chooses the format, or, without a suffix, to this folder,
-        which timm and Hugging Face load.
-    audit
-        Say in the folder's model card what this audit found; it is what audit --json printed.
-    overwrite
-        Replace the file if it is there.
-    json
-        Print one JSON object.
-    """
+    """Write the encoder, and print how to load it."""
     from widefield.encoders import timm_snippet
     from widefield.workflows.export import export as call
 
     findings: list[str] = []
     if audit is not None:
-        from widefield.audits.result import read_audit
+        from widefield.audits.result import read_findings
 
-        findings = [task.line() for task in read_audit(audit).tasks.values()]
+        findings = read_findings(audit)
     encoder = call(run, out, findings=findings, overwrite=overwrite)
     if json:
         print_json({"out": str(out), "encoder": encoder.config.name, "dim": encoder.dim})

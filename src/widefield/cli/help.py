@@ -1,12 +1,12 @@
 """How help is laid out: options in groups, and examples below them."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from cyclopts import Group, Parameter
 
-ORDER = ("Data", "Start", "Method", "Views", "Training", "Output", "Options")
+ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
 """Groups in the order in which help shows them."""
 
 MEMBERS: Mapping[str, Iterable[str]] = {
@@ -14,22 +14,12 @@ MEMBERS: Mapping[str, Iterable[str]] = {
         *("data", "train_data", "labels", "max_examples", "image_size", "plant", "task"),
         *("seconds", "sample_rate"),
     ),
-    "Start": (
-        *(
-            "init",
-            "init_lr_scale",
-            "layer_decay",
-            "freeze_blocks",
-            "freeze_norm_layers",
-            "download",
-        ),
-    ),
+    "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
     "Method": ("recipe", "config", "method", "methods"),
     "Views": ("views",),
     "Output": (
         *("out", "overwrite", "resume", "json", "checkpoint_every", "health_every", "cache"),
-        *("suggest", "parameters", "from_file", "tables", "logger"),
-        *("checkpoint_minutes", "metrics_every"),
+        *("suggest", "parameters", "tables", "logger"),
     ),
 }
 """Options of each group; others of a run are of Training, and others of a command plain Options."""
@@ -38,7 +28,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "demo": (
         "widefield demo --out demo",
         "widefield demo --audio --out demo",
-        "widefield demo --windows --out demo",
     ),
     "plan": ("widefield plan ./my-images", "widefield plan ./my-images --method simclr"),
     "pretrain": (
@@ -63,9 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
-    "recipe": ("widefield recipe s-diet-paper", "widefield recipe --method simclr"),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
-    "bench": ("widefield bench step --methods simclr",),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
 """Command lines that work, for each command."""
@@ -101,12 +88,19 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             annotation = cast(Any, Annotated)[parameter.annotation, place]
             parameter = parameter.replace(annotation=annotation)
         parameters.append(parameter)
+    return with_parameters(command, parameters)
+
+
+def with_parameters(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """Return `command` as cyclopts is to see it."""
 
     def shown(*args: Any, **kwargs: Any) -> None:
         command(*args, **kwargs)
 
     shown.__name__, shown.__doc__ = command.__name__, command.__doc__
-    shown.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     shown.__annotations__ = {p.name: p.annotation for p in parameters}
     return shown
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from widefield.cli.help import grouped
 from widefield.cli.output import print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 FIGURES = (".svg", ".png")
 
 
+@grouped
 def lab(
     name: str | None = None,
     /,
@@ -27,24 +29,15 @@ def lab(
 ) -> None:
     """Check a claim of the papers by simulation; without a name, list the labs.
 
-    Parameters
-    ----------
-    name
-        Which lab to run.
-    scale
-        How much work to do; tiny takes seconds.
-    seed
-        Seed of all random numbers.
-    out
-        Write the lab's figure to this .svg or .png file.
-    overwrite
-        Replace the figure if it is there.
-    parameters
-        List the lab's own parameters with default and range, and run nothing.
-    json
-        Print one JSON object.
-    settings
-        Set a parameter of the lab, such as --noise 0.2; --parameters lists them.
+    Args:
+        name: Which lab to run.
+        scale: How much work to do; tiny takes seconds.
+        seed: Seed of all random numbers.
+        out: Write the lab's figure to this .svg or .png file.
+        overwrite: Replace the figure if it is there.
+        parameters: List the lab's own parameters with default and range, and run nothing.
+        json: Print one JSON object.
+        settings: Set a parameter of the lab, such as --noise 0.2; --parameters lists them.
     """
     from widefield.core.files import checked_output
     from widefield.core.names import check_name
@@ -93,12 +86,14 @@ def _refuse_idle(reason: str, given: dict[str, bool]) -> None:
 
 
 def _print_parameters(lab: "Lab", *, json: bool) -> None:
+    from widefield.core.validation import allowed
+
     known = lab.parameters.values()
     if json:
-        print_json({p.name: {"default": p.default, "range": p.range} for p in known})
+        print_json({p.name: {"default": p.default, "range": allowed(p.annotation)} for p in known})
         return
     print_line(f"{lab.name}: {lab.claim}\n\n{lab.explanation}\n")
-    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), p.range] for p in known]
+    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), allowed(p.annotation)] for p in known]
     print_table("", ["parameter", "default", "range"], rows)
 
 

@@ -16,7 +16,7 @@ def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
     if int in (kind, *get_args(kind)) and float not in get_args(kind):
         for token in tokens:
             if "." in token.value:
-                raise ValueError(f"{token.value!r} is no whole number")
+                raise ValueError(f"{token.value!r} is not a whole number")
     return cyclopts.convert(kind, tokens)
 
 

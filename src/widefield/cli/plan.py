@@ -1,50 +1,33 @@
 """`widefield plan`: its options are those of pretrain."""
 
-from pathlib import Path
 from typing import Any
 
+from widefield.cli.config import Config, settings_of
 from widefield.cli.output import print_json, print_line, print_table
+from widefield.cli.recipe_options import with_options
+from widefield.cli.signature import Json, like
 
 
+@with_options
+@like("widefield.workflows.plan")
 def plan(
     data: str,
-    /,
     *,
     recipe: str = "default",
-    config: Path | None = None,
-    download: bool = False,
-    json: bool = False,
-    **settings: Any,
+    config: Config = None,
+    json: Json = False,
+    **arguments: Any,
 ) -> None:
-    """Say what pretrain with the same options will take: memory, where, and seconds.
-
-    Help shows the options of the chosen method and views: add --method simclr --help.
-
-    Parameters
-    ----------
-    data
-        Name the data as for pretrain.
-    recipe
-        Start from these settings: default, s-diet-paper, feature-dropout or solo-learn.
-    config
-        Start from the settings in this file: the run.yaml of a run, or an edited copy. Other
-        options win.
-    download
-        Fetch the weights of a published --init that this machine lacks.
-    json
-        Print one JSON object.
-    """
+    """Plan a run, and print what it will take."""
     from widefield.data.spec import parse
 
     parse(data)  # before anything heavy is imported: a typing error is answered at once
 
-    from widefield.cli.config import settings_of
     from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
-    given = {name: value for name, value in settings.items() if value is not None}
-    ahead = call(data, recipe=settings_of(recipe, config), download=download, **given)
+    ahead = call(data, recipe=settings_of(recipe, config), **arguments)
     if json:
         print_json(ahead.to_json())
         return
@@ -58,8 +41,8 @@ def plan(
         f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
         f"{_for_people(ahead.recipe.epochs * ahead.epoch_seconds)} in all"
     )
-    for remark in ahead.remarks:
-        print_line(remark)
+    for note in ahead.notes:
+        print_line(note)
 
 
 def _for_people(seconds: float) -> str:

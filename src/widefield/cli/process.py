@@ -12,7 +12,7 @@ from typing import TextIO
 from widefield.core.cpus import all_cpus, usable_cpus
 
 PATIENCE = 5.0
-"""Seconds that a command which was told to end has for tidying up, before a signal kills it."""
+"""Seconds that a command has to tidy up after a signal, before another one kills it."""
 
 
 def mend_streams() -> None:
@@ -47,7 +47,7 @@ def finish_output() -> None:
         raise
 
 
-def say(line: str) -> None:
+def print_error(line: str) -> None:
     """Print a line on stderr, if that can be written."""
     with contextlib.suppress(OSError):
         finish_output()
@@ -84,13 +84,13 @@ class Ending:
                 signal.signal(sign, self._end)
 
     def is_over(self) -> None:
-        """Ignore what comes now: all is done and said, and Python only takes itself apart."""
+        """Ignore what comes now: the work is done, and Python only shuts down."""
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, signal.SIG_IGN)
 
     @property
     def line(self) -> str:
-        """What the command says of its end."""
+        """The line that the command prints at its end."""
         return "interrupted" if self.signal == signal.SIGINT else "terminated"
 
     @property

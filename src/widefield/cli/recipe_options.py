@@ -7,13 +7,41 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from widefield.cli.help import group, group_of
+from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import RecipeArguments
+
+SHOWN_FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
+"""Settings that help shows first in their groups."""
+NOT_AT_PROMPT = frozenset(
+    {
+        *("zero_init_last", "layer_decay", "freeze_norm_layers", "decay_bias_and_norm"),
+        *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
+        *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
+        *("logit_scale", "cross_entropy_weight"),
+        *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
+    }
+)
+"""Settings that Python and a `--config` file have, and the command line has not: help shows at most
+40 options."""
 
 
 def all_options() -> list[inspect.Parameter]:
     """Return an option for every setting of any method and views; imports none of them."""
-    return [_option(name, kind) for name, kind in _kinds().items()]
+    return [_option(name, kind) for name, kind in _kinds().items() if name not in NOT_AT_PROMPT]
+
+
+def refuse_python_only(words: list[str]) -> None:
+    """Refuse options that the command line does not have, though Python does.
+
+    Raises:
+        ValueError: there is one; the message says where to set it.
+    """
+    for word in words:
+        option = word.partition("=")[0]
+        name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
+        if option.startswith("--") and name in NOT_AT_PROMPT:
+            remedy = f"set {name} in a --config file or in Python"
+            raise ValueError(f"{option} is not an option of the command line: {remedy}")
 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
@@ -53,26 +81,18 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
         defaults["method"] = AUTO
     return [
         _option(name, kinds[name], f"{texts[name]} [default: {_shown(value)}]", groups[name])
-        for name, value in defaults.items()
+        for name, value in sorted(defaults.items(), key=lambda item: item[0] not in SHOWN_FIRST)
+        if name not in NOT_AT_PROMPT
     ]
 
 
 def with_options(
-    command: Callable[..., None], options: list[inspect.Parameter]
+    command: Callable[..., None], options: list[inspect.Parameter] | None = None
 ) -> Callable[..., None]:
-    """Return `command` with its `**settings` spelled out as `options`."""
-
-    def spelled_out(*args: Any, **kwargs: Any) -> None:
-        command(*args, **kwargs)
-
-    signature = inspect.signature(command)
-    fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    spelled_out.__name__, spelled_out.__doc__ = command.__name__, command.__doc__
-    spelled_out.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*fixed, *options]
-    )
-    spelled_out.__annotations__ = {p.name: p.annotation for p in [*fixed, *options]}
-    return spelled_out
+    """Return `command` with the settings of a run as options, by default those of any method."""
+    own = inspect.signature(command).parameters.values()
+    fixed = [p for p in own if p.name not in RecipeArguments.__annotations__]
+    return with_parameters(command, [*fixed, *(all_options() if options is None else options)])
 
 
 def _kinds() -> dict[str, Any]:

@@ -73,6 +73,7 @@ class RecipeArguments(TypedDict, total=False):
     invariance_weight: float
     variance_weight: float
     cov_weight: float
+    local_weight: float
     sigreg_weight: float
     slices: int
     ema_decay: float

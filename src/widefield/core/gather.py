@@ -46,6 +46,11 @@ def gather(x: Tensor) -> Tensor:
     return x if rank_and_world()[1] == 1 else _Gather.apply(x)
 
 
+def over_world(grad: Tensor) -> Tensor:
+    """Return the gradient of the run's loss, the mean of the ranks' own, from that of one's own."""
+    return grad / rank_and_world()[1]
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

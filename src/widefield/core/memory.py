@@ -1,8 +1,26 @@
 """Bytes of memory that this machine and its devices have, and how many of them are free."""
 
 import os
+from dataclasses import dataclass
+from typing import Self
 
 import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory that rows of a per-example head may take a share of."""
+
+    host: int
+    """Bytes of memory of the machine."""
+    device: int = 0
+    """Free bytes of memory of the GPU; 0 without one."""
+
+    @classmethod
+    def of(cls, device: torch.device) -> Self:
+        """Return the memory of this machine, for training on `device`."""
+        free = free_device_memory(device) if device.type == "cuda" else 0
+        return cls(host=host_memory(), device=free)
 
 
 def host_memory() -> int:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,26 +27,24 @@ def full_precision(loss: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(loss)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        devices = {x.device.type for x in (*args, *kwargs.values()) if isinstance(x, Tensor)}
+        named = dict(zip(kwargs, map(at_least_float32, kwargs.values()), strict=True))
         with ExitStack() as stack:
             # Autocast is on or off for each kind of device, and indices may lie on another one.
-            for device in devices:
-                stack.enter_context(torch.autocast(device, enabled=False))
-            raised: dict[str, Any] = {key: _raised(x) for key, x in kwargs.items()}
-            return loss(*map(_raised, args), **raised)  # type: ignore[arg-type]
+            for x in (*args, *kwargs.values()):
+                if isinstance(x, Tensor):
+                    stack.enter_context(torch.autocast(x.device.type, enabled=False))
+            return loss(*map(at_least_float32, args), **named)  # type: ignore[arg-type]
 
     return run
 
 
-def at_least_float32(x: Tensor) -> Tensor:
-    """Return `x` itself, or as float32 if it is of half precision.
+def at_least_float32(x: T) -> T:
+    """Return `x` itself, or as float32 if it is a tensor of half precision.
 
     Example:
         >>> at_least_float32(torch.ones(2, dtype=torch.float16)).dtype
         torch.float32
     """
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def _raised(x: object) -> object:
-    return at_least_float32(x) if isinstance(x, Tensor) else x
+    if isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16):
+        return x.float()  # type: ignore[return-value]
+    return x

@@ -9,16 +9,13 @@ as one flat name for each of its fields elsewhere: `projector.layers` is `projec
 import ast
 import dataclasses
 import inspect
-import math
-import numbers
 import textwrap
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
+from widefield.core.validation import check, hints_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +26,19 @@ class Settings:
         ValueError: a value of the wrong type or out of its range; the message says what fits.
 
     Example:
+        >>> from annotated_types import Ge
         >>> @dataclass(frozen=True, kw_only=True)
         ... class Head(Settings):
         ...     width: Annotated[int, Ge(1)] = 512
         >>> Head(width=0)
         Traceback (most recent call last):
-        ValueError: width must be at least 1, got 0
+        ValueError: width must be a whole number of at least 1, got 0
     """
 
     def __post_init__(self) -> None:
         """Check every field, and keep whole numbers that stand for real ones as floats."""
-        for name, hint in _hints(type(self)).items():
-            object.__setattr__(self, name, _checked(name, hint, getattr(self, name)))
+        for name, hint in hints_of(type(self)).items():
+            object.__setattr__(self, name, check(name, hint, getattr(self, name)))
 
     def flat(self) -> dict[str, Any]:
         """Return every value under its flat name."""
@@ -81,7 +79,7 @@ class Settings:
         Raises:
             ValueError: a key is unknown or missing.
         """
-        hints = _hints(cls)
+        hints = hints_of(cls)
         if not isinstance(values, Mapping):
             raise ValueError(f"settings must be names with values, got {values!r}")
         _refuse_other_keys(values, hints)
@@ -108,7 +106,7 @@ def describe(settings: Settings) -> dict[str, Setting]:
     """
     described: dict[str, Setting] = {}
     texts = help_texts(type(settings))
-    for name, hint in _hints(type(settings)).items():
+    for name, hint in hints_of(type(settings)).items():
         value = getattr(settings, name)
         if isinstance(value, Settings):
             described |= {
@@ -120,12 +118,6 @@ def describe(settings: Settings) -> dict[str, Setting]:
                 name=name, hint=_without_range(hint), default=value, help=texts[name]
             )
     return described
-
-
-def _hints(cls: type[Settings]) -> dict[str, Any]:
-    """Return the annotation of every field, ranges included."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def help_texts(cls: type[Settings]) -> dict[str, str]:
@@ -158,71 +150,3 @@ def _refuse_other_keys(values: Mapping[str, Any], hints: Mapping[str, Any]) -> N
     if unknown or missing:
         problem = f"{unknown[0]!r} is unknown" if unknown else f"{missing[0]!r} is missing"
         raise ValueError(f"the settings do not fit this version: {problem}")
-
-
-def _checked(name: str, hint: Any, value: Any) -> Any:
-    """Return `value` as the annotation wants it.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    kind, limits = _without_range(hint), getattr(hint, "__metadata__", ())
-    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    if value is None and type(None) in options:
-        return None
-    kind = next(option for option in options if option is not type(None))
-    value = _of_kind(name, kind, value)
-    for limit in limits:
-        _refuse_outside(name, value, limit)
-    return value
-
-
-def _of_kind(name: str, kind: Any, value: Any) -> Any:
-    is_bool = isinstance(value, bool)
-    if kind is bool:
-        fits, expected = is_bool, "True or False"
-    elif kind is float:
-        fits = isinstance(value, numbers.Real) and not is_bool and _is_finite(value)
-        expected = "a finite number"
-    elif kind is int:
-        fits, expected = isinstance(value, numbers.Integral) and not is_bool, "a whole number"
-    elif typing.get_origin(kind) is Literal:
-        choices = typing.get_args(kind)
-        if isinstance(value, int) and not is_bool:  # as a file has it: precision: 32
-            value = str(value)
-        fits = isinstance(value, str) and value in choices
-        expected = f"one of {', '.join(choices)}"
-    elif kind is str:
-        fits, expected = isinstance(value, str), "a word"
-    else:
-        fits, expected = isinstance(value, typing.get_origin(kind) or kind), kind.__name__
-    if not fits:
-        raise ValueError(f"{name} must be {expected}, got {value!r}")
-    if isinstance(value, str):
-        return str(value)  # a word of numpy is a string too, and no YAML
-    return kind(value) if kind in (float, int) else value
-
-
-def _is_finite(value: Any) -> bool:
-    """Return whether `value` is a number that a float can hold."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _refuse_outside(name: str, value: Any, limit: Any) -> None:
-    """Refuse a number beyond a limit of its range."""
-    parts = tuple(limit) if isinstance(limit, Interval) else (limit,)
-    for part in parts:
-        match part:
-            case Gt(gt=low):
-                fits, words = value > low, f"above {low}"
-            case Ge(ge=low):
-                fits, words = value >= low, f"at least {low}"
-            case Lt(lt=high):
-                fits, words = value < high, f"below {high}"
-            case Le(le=high):
-                fits, words = value <= high, f"at most {high}"
-        if not fits:
-            raise ValueError(f"{name} must be {words}, got {value}")

@@ -34,13 +34,13 @@ class Clips:
         """Return the center of each sound, int16 [n, 1, T, 1]."""
         return self._cut(np.arange(len(self.starts)), (self.lengths - self.steps) // 2)
 
-    def whole(self, *, of_short: bool = False) -> Iterator[bytes]:
+    def whole(self) -> Iterator[bytes]:
         """Yield all samples of each sound that is longer than a segment, as their bytes.
 
-        Nothing of one that is as long: its middle is all of it. `of_short`: all of these too.
+        Nothing of one that is as long: its middle is all of it.
         """
         for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
-            taken = length if of_short or length > self.steps else 0
+            taken = length if length > self.steps else 0
             yield self.samples[start : start + taken].tobytes()
 
     def sample(self, index: NDArray[np.int64], read: int) -> NDArray[np.int16]:

@@ -208,20 +208,16 @@ class Dataset:
         """Whether examples are resampled at each read; planted features are drawn then."""
         return self.plain is not None or self.clips is not None
 
-    def digests(self, *, older: bool = False) -> NDArray[np.uint64]:
+    def digests(self) -> NDArray[np.uint64]:
         """Return a 64-bit BLAKE2b digest of each example's shape and pixels, uint64 [n].
 
         Of a sound that is longer than an example, all of it counts too; the others in the data do
         not. Two examples share a digest when they are the same picture: the manifest keeps them, so
         that a run is not resumed on data that changed.
-
-        Args:
-            older: as manifests of older versions have them: all of each sound counts, where any is
-                longer than an example.
         """
         shape = ",".join(map(str, self.images.shape[1:])).encode()
         digests = np.empty(len(self), dtype="<u8")
-        wholes = repeat(b"") if self.clips is None else self.clips.whole(of_short=older)
+        wholes = repeat(b"") if self.clips is None else self.clips.whole()
         for row, (image, whole) in enumerate(zip(self.images, wholes, strict=False)):
             digest = hashlib.blake2b(shape, digest_size=8)
             digest.update(image.tobytes())

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from widefield.encoders.encoder import EncoderConfig as EncoderConfig
     from widefield.encoders.encoder import build_encoder as build_encoder
     from widefield.encoders.encoder import encoder_config as encoder_config
+    from widefield.encoders.family import Family as Family
+    from widefield.encoders.family import family_of as family_of
     from widefield.encoders.feature_map import FeatureMap as FeatureMap
     from widefield.encoders.layers import layer_names as layer_names
     from widefield.encoders.projected import Projected as Projected
-    from widefield.encoders.rates import RATES_MEASURED_ON as RATES_MEASURED_ON
-    from widefield.encoders.rates import rate_of as rate_of
     from widefield.encoders.settings import EncoderSettings as EncoderSettings
     from widefield.encoders.untrained import untrained_like as untrained_like
     from widefield.encoders.untrained import untrained_starts as untrained_starts

@@ -56,7 +56,7 @@ class EncoderConfig:
     name: str
     channels: int
     image_size: Size
-    """Height and width of the images that it is trained on; files written before had one side."""
+    """Height and width of the images that it is trained on."""
     mean: tuple[float, ...]
     """Mean of each channel of images in [0, 1]; the first operation is (x - mean) / std."""
     std: tuple[float, ...]

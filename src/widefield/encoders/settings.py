@@ -56,7 +56,7 @@ class EncoderSettings(Settings):
         if isinstance(encoder, str):
             encoder = replace(self, name=encoder)
         if not isinstance(encoder, type(self)):
-            raise ValueError(f"encoder must be a word, got {encoder!r}")
+            raise ValueError(f"encoder must be a string, got {encoder!r}")
         return replace(
             encoder,
             stem=values.get("stem", encoder.stem),

@@ -1,1 +1,1 @@
-"""Questions to a frozen encoder, and comparisons of two encoders."""
+"""Scores of frozen encoders, their floors, and the comparison of two."""

@@ -1,128 +1,70 @@
-"""What an encoder makes of images, example by example: what two encoders are compared by.
+"""Linear-probe and kNN accuracy of labels without a separate test set.
 
-Without labels: how many of its nearest neighbors an image keeps when it is seen through a view,
-how many directions the features use, and whether features that are planted into the images can be
-read. With labels: a linear probe and a vote of neighbors.
+A linear probe predicts each example after being fitted on the folds without it; the kNN vote leaves
+out the example itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from widefield.data import Dataset
-from widefield.data.planted import Digits, ImageFeature, Shapes, plant
-from widefield.evaluation.neighbors import NEIGHBORS, of_common_classes, right_votes
-from widefield.metrics import Health, health, view_agreement
+from widefield.metrics import nearest_neighbors
 from widefield.probes import fit_linear
-from widefield.probes.features import image_batch
-from widefield.views import build_views
 
 FOLDS = 3
-EACH = 2 * FOLDS
+MIN_EXAMPLES = 2 * FOLDS
 """Examples that a class needs, so that every fold has enough of them."""
-VIEWS = "gentle"
-"""Views that leave an image what it is, whichever the run was trained with."""
-PLANTED: tuple[type[Shapes] | type[Digits], ...] = (Shapes, Digits)
-SMALLEST_SIDE = 16
-"""Pixels below which nothing is planted."""
-_BATCH = 256
-GRADE = 2
-"""Which of a plant's grades, from hard to easy: the middle one."""
+NEIGHBORS = 20
 
-
-Features = Callable[[NDArray[np.uint8]], Tensor]
+ClassIds = NDArray[np.int64]
+Hits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What one encoder makes of the images, example by example."""
+class CrossFit:
+    """Which examples of one task are predicted correctly, each bool [n]."""
 
-    features: Tensor
-    health: Health
-    agreement: NDArray[np.float64]
-    linear: dict[str, NDArray[np.bool_]]
-    """Planted feature or task -> which examples a linear probe reads that was fitted on others."""
-    knn: dict[str, NDArray[np.bool_]]
+    linear: Hits
+    knn: Hits
+
+    @property
+    def accuracy(self) -> float:
+        """Return the linear-probe accuracy."""
+        return float(self.linear.mean())
 
 
-class Examination:
-    """The same questions to any encoder about the same images.
+def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[str, CrossFit]:
+    """Return the hits of a linear probe and of a kNN vote for each task.
+
+    Classes of fewer than 6 examples are left out, and tasks with fewer than two other classes.
 
     Args:
-        data: images, with labels or without.
-        seed: seeds views, plants and folds.
-        labels: whether the tasks of the data are asked for too.
+        h: features, [n, D].
+        labels: task -> class ids, [n].
+        seed: seeds folds and probes.
+
+    Example:
+        >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(12, 1)
+        >>> cross_fit(h, {"side": np.arange(24) % 2}, seed=0)["side"].accuracy
+        1.0
     """
-
-    def __init__(self, data: Dataset, *, seed: int, labels: bool) -> None:
-        self.data, self.seed = data, seed
-        self.plants = _plants(data)
-        self.tasks = judging_tasks(data) if labels else {}
-        self._views = through_views(data.images, seed)
-
-    def of(self, features: Features) -> Evidence:
-        """Ask for features, images [n, H, W, C] -> h [n, D]."""
-        data, h = self.data, features(self.data.images)
-        linear, knn = {}, {}
-        for name, feature in self.plants.items():
-            planted = plant(data.images, feature, seed=self.seed)
-            rows = of_common_classes(planted.labels, EACH)
-            if len(rows):
-                linear[name] = read_task(
-                    features(planted.images), planted.labels, rows, seed=self.seed
-                )
-        for task, rows in self.tasks.items():
-            y = data.labels[task]
-            linear[task], knn[task] = read_task(h, y, rows, seed=self.seed), right_votes(h, y, rows)
-        kept = view_agreement(h, features(self._views), min(NEIGHBORS, len(h) - 1))
-        return Evidence(
-            features=h, health=health(h), agreement=kept.cpu().numpy(), linear=linear, knn=knn
+    rows = {task: of_common_classes(y, MIN_EXAMPLES) for task, y in labels.items()}
+    return {
+        task: CrossFit(
+            linear=_linear_hits(h, labels[task], some, seed), knn=knn_hits(h, labels[task], some)
         )
+        for task, some in rows.items()
+        if len(some)
+    }
 
 
-def _plants(data: Dataset) -> dict[str, ImageFeature]:
-    """Return what can be planted on these images: nothing over what is planted already."""
-    _, height, width, channels = data.images.shape
-    if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
-        return {}
-    return {kind.name: kind.levels()[GRADE] for kind in PLANTED if kind.name not in data.labels}
-
-
-def judging_tasks(data: Dataset) -> dict[str, NDArray[np.int64]]:
-    """Return the tasks with two classes of enough examples for every fold, and those examples."""
-    rows = {task: of_common_classes(y, EACH) for task, y in data.labels.items()}
-    return {task: some for task, some in rows.items() if len(some)}
-
-
-def through_views(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Return one view of each image, uint8 [n, H, W, C]."""
-    views = build_views(VIEWS, channels=images.shape[3], seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    seen = []
-    for first in range(0, len(images), _BATCH):
-        x = image_batch(images[first : first + _BATCH], torch.device("cpu"))
-        (view,) = views(x, 1, generator)
-        seen.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
-    return np.concatenate(seen)
-
-
-def read_task(
-    h: Tensor, y: NDArray[np.int64], rows: NDArray[np.int64], *, seed: int
-) -> NDArray[np.bool_]:
-    """Return which of the examples `rows` a linear probe reads, each one fitted on other folds."""
-    target = np.unique(y[rows], return_inverse=True)[1]
-    of_rows = h[torch.from_numpy(rows).to(h.device)]
-    return read_in_folds(of_rows, target, _folds(target, seed), seed=seed)
-
-
-def read_in_folds(
-    h: Tensor, target: NDArray[np.int64], fold: NDArray[np.int64], *, seed: int
-) -> NDArray[np.bool_]:
-    """Return for which examples a linear probe that is fitted on other folds names the target.
+def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
+    """Return which examples a linear probe predicts that was fitted on the other folds, bool [n].
 
     Args:
         h: features, [n, D].
@@ -140,7 +82,55 @@ def read_in_folds(
     return hits
 
 
-def _folds(target: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+def knn_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64]) -> Hits:
+    """Return for which of the examples `rows` most of their nearest neighbors share their class.
+
+    Args:
+        h: features of all examples, [n, D].
+        y: class ids of all examples, [n].
+        rows: the examples that vote and are judged.
+    """
+    _, target = np.unique(y[rows], return_inverse=True)
+    x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
+    k = max(1, min(NEIGHBORS, len(rows) // 10))  # where few vote, more would outvote any class
+    votes = functional.one_hot(t)[nearest_neighbors(x, k)].sum(1)
+    return (votes.argmax(1) == t).cpu().numpy()
+
+
+def knn_accuracies(h: Tensor, labels: Mapping[str, ClassIds]) -> dict[str, float]:
+    """Return the leave-one-out kNN accuracy of each task with two classes of two examples.
+
+    Example:
+        >>> h = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+        >>> knn_accuracies(h, {"side": np.array([0, 0, 1, 1]), "one": np.zeros(4, np.int64)})
+        {'side': 1.0}
+    """
+    rows = {task: of_common_classes(y, least=2) for task, y in labels.items()}
+    return {
+        task: float(knn_hits(h, labels[task], some).mean())
+        for task, some in rows.items()
+        if len(some)
+    }
+
+
+def of_common_classes(y: ClassIds, least: int) -> NDArray[np.int64]:
+    """Return the examples of classes that have at least `least`; none for fewer than two classes.
+
+    Example:
+        >>> of_common_classes(np.array([0, 1, 1, 0, 2]), least=2).tolist()
+        [0, 1, 2, 3]
+    """
+    rows = np.flatnonzero(np.bincount(y)[y] >= least)
+    return rows if len(np.unique(y[rows])) > 1 else rows[:0]
+
+
+def _linear_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64], seed: int) -> Hits:
+    target = np.unique(y[rows], return_inverse=True)[1]
+    of_rows = h[torch.from_numpy(rows).to(h.device)]
+    return fold_hits(of_rows, target, _stratified_folds(target, seed), seed=seed)
+
+
+def _stratified_folds(target: ClassIds, seed: int) -> NDArray[np.int64]:
     """Deal the examples of every class, shuffled, over the folds."""
     fold = np.zeros(len(target), dtype=np.int64)
     rng = np.random.default_rng(seed)

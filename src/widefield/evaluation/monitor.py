@@ -1,4 +1,4 @@
-"""What a run finds out about its encoder: its health, and at the end what training gained."""
+"""What a run logs of its encoder: health and kNN accuracy, and a comparison at the end."""
 
 from collections.abc import Callable
 
@@ -9,25 +9,24 @@ from torch import Tensor
 
 from widefield.data import Dataset
 from widefield.encoders import Encoder
-from widefield.evaluation.adaptation import Adaptation, compare_with_start
-from widefield.evaluation.gain import Gain, compare_with_untrained
-from widefield.evaluation.neighbors import named_by_neighbors
+from widefield.evaluation.comparison import Comparison, compare_with_baseline
+from widefield.evaluation.cross_fit import knn_accuracies
 from widefield.metrics import Health, health
 from widefield.probes import extract
 
 HEALTH_EXAMPLES = 512
 
 
-class Findings:
-    """Looks at an encoder while it is trained on a data set, and keeps what it saw last.
+class Monitor:
+    """Evaluates an encoder while it is trained, and keeps the last results.
 
     Args:
         encoder: the one that is trained, in place.
-        dataset: what it is trained on; labels are looked at where there are some.
+        dataset: what it is trained on; labels are used where there are some.
         seed: the run's.
         device: where the encoder runs.
-        start: the encoder as it began, if the run goes on from one.
-        labels_unseen: whether training reads no labels, so that a probe of them tells something.
+        initial: the encoder before training, if it was initialized from weights.
+        use_labels: whether training reads no labels, so that they can judge the encoder.
     """
 
     def __init__(
@@ -37,15 +36,13 @@ class Findings:
         *,
         seed: int,
         device: torch.device,
-        start: Encoder | None,
-        labels_unseen: bool,
+        initial: Encoder | None,
+        use_labels: bool,
     ) -> None:
-        self.encoder, self.dataset, self.start = encoder, dataset, start
-        self.seed, self.device, self.labels_unseen = seed, device, labels_unseen
-        self.adaptation: Adaptation | None = None
-        """What became of the start; None without one, and before `compare`."""
-        self.gain: Gain | None = None
-        """The encoder beside itself untrained; None with a start, and before `compare`."""
+        self.encoder, self.dataset, self.initial = encoder, dataset, initial
+        self.seed, self.device, self.use_labels = seed, device, use_labels
+        self.comparison: Comparison | None = None
+        """The encoder beside its baseline; None before `compare`, and for few examples."""
         self._health: Health | None = None
 
     def check_health(self) -> Health:
@@ -57,12 +54,12 @@ class Findings:
         return self._health or self.check_health()
 
     def log_health(self, epoch: int, say: Callable[[str], None]) -> dict[str, float | str]:
-        """Check the encoder's health, say it, and return what the log keeps of it."""
+        """Check health and kNN accuracy, say them, and return them as columns of the log."""
         rows, h = self._some_features()
         found = self._health = health(h)
-        named = named_by_neighbors(h, {task: y[rows] for task, y in self.dataset.labels.items()})
-        said = "".join(f"; neighbors name {task}: {100 * s:.0f} %" for task, s in named.items())
-        say(f"epoch {epoch}: {found.line()}{said}")
+        knn = knn_accuracies(h, {task: y[rows] for task, y in self.dataset.labels.items()})
+        accuracies = "".join(f"; kNN accuracy ({task}) {100 * s:.0f} %" for task, s in knn.items())
+        say(f"epoch {epoch}: {found.line()}{accuracies}")
         if found.advice:
             say(f"  try: {found.advice}")
         return {
@@ -70,44 +67,31 @@ class Findings:
             "large_singular_values": float(found.large_singular_values),
             "feature_std": found.feature_std,
             "verdict": found.verdict,
-            **{f"neighbors_name_{task}": share for task, share in named.items()},
+            **{f"knn_accuracy_{task}": accuracy for task, accuracy in knn.items()},
         }
 
     def compare(self) -> None:
-        """Compare the encoder with its start, or with itself untrained."""
-        if self.start is None:
-            self.gain = compare_with_untrained(
-                self.encoder,
-                self.dataset,
-                seed=self.seed,
-                device=self.device,
-                labels_unseen=self.labels_unseen,
-            )
-            return
-        self.adaptation = compare_with_start(
-            self.start,
+        """Compare the encoder with its initial weights, or with itself untrained."""
+        self.comparison = compare_with_baseline(
             self.encoder,
             self.dataset,
+            initial=self.initial,
             seed=self.seed,
             device=self.device,
-            labels_unseen=self.labels_unseen,
+            use_labels=self.use_labels,
         )
 
     def summary(self) -> str:
-        """Return health, and the verdict against the start or the untrained, in sentences."""
-        said = f"Its features are {self.last_health().verdict}."
-        if self.gain is not None:
-            return f"{said} It is {self.gain.words}."
-        found = self.adaptation
-        return said if found is None else f"{said} Against its start: {found.verdict}."
+        """Return health and the verdict of the comparison in sentences."""
+        state = f"Its features are {self.last_health().verdict}."
+        found = self.comparison
+        return state if found is None else f"{state} Verdict: {found.phrase}."
 
     def details(self) -> list[str]:
         """Return what the summary rests on, in lines."""
         lines = [self.last_health().line()]
-        if self.gain is not None:
-            lines += self.gain.evidence()
-        elif self.adaptation is not None:
-            lines += self.adaptation.lines()
+        if self.comparison is not None:
+            lines += self.comparison.lines()
         return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
     def _some_features(self) -> tuple[NDArray[np.int64], Tensor]:

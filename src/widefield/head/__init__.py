@@ -1,36 +1,36 @@
-"""The per-example head: its losses, where its rows live and how they are stepped."""
+"""The per-example head: its losses, where its rows are kept, and their optimizers."""
 
 from widefield.head.initial import initial_rows
-from widefield.head.lazy_adamw import LazyAdamW, LearningRates, RowState
+from widefield.head.lazy_adamw import LazyAdamW
+from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory, Update
 from widefield.head.lazy_sgd import LazySGD
 from widefield.head.losses import batch_cross_entropy, decoupled_contrast, view_contrast
-from widefield.head.per_example_head import Optimizer, PerExampleHead, Start, per_example_heads
-from widefield.head.storage.disk import DiskStore
+from widefield.head.per_example_head import Init, PerExampleHead
+from widefield.head.storage.base import RowState, Storage
+from widefield.head.storage.choose import choose_place, choose_storage
+from widefield.head.storage.disk import DiskStorage
 from widefield.head.storage.layout import Layout
 from widefield.head.storage.lock import FolderLock
-from widefield.head.storage.memory import MemoryStore, choose_place, choose_store
-from widefield.head.table import RowTable, Rule, Store
+from widefield.head.storage.memory import MemoryStorage
 
 __all__ = [
-    "DiskStore",
+    "DiskStorage",
     "FolderLock",
+    "Init",
     "Layout",
     "LazyAdamW",
+    "LazyOptimizer",
     "LazySGD",
-    "LearningRates",
-    "MemoryStore",
-    "Optimizer",
+    "MemoryStorage",
     "PerExampleHead",
     "RowState",
-    "RowTable",
-    "Rule",
-    "Start",
-    "Store",
+    "StepHistory",
+    "Storage",
+    "Update",
     "batch_cross_entropy",
     "choose_place",
-    "choose_store",
+    "choose_storage",
     "decoupled_contrast",
     "initial_rows",
-    "per_example_heads",
     "view_contrast",
 ]

@@ -11,7 +11,7 @@ from widefield.core.rng import GOLDEN, logical_shift, splitmix64
 def initial_rows(index: Tensor, dim: int, *, seed: int, dtype: torch.dtype) -> Tensor:
     """Rows [b, dim] uniform in +-1 / sqrt(dim), the law of a fresh `torch.nn.Linear`.
 
-    A counter-based generator: value (i, j) is a hash of (seed, index[i], j), so that a store
+    A counter-based generator: value (i, j) is a hash of (seed, index[i], j), so that a storage
     needs no pass over n rows to be created and the visiting order does not matter.
 
     Example:

@@ -22,51 +22,62 @@ before the sum.
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from widefield.head.lazy_adamw import WEIGHT_DECAY, LearningRates, RowState, decayed_powers
+from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
+from widefield.head.storage.base import RowState
+
+if TYPE_CHECKING:
+    from widefield.head.per_example_head import PerExampleHead
 
 MOMENTUM = 0.9
 """Share of the last change that the next one keeps."""
 
 
-class LazySGD:
-    """SGD with momentum over rows that are visited at some steps only.
+class LazySGD(LazyOptimizer):
+    """SGD with momentum for the rows of a per-example head.
+
+    With `update="exact"` every row then stands, to rounding, where SGD over all n rows would have
+    it. It needs no second moments: a storage with `Layout(second_moment="none")` keeps none.
 
     Args:
-        weight_decay: decoupled; `lr * weight_decay` must stay below 1.
+        head: whose rows it moves.
+        lr: learning rate.
         momentum: share of the last change that the next one keeps, in [0, 1).
+        weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
+        update: replay missed steps exactly, or estimate them at each visit as in the paper.
+        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
 
     Raises:
-        ValueError: a momentum that never fades, or is below 0.
+        ValueError: a setting does not fit, or the head has an optimizer.
 
     Example:
-        >>> sgd = LazySGD(weight_decay=0.0, momentum=0.5)
-        >>> sgd.record(1.0)
-        >>> sgd.record(1.0)
-        >>> one = torch.ones(1, 2)
-        >>> state = RowState(one, one, torch.zeros(1, 0), torch.tensor([1]))
-        >>> sgd.catch_up(state, 2).row  # one more step by half of what the last one moved
-        tensor([[0.5000, 0.5000]])
+        >>> from widefield.head import PerExampleHead
+        >>> head = PerExampleHead(examples=100, dim=8)
+        >>> optimizer = LazySGD(head, lr=0.1)
+        >>> head(torch.rand(16, 8), torch.arange(16)).backward()
+        >>> optimizer.step()
+
+    Source: S-DIET (2025), section 5.2.2, equations 6 and 7.
     """
 
-    def __init__(self, *, weight_decay: float = WEIGHT_DECAY, momentum: float = MOMENTUM) -> None:
+    def __init__(
+        self,
+        head: "PerExampleHead",
+        lr: float = 1e-3,
+        *,
+        momentum: float = MOMENTUM,
+        weight_decay: float = WEIGHT_DECAY,
+        update: Update = "exact",
+        gap: int | None = None,
+    ) -> None:
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
-        self.weight_decay = weight_decay
+        super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
         self.momentum = momentum
-        self.rates = LearningRates(weight_decay=weight_decay)
-
-    @property
-    def steps(self) -> int:
-        """Number of steps taken."""
-        return self.rates.steps
-
-    def record(self, lr: float) -> None:
-        """Note that a step was taken at learning rate `lr`: absent rows will replay it."""
-        self.rates.append(lr)
 
     def horizon(self, dtype: torch.dtype) -> int:
         """Return the number of zero-gradient steps after which momentum is below rounding."""
@@ -74,48 +85,49 @@ class LazySGD:
             return 0
         return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.momentum))
 
-    def catch_up(self, state: RowState, until: int) -> RowState:
-        """Take the zero-gradient steps `last + 1 .. until` of every row, in closed form.
+    def catch_up(self, state: RowState) -> RowState:
+        """Take the zero-gradient steps after `last` of every row, in closed form.
 
         Raises:
-            AssertionError: a row is already past `until`.
+            AssertionError: a row is already past the last step.
         """
-        gap = until - state.last
+        steps = self.head.history.steps
+        gap = steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        terms = min(int(gap.max()), self.horizon(state.row.dtype))
-        coasted = self._coasted(state.last, until, terms)
-        decay, fade, coasted = (
-            column[:, None].to(state.row)
-            for column in (
-                self.rates.log_decay(state.last, until).exp(),
-                self.momentum ** gap.double(),
-                coasted,
-            )
-        )
+        coasted = self._coasted(state.last, min(int(gap.max()), self.horizon(state.row.dtype)))
+        coasted = coasted[:, None].to(state.row)
+        decay = self.head.history.log_decay(state.last).exp()[:, None].to(state.row)
+        fade = (self.momentum ** gap.double())[:, None].to(state.row)
         row = decay * state.row - coasted * state.m
-        return RowState(row, fade * state.m, state.v, torch.full_like(state.last, until))
+        return RowState(row, fade * state.m, state.v, torch.full_like(state.last, steps))
 
-    def _coasted(self, last: Tensor, until: int, terms: int) -> Tensor:
+    def _coasted(self, last: Tensor, terms: int) -> Tensor:
         """Return the sum before m of every row, float64 [b]."""
+        history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        missed = last + i <= until
-        s = torch.where(missed, last + i, until)
-        shrink = self.rates.log_decay(s, until).exp()
-        return (missed * shrink * self.rates.lr(s) * self.momentum ** i.double()).sum(0)
+        missed = last + i <= history.steps
+        s = torch.where(missed, last + i, history.steps)
+        shrink = history.log_decay(s).exp()
+        return (missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
 
-    def step(self, state: RowState, grad: Tensor, *, lr: float) -> RowState:
-        """Take the next step with gradient `grad` [b, m] from rows that have caught up."""
+    def gradient_step(
+        self, state: RowState, grad: Tensor, lr: float, weight_decay: float
+    ) -> RowState:
+        """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
         m = self.momentum * state.m + grad
-        row = (1 - lr * self.weight_decay) * state.row - lr * m
-        return RowState(row, m, state.v, torch.full_like(state.last, self.steps + 1))
+        row = (1 - lr * weight_decay) * state.row - lr * m
+        return RowState(row, m, state.v, torch.full_like(state.last, self.head.history.steps))
 
-    def paper_step(self, state: RowState, grad: Tensor, *, lr: float, gap: int) -> RowState:
+    def paper_step(
+        self, state: RowState, grad: Tensor, lr: float, weight_decay: float, gap: int
+    ) -> RowState:
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead.
 
         Equation 7 at the learning rate of this step throughout, `gap` being an estimate (n / b)
         of when the row comes back.
         """
-        a, k, after = 1 - lr * self.weight_decay, gap - 1, self.step(state, grad, lr=lr)
+        a, k = 1 - lr * weight_decay, gap - 1
+        after = self.gradient_step(state, grad, lr, weight_decay)
         ahead = lr * self.momentum * decayed_powers(a, self.momentum, k)
         row = a**k * after.row - ahead * after.m
         return RowState(row, self.momentum**k * after.m, state.v, after.last)

@@ -1,44 +1,37 @@
-"""The per-example head as a part of its own: rows, their loss and their optimizer."""
+"""The per-example head: a trained row for each example, compared with features of its batch."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
-from widefield.core.gather import gather, rank_and_world
+from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
-from widefield.head.lazy_adamw import WEIGHT_DECAY, LazyAdamW
-from widefield.head.lazy_sgd import LazySGD
+from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory
 from widefield.head.losses import decoupled_contrast
-from widefield.head.storage.layout import Layout
-from widefield.head.storage.memory import MemoryStore
-from widefield.head.table import RowTable, Rule, Store
+from widefield.head.storage.base import RowState, Storage
+from widefield.head.storage.memory import MemoryStorage
 
 SCALE = 10.0
-"""What multiplies the logits of the decoupled contrast, unless told otherwise."""
+"""Factor of the logits of the decoupled contrast by default."""
 
-Start = Literal["embedding", "random"]
-Optimizer = Literal["adamw", "sgd"]
+Init = Literal["embedding", "random"]
 
 
 class PerExampleHead(nn.Module):
-    """Compares each feature of a batch with the rows of its batch, and steps these rows.
+    """Compares each feature of a batch with the rows of its batch.
 
-    A row for each of n examples, of which a step uses those of its batch alone. Rows are no
-    parameters: they are stepped by a lazy AdamW or SGD of their own, which equals a dense one over
-    all n.
-
-        loss = head(z, index)
-        loss.backward()
-        optimizer.step()
-        head.step(lr=...)
+    It has a row for each of n examples, of which a step uses those of its batch alone. The rows are
+    not among `parameters()`: `LazyAdamW(head)` or `LazySGD(head)` moves them, and equals a dense
+    optimizer over all n.
 
     In several processes each keeps the rows of its own examples, and the run's loss is the mean of
-    theirs; with `gather` it is the loss of one process with the batch of all.
+    theirs; with `gather_distributed` it is the loss of one process with the batch of all.
 
     Args:
         examples: n.
@@ -47,25 +40,22 @@ class PerExampleHead(nn.Module):
             there are any; by default `decoupled_contrast`.
         normalize: put z on the unit sphere first, as published.
         init: first value of a row: its example's own first z, or random as in the paper.
-        rule: how missed steps are replayed, `exact` or `estimated` as in the paper.
-        optimizer: `adamw`, or `sgd` with momentum, each with decoupled weight decay.
-        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
-        weight_decay: decoupled weight decay of the rows.
-        lr_scale: learning rate of the rows, as a multiple of the one that `step` gets.
         gather_distributed: in several processes, tell the examples of all their batches apart.
-        seed: seed of random starts.
-        store: where the rows live; by default in host memory.
+        seed: seed of random rows.
+        storage: where the rows are kept; by default in host memory.
 
     Raises:
-        ValueError: `init`, `rule` or `optimizer` is unknown, or `store` is of another size.
+        ValueError: `init` is unknown, or `storage` is of another size.
 
     Example:
+        >>> from widefield.head import LazyAdamW
         >>> head, encoder = PerExampleHead(examples=100, dim=8), nn.Linear(4, 8)
         >>> optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
+        >>> head_optimizer = LazyAdamW(head, lr=1e-3)
         >>> loss = head(encoder(torch.rand(16, 4)), torch.arange(16))
         >>> loss.backward()
         >>> optimizer.step()
-        >>> head.step(lr=1e-3)
+        >>> head_optimizer.step()
 
     Source: S-DIET (2025), section 5.
     """
@@ -77,47 +67,37 @@ class PerExampleHead(nn.Module):
         *,
         loss: Callable[..., Tensor] | None = None,
         normalize: bool = True,
-        init: Start = "embedding",
-        rule: Rule = "exact",
-        optimizer: Optimizer = "adamw",
-        gap: int | None = None,
-        weight_decay: float = WEIGHT_DECAY,
-        lr_scale: float = 1.0,
+        init: Init = "embedding",
         gather_distributed: bool = False,
         seed: int = 0,
-        store: Store | None = None,
+        storage: Storage | None = None,
     ) -> None:
         super().__init__()
-        check_name("init", init, get_args(Start))
-        check_name("rule", rule, get_args(Rule))
-        check_name("optimizer", optimizer, get_args(Optimizer))
+        check_name("init", init, get_args(Init))
+        storage = storage or MemoryStorage(examples, dim, seed=seed)
+        if (storage.n, storage.dim) != (examples, dim):
+            raise ValueError(
+                f"the storage holds {storage.n} rows of width {storage.dim}, and the "
+                f"PerExampleHead is for {examples} of width {dim}: give both the same"
+            )
         self.examples = examples
         self.compare = loss or partial(decoupled_contrast, scale=SCALE, normalize=normalize)
         self.normalize = normalize
         self.init = init
-        self.lr_scale = lr_scale
         self.gather_distributed = gather_distributed
-        # The listing of the paper has no bias correction.
-        lazy: LazyAdamW | LazySGD = LazyAdamW(
-            weight_decay=weight_decay, bias_correction=rule == "exact"
-        )
-        if optimizer == "sgd":
-            lazy = LazySGD(weight_decay=weight_decay)
-        layout = Layout(second_moment="none" if optimizer == "sgd" else "element")
-        store = store or MemoryStore(examples, dim, seed=seed, layout=layout)
-        if (store.n, store.dim) != (examples, dim):
-            raise ValueError(
-                f"the store holds {store.n} rows of width {store.dim}, and the PerExampleHead is "
-                f"for {examples} of width {dim}: give both the same"
-            )
-        self.table = RowTable(store, lazy, rule=rule)
-        self.gap = gap
+        self.storage = storage
+        self.history = StepHistory()
+        self.optimizer: LazyOptimizer | None = None
+        """What moves the rows, once there is one."""
         self.frozen = False
         """While set, losses are computed for somebody else's gradient, and no step follows."""
         self.row_norm = torch.zeros(())
         """Mean norm of the rows of the last batch."""
-        self._rows: Tensor | None = None
-        self._step_is_due = False
+        self.batch_rows = [torch.zeros(0, dim, requires_grad=True)]
+        """The rows of the last batch, the one parameter of the optimizer; a new leaf each time."""
+        self.step_is_due = False
+        self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
+        self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
 
     def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         """Return the loss of z [b, m] of the examples `index` [b], integers.
@@ -129,100 +109,89 @@ class PerExampleHead(nn.Module):
             ValueError: `index` is out of range, names an example twice or holds no integers, the
                 rows of the last batch were not stepped, or the loss refuses the batch.
         """
-        if self._step_is_due and not self.frozen:
-            raise ValueError(
-                "PerExampleHead got a second batch before step(), and would move the rows of the "
-                "last alone: call head.step(lr=...) once after each loss.backward(), give batches "
-                "whose gradients add up as one, or look at a loss under torch.no_grad()"
-            )
-        index = self._checked(index, len(z))
-        seen = [z] if second is None else [z, second.detach()]
-        seen = [at_least_float32(x) for x in seen]
-        if self.normalize:
-            seen = [F.normalize(x, dim=1) for x in seen]
-        z = seen[0]
-        start = self._start(seen) if self.init == "embedding" else None
-        _, world = rank_and_world()
-        self.table.gap = self.gap or max(1, round(self.examples / (world * len(z))))
-        rows = self.table.gather(index, start=start).to(z.device).detach()
-        self.row_norm = torch.linalg.vector_norm(rows, dim=1).mean()
-        self._rows = rows.requires_grad_() if not self.frozen else None
-        rows = rows.to(z.dtype)
+        seen = [self._normalized(z)]
+        if second is not None:
+            seen.append(self._normalized(second.detach()))
+        rows = self._rows_of_batch(index, seen)
+        self.row_norm = torch.linalg.vector_norm(rows.detach(), dim=1).mean()
+        rows = rows.to(seen[0].dtype)
         if self.gather_distributed:
             rows, *seen = map(gather, (rows, *seen))
         value = self.compare(seen[0], rows, *seen[1:])
-        self._step_is_due = not self.frozen and self.training and torch.is_grad_enabled()
+        self.step_is_due |= self.training and rows.requires_grad
         return value
 
-    def _start(self, seen: list[Tensor]) -> Tensor:
-        """Return where new rows start: at the view, or in the middle of two."""
-        middle = torch.stack(seen).detach().mean(0)
-        return F.normalize(middle, dim=1) if self.normalize else middle
+    def _normalized(self, z: Tensor) -> Tensor:
+        z = at_least_float32(z)
+        return F.normalize(z, dim=1) if self.normalize else z
 
-    def step(self, *, lr: float, grad_scale: float = 1.0, skipped: bool = False) -> None:
-        """Move the rows of the last batch by their gradient, at `lr_scale * lr`.
-
-        Args:
-            lr: learning rate of the step.
-            grad_scale: what the loss was multiplied by before its backward pass. With a scale, a
-                gradient that is not finite is skipped.
-            skipped: the scaler took no step of the optimizer, as a gradient was not finite. The
-                rows take none either, and none is counted, as in a dense optimizer.
-
-        Raises:
-            ValueError: no loss was computed, or no gradient came back, since the last step.
-        """
-        if self._rows is None or self._rows.grad is None:
+    def _rows_of_batch(self, index: Tensor, seen: list[Tensor]) -> Tensor:
+        """Return the rows [b, m] on the device of `seen`; those that are new start there."""
+        tracked = torch.is_grad_enabled() and not self.frozen
+        due = self.step_is_due or self.batch_rows[0].grad is not None
+        if tracked and self.training and due:
             raise ValueError(
-                "PerExampleHead.step() found no gradient: call it once after each loss.backward()"
+                "PerExampleHead got a second batch before step(), and would move the rows of the "
+                "last alone: call step() of its optimizer once after each loss.backward(), or "
+                "zero_grad() to leave a batch out; give batches whose gradients add up as one, and "
+                "look at a loss under torch.no_grad()"
             )
-        _, world = rank_and_world()
-        grad, self._rows = self._rows.grad / (world * grad_scale), None
-        self._step_is_due = False
-        # Without a scale nobody has waited for the device, and nobody does here.
-        if skipped or (grad_scale != 1 and not grad.isfinite().all()):
-            return
-        self.table.apply_gradients(grad, lr=self.lr_scale * lr)
+        index = self._checked(index, len(seen[0]))
+        state, is_new = self._state(index)
+        if self.init == "embedding":
+            first = torch.stack(seen).detach().mean(0)  # between the views, where there are two
+            first = F.normalize(first, dim=1) if self.normalize else first
+            is_new = is_new[:, None].to(state.row.device)
+            state = replace(state, row=torch.where(is_new, first.to(state.row), state.row))
+        rows = state.row.to(seen[0].device).detach()
+        if not tracked:
+            return rows
+        self._batch, self.batch_rows[0] = (index, state), rows.requires_grad_()
+        if distributed.is_available() and distributed.is_initialized():
+            rows.register_hook(over_world)  # type: ignore[no-untyped-call]
+        return rows
 
-    def miss_step(self, *, lr: float) -> None:
-        """Note a step that was taken without this head, at `lr_scale * lr`; rows replay it.
+    def _state(self, index: Tensor) -> tuple[RowState, Tensor]:
+        """Return the state of a batch, read once a step and caught up, and which rows are new."""
+        if self._read is None or not torch.equal(self._read[0], index):
+            state = self.storage.read(index)
+            is_new = state.last == 0
+            if self.optimizer is not None and self.optimizer.update == "exact":
+                state = self.optimizer.catch_up(state)
+            self._read = (index, state, is_new)
+        return self._read[1:]
 
-        A loss that was computed for the step is forgotten.
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the rows [b, m] of distinct examples `index` [b] as they stand now.
+
+        A row that was never visited is as it would be with random init.
         """
-        self._rows, self._step_is_due = None, False
-        self.table.optimizer.record(self.lr_scale * lr)
+        return self._state(self._checked(index, len(index)))[0].row.clone()
 
-    def refuse(self, *, lr: float) -> None:
-        """Refuse a learning rate, `lr_scale * lr`, that no step of the rows can have.
+    def take_batch(self) -> tuple[Tensor, RowState, Tensor] | None:
+        """Give the optimizer index, state and gradient of the last batch; None without gradient.
 
         Raises:
-            ValueError: with it, weight decay would take a row to zero or beyond.
+            ValueError: the gradient came after the step of its batch.
         """
-        self.table.optimizer.rates.refuse(self.lr_scale * lr)
-
-    def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Announce the batches to come, each index [b]: rows on disk are then read ahead."""
-        self.table.store.prefetch(batches)
-
-    @property
-    def wait_seconds(self) -> float:
-        """Time that steps have waited for rows on disk."""
-        return self.table.store.wait_seconds
-
-    def discard_old(self) -> None:
-        """Drop what only older checkpoints need, once one with this head's state is saved."""
-        self.table.store.discard_old()
-
-    def close(self) -> None:
-        """Let go of files and threads."""
-        self.table.store.close()
+        (rows,), batch = self.batch_rows, self._batch
+        grad, rows.grad = rows.grad, None
+        self._batch = self._read = None
+        self.step_is_due = False
+        if grad is None:
+            return None
+        if batch is None:
+            raise ValueError(
+                "the gradient of a batch came after its step(): call loss.backward() before step()"
+            )
+        return *batch, grad
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the rows, which are no parameters, and the history of their optimizer.
+        """Return the rows, which are no parameters, and the history of their steps.
 
         Rows in memory are the head's own, not copied: steps that follow change them.
         """
-        return self.table.state_dict()
+        return {"rates": self.history.state_dict(), "rows": self.storage.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take over what `get_extra_state` returned, on this rank or on all of another world.
@@ -232,8 +201,17 @@ class PerExampleHead(nn.Module):
         Raises:
             ValueError: its rows were stepped since, or do not fit the head's.
         """
-        self.table.load_state_dict(state)
-        self._rows, self._step_is_due = None, False
+        shards = state.get("shards")
+        states = shards or [state]
+        for each in states:
+            _refuse_stepped(each)
+        if shards:
+            self.storage.load_shards([shard["rows"] for shard in shards])
+        else:
+            self.storage.load_state_dict(state["rows"])
+        self.history.load_state_dict(states[0]["rates"])
+        self.batch_rows[0].grad = self._batch = self._read = None
+        self.step_is_due = False
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
         """Return `index` int64 in host memory, where the table looks rows up without waiting."""
@@ -255,6 +233,15 @@ class PerExampleHead(nn.Module):
         return index
 
 
-def per_example_heads(module: nn.Module) -> list[PerExampleHead]:
-    """Return the per-example heads inside `module`; whoever trains it steps them."""
-    return [part for part in module.modules() if isinstance(part, PerExampleHead)]
+def _refuse_stepped(state: dict[str, Any]) -> None:
+    """Refuse rows that have moved on, in place, from the history that was saved with them.
+
+    Raises:
+        ValueError: they have.
+    """
+    last, steps = state["rows"].get("last"), state["rates"]["table"].shape[1] - 1
+    if last is not None and (last > steps).any():
+        raise ValueError(
+            "the rows of the state were stepped after it was taken, as it holds the head's own: "
+            "keep copy.deepcopy(head.state_dict()) to come back to"
+        )

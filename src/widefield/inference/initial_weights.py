@@ -1,8 +1,7 @@
 """The encoder that a run begins from, where it does not begin from random weights."""
 
 import os
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import nn
 
@@ -11,7 +10,6 @@ from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.encoders import (
     Encoder,
-    EncoderSettings,
     adapted,
     download_weights,
     load_encoder,
@@ -30,36 +28,6 @@ class InitialEncoder:
     encoder: Encoder
     notes: tuple[str, ...] = ()
     """Which weights were found, and what was changed for the images."""
-
-    def recipe(self, recipe: Recipe, given: Collection[str]) -> Recipe:
-        """Return `recipe` with this encoder, and the size of images that it needs.
-
-        Args:
-            recipe: settings of the run.
-            given: names of those that the user chose, which may not contradict it.
-
-        Raises:
-            ValueError: they do.
-        """
-        config = self.encoder.config
-        settings = EncoderSettings.of(config)
-        named = recipe.encoder.flat()
-        for name, value in settings.flat().items():
-            if name in given and named[name] not in ("auto", value):
-                raise ValueError(
-                    f"{recipe.init} has {name} {value!r}, not {named[name]!r}: leave {name} out, "
-                    "or leave init out"
-                )
-        size, rate = recipe.image_size, recipe.sample_rate
-        if size is None and self.encoder.size_is_fixed:
-            height, width = config.image_size
-            size = height if height == width else None
-        if config.rate is not None and rate not in (None, config.rate):
-            raise ValueError(
-                f"{recipe.init} was trained on sounds at {config.rate} Hz, not {rate}: leave "
-                "sample_rate out, or leave init out"
-            )
-        return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
 
     def fitted(self, dataset: Dataset) -> "InitialEncoder":
         """Return the same encoder for the images of `dataset`.

@@ -1,68 +1,42 @@
-"""Every objective by name."""
+"""Every objective: a module that turns views of a batch into a loss, and its settings.
 
-from widefield.methods.alpha_cl import AlphaCLConfig as AlphaCLConfig
-from widefield.methods.barlow_twins import BarlowTwinsConfig as BarlowTwinsConfig
-from widefield.methods.base import BuildContext as BuildContext
-from widefield.methods.base import Method as Method
-from widefield.methods.base import MethodConfig as MethodConfig
-from widefield.methods.byol import BYOL as BYOL
-from widefield.methods.byol import BYOLConfig as BYOLConfig
-from widefield.methods.dcl import DCLConfig as DCLConfig
-from widefield.methods.diet import Diet as Diet
-from widefield.methods.diet import DietConfig as DietConfig
-from widefield.methods.diet_mse import DietMSE as DietMSE
-from widefield.methods.diet_mse import DietMSEConfig as DietMSEConfig
-from widefield.methods.head_method import HeadConfig as HeadConfig
-from widefield.methods.head_method import HeadMethod as HeadMethod
-from widefield.methods.head_method import HeadMethodConfig as HeadMethodConfig
-from widefield.methods.infonce import InfoNCEConfig as InfoNCEConfig
-from widefield.methods.lejepa import LeJEPA as LeJEPA
-from widefield.methods.lejepa import LeJEPAConfig as LeJEPAConfig
-from widefield.methods.moco import MoCo as MoCo
-from widefield.methods.moco import MoCoConfig as MoCoConfig
-from widefield.methods.pair import PairLoss as PairLoss
-from widefield.methods.projector import Projector as Projector
-from widefield.methods.projector import ProjectorConfig as ProjectorConfig
-from widefield.methods.projector_file import load_projector as load_projector
-from widefield.methods.projector_file import save_projector as save_projector
-from widefield.methods.row_contrast import RowContrastConfig as RowContrastConfig
-from widefield.methods.s_diet import SDietConfig as SDietConfig
-from widefield.methods.simclr import SimCLRConfig as SimCLRConfig
-from widefield.methods.simsiam import SimSiam as SimSiam
-from widefield.methods.simsiam import SimSiamConfig as SimSiamConfig
-from widefield.methods.spectral import SpectralConfig as SpectralConfig
-from widefield.methods.supervised import Supervised as Supervised
-from widefield.methods.supervised import SupervisedConfig as SupervisedConfig
-from widefield.methods.target import target_networks as target_networks
-from widefield.methods.vicreg import VICRegConfig as VICRegConfig
-from widefield.methods.view_contrast import ViewContrastConfig as ViewContrastConfig
+`SimCLR(encoder_dim)` and every other class work in any training loop:
 
-METHODS: dict[str, type[MethodConfig]] = {
-    "view-contrast": ViewContrastConfig,
-    "row-contrast": RowContrastConfig,
-    "s-diet": SDietConfig,
-    "diet": DietConfig,
-    "diet-mse": DietMSEConfig,
-    "simclr": SimCLRConfig,
-    "dcl": DCLConfig,
-    "infonce": InfoNCEConfig,
-    "alpha-cl": AlphaCLConfig,
-    "spectral": SpectralConfig,
-    "barlow-twins": BarlowTwinsConfig,
-    "vicreg": VICRegConfig,
-    "lejepa": LeJEPAConfig,
-    "moco": MoCoConfig,
-    "byol": BYOLConfig,
-    "simsiam": SimSiamConfig,
-    "supervised": SupervisedConfig,
-}
-"""Settings of every method; `METHODS[name]()` has the measured defaults."""
+Example:
+    >>> import torch
+    >>> from widefield import methods, views
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    >>> images = torch.rand(64, 3, 32, 32)
+    >>> encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 64))
+    >>> method = methods.SimCLR(encoder_dim=64, temperature=0.2)
+    >>> draw_views = views.build_views("expert")
+    >>> parameters = [*encoder.parameters(), *method.parameters()]
+    >>> optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+    >>> for index in torch.randperm(64).split(16):
+    ...     loss = method(encoder, draw_views(images[index], method.view_count), index).total
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    ...     method.after_step()
+    >>> bool(loss.isfinite())
+    True
+"""
 
-DEFAULT_METHOD = "view-contrast"
-"""The method of a run of a few epochs that names none."""
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-LONG_METHOD = "row-contrast"
-"""The method of a longer run that names none."""
+if TYPE_CHECKING:
+    from widefield.methods.registry import *  # noqa: F403
 
-CEILING = "supervised"
-"""The method that is told the labels: what others are measured against."""
+else:  # so that one method, or the base of all, can be imported without the others
+
+    def __getattr__(name: str) -> Any:
+        registry = import_module("widefield.methods.registry")
+        if name.startswith("_") or not hasattr(registry, name):
+            raise AttributeError(f"module 'widefield.methods' has no attribute {name!r}")
+        return getattr(registry, name)
+
+    def __dir__() -> list[str]:
+        registry = import_module("widefield.methods.registry")
+        return sorted(name for name in vars(registry) if not name.startswith("_"))

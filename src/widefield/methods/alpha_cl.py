@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
 from annotated_types import Gt
@@ -102,12 +102,28 @@ def symmetric_alpha_cl(
     return (alpha_cl(f1, f2, importance(f1)) + alpha_cl(f2, f1, importance(f2))) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlphaCLConfig(PairConfig):
+class AlphaCL(PairLoss):
     """alpha-CL on the unit sphere, each view the anchor in turn.
 
     Source: Tian (2022), section 2.
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "AlphaCLConfig | None" = None, **settings: Any
+    ) -> None:
+        config = AlphaCLConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(
+                symmetric_alpha_cl, kind=config.pair_importance, temperature=config.temperature
+            ),
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaCLConfig(PairConfig):
+    """Settings of `AlphaCL`."""
 
     name: ClassVar[str] = "alpha-cl"
 
@@ -120,10 +136,4 @@ class AlphaCLConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=partial(
-                symmetric_alpha_cl, kind=self.pair_importance, temperature=self.temperature
-            ),
-            gather_distributed=self.gather_distributed,
-        )
+        return AlphaCL(context.feature_dim, self)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Gt
@@ -53,12 +53,29 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
     return on_diagonal + off_diagonal_weight * off_diagonal
 
 
-@dataclass(frozen=True, kw_only=True)
-class BarlowTwinsConfig(PairConfig):
+class BarlowTwins(PairLoss):
     """Barlow Twins' loss on the projections of two views.
+
+    Each view has batch statistics of its own, as published.
 
     Source: Barlow Twins (Zbontar et al. 2021).
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "BarlowTwinsConfig | None" = None, **settings: Any
+    ) -> None:
+        config = BarlowTwinsConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(barlow_twins, off_diagonal_weight=config.off_diagonal_weight),
+            one_pass=False,
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsConfig(PairConfig):
+    """Settings of `BarlowTwins`."""
 
     name: ClassVar[str] = "barlow-twins"
 
@@ -68,10 +85,5 @@ class BarlowTwinsConfig(PairConfig):
     """Weight of the correlations between different dimensions; the paper's lambda."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run; each view has batch statistics of its own, as published."""
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=partial(barlow_twins, off_diagonal_weight=self.off_diagonal_weight),
-            one_pass=False,
-            gather_distributed=self.gather_distributed,
-        )
+        """Build the method for a run."""
+        return BarlowTwins(context.feature_dim, self)

@@ -1,6 +1,7 @@
 """The contract of every method: settings that build it, a loss, and what follows a step."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -9,6 +10,8 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
+from widefield.core.memory import Memory
+from widefield.core.names import check_name
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part, Shard
 
@@ -46,7 +49,9 @@ class Method(nn.Module, ABC):
     """One objective: turns views of a batch into a loss on the encoder.
 
     A method is a plain module: its parameters (a projector, say) are trained beside the
-    encoder's, and it works in anybody's loop. Subclasses are final.
+    encoder's, and it works in anybody's loop. Its class is constructed from the encoder's output
+    width, a config and single settings by name, `SimCLR(128, temperature=0.2)`; what else it needs
+    of the data, as `examples`, is named.
     """
 
     view_count: int
@@ -80,13 +85,13 @@ class Method(nn.Module, ABC):
                 f"{type(self).__name__} got a second batch before after_step(): call it once "
                 "after each optimizer.step()"
             )
-        loss = self.loss(encoder, views, index)
+        loss = self._loss(encoder, views, index)
         if self.moves_after_step and not self.frozen:
             self._step_is_due = self.training and torch.is_grad_enabled()
         return loss
 
     @abstractmethod
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of `views` (each [B, C, H, W]) of the examples `index` (int64 [B])."""
 
     def after_step(self) -> None:
@@ -102,9 +107,9 @@ class Method(nn.Module, ABC):
                 f"after_step() of {type(self).__name__} follows a loss: call it once a step"
             )
         self._step_is_due = False
-        self.move()
+        self._move()
 
-    def move(self) -> None:
+    def _move(self) -> None:
         """Move what no gradient moves, as a target network or a queue; by default nothing."""
 
     def head_parameters(self) -> list[nn.Parameter]:
@@ -127,26 +132,29 @@ class MethodConfig(Settings, ABC):
     name: ClassVar[str]
     """What the method is called on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings that change the work of a step, by name; `bench step` times them too."""
-    min_epochs: ClassVar[int] = 1
-    """Visits of each example that features need to become good; benchmarks/NOTEBOOK.md has how found."""
+    """Settings that change the work of a step, by name; the step bench times them too."""
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
+
+    @classmethod
+    def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
+        """Return `config`, or the defaults, with `settings` in place of single values by flat name.
+
+        Raises:
+            ValueError: the config is of another method, or a setting is unknown or out of range.
+        """
+        config = cls() if config is None else config
+        if not isinstance(config, cls):
+            raise ValueError(f"config must be a {cls.__name__}, got {config!r}")
+        for name in settings:
+            check_name(f"setting of {cls.name}", name, config.flat())
+        return config.changed(settings)
 
     @abstractmethod
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
 
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with each `auto` replaced by what this run and machine get.
-
-        Args:
-            examples: n.
-            feature_dim: D, the encoder's output width.
-            device: where the encoder is trained.
-            steps: how many steps the run has.
-        """
+    def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of what grows with the data; D is `feature_dim`."""
         return self

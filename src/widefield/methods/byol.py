@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
-from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -53,12 +52,11 @@ class BYOL(Method):
     it stands still in the end, and from then on.
 
     Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
         encoder: what the target network starts as a copy of.
-        projector: maps h [B, D] to [B, m].
-        predictor: maps [B, m] to [B, m]; the target network has none.
-        ema_decay: share of itself that the target network keeps at the first step.
-        steps: K.
-        directions: both, as published, or one.
+        steps: K, the steps of the training.
+        **settings: single settings to replace, by name.
 
     Source: BYOL (Grill et al. 2020), section 3.
     """
@@ -68,22 +66,21 @@ class BYOL(Method):
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "BYOLConfig | None" = None,
         *,
         encoder: nn.Module,
-        projector: nn.Module,
-        predictor: nn.Module,
-        ema_decay: float,
         steps: int,
-        directions: Directions,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        check_name("directions", directions, get_args(Directions))
-        self.projector = projector
-        self.predictor = predictor
-        self.target = TargetNetwork(encoder, projector)
-        self.ema_decay = ema_decay
+        config = BYOLConfig.of(config, settings)
+        self.projector = config.projector.build(encoder_dim)
+        self.predictor = config.projector.build_predictor(encoder_dim, config.predictor_width)
+        self.target = TargetNetwork(encoder, self.projector)
+        self.ema_decay = config.ema_decay
         self.steps = steps
-        self.directions = directions
+        self.directions = config.directions
         self.step = 0
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
 
@@ -91,7 +88,7 @@ class BYOL(Method):
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return prediction errors, summed over directions; each view has its own statistics."""
         x1, x2 = views
         pairs = [(x1, x2), (x2, x1)] if self.directions == "both" else [(x1, x2)]
@@ -101,7 +98,7 @@ class BYOL(Method):
         self._trained = (encoder,)
         return Loss(torch.stack(errors).sum(), {"projection_std": projection_std(targets[-1])})
 
-    def move(self) -> None:
+    def _move(self) -> None:
         """Let the target network follow."""
         self.step += 1
         done = min(self.step / self.steps, 1)
@@ -120,10 +117,7 @@ class BYOL(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class BYOLConfig(MethodConfig):
-    """BYOL: an online network predicts a target network.
-
-    Source: BYOL (Grill et al. 2020).
-    """
+    """Settings of `BYOL`."""
 
     name: ClassVar[str] = "byol"
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {"both-directions": {"directions": "both"}}
@@ -139,11 +133,4 @@ class BYOLConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return BYOL(
-            encoder=context.encoder,
-            projector=self.projector.build(context.feature_dim),
-            predictor=self.projector.build_predictor(context.feature_dim, self.predictor_width),
-            ema_decay=self.ema_decay,
-            steps=context.steps,
-            directions=self.directions,
-        )
+        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=context.steps)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -47,12 +47,26 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     return (negatives.logsumexp(1) - positives).mean()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DCLConfig(PairConfig):
+class DCL(PairLoss):
     """SimCLR without the positive pair among the negatives.
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "DCLConfig | None" = None, **settings: Any
+    ) -> None:
+        config = DCLConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(dcl, temperature=config.temperature),
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCLConfig(PairConfig):
+    """Settings of `DCL`."""
 
     name: ClassVar[str] = "dcl"
 
@@ -65,8 +79,4 @@ class DCLConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=partial(dcl, temperature=self.temperature),
-            gather_distributed=self.gather_distributed,
-        )
+        return DCL(context.feature_dim, self)

@@ -1,7 +1,7 @@
 """DIET: every example is its own class, with one dense linear head over all of them."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -38,12 +38,11 @@ class Diet(Method):
     Time and memory grow with n. S-DIET is the same idea without that.
 
     Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
         examples: n.
-        feature_dim: D.
-        label_smoothing: 0.8 as published.
-        normalize: put features on the unit sphere, which the paper shows to help; DIET does not.
-        head_lr_scale: learning rate of the head, as a multiple of the encoder's.
-        seed: of the head's first rows.
+        seed: seed of the head's first rows.
+        **settings: single settings to replace, by name.
 
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
     """
@@ -52,22 +51,22 @@ class Diet(Method):
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "DietConfig | None" = None,
         *,
         examples: int,
-        feature_dim: int,
-        label_smoothing: float,
-        normalize: bool = False,
-        head_lr_scale: float = 1.0,
-        seed: int,
+        seed: int = 0,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
+        config = DietConfig.of(config, settings)
+        start = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
-        self.label_smoothing = label_smoothing
-        self.normalize = normalize
-        self.head_lr_scale = head_lr_scale
+        self.label_smoothing = config.label_smoothing
+        self.normalize = config.normalize
+        self.head_lr_scale = config.head_lr_scale
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
@@ -93,13 +92,9 @@ def dense_head_memory(examples: int, rows: Tensor) -> dict[str, Part]:
 
 @dataclass(frozen=True, kw_only=True)
 class DietConfig(MethodConfig):
-    """DIET with its dense head.
-
-    Source: DIET (Balestriero 2023).
-    """
+    """Settings of `Diet`."""
 
     name: ClassVar[str] = "diet"
-    min_epochs: ClassVar[int] = 10
 
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""
@@ -112,11 +107,4 @@ class DietConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return Diet(
-            examples=context.examples,
-            feature_dim=context.feature_dim,
-            label_smoothing=self.label_smoothing,
-            normalize=self.normalize,
-            head_lr_scale=self.head_lr_scale,
-            seed=context.seed,
-        )
+        return Diet(context.feature_dim, self, examples=context.examples, seed=context.seed)

@@ -1,7 +1,7 @@
 """DIET with squared error: the form of DIET that theory can solve."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Gt
@@ -38,10 +38,11 @@ class DietMSE(Method):
     contrastive loss (Theorem 4.3); here both are free. Time and memory grow with n.
 
     Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
         examples: n.
-        feature_dim: D.
-        head_lr_scale: learning rate of the head, as a multiple of the encoder's.
-        seed: of the head's first rows.
+        seed: seed of the head's first rows.
+        **settings: single settings to replace, by name.
 
     Source: S-DIET (2025), section 4.
     """
@@ -49,14 +50,21 @@ class DietMSE(Method):
     view_count = 1
 
     def __init__(
-        self, *, examples: int, feature_dim: int, head_lr_scale: float = 1.0, seed: int
+        self,
+        encoder_dim: int,
+        config: "DietMSEConfig | None" = None,
+        *,
+        examples: int,
+        seed: int = 0,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        start = initial_rows(torch.arange(examples), feature_dim, seed=seed, dtype=torch.float32)
+        config = DietMSEConfig.of(config, settings)
+        start = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(start)
-        self.head_lr_scale = head_lr_scale
+        self.head_lr_scale = config.head_lr_scale
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the squared error over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
@@ -73,10 +81,7 @@ class DietMSE(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class DietMSEConfig(MethodConfig):
-    """DIET with squared error.
-
-    Source: S-DIET (2025), section 4.
-    """
+    """Settings of `DietMSE`."""
 
     name: ClassVar[str] = "diet-mse"
 
@@ -87,9 +92,4 @@ class DietMSEConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return DietMSE(
-            examples=context.examples,
-            feature_dim=context.feature_dim,
-            head_lr_scale=self.head_lr_scale,
-            seed=context.seed,
-        )
+        return DietMSE(context.feature_dim, self, examples=context.examples, seed=context.seed)

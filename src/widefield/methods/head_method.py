@@ -8,20 +8,22 @@ import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.memory import Memory
 from widefield.core.settings import Settings
-from widefield.core.types import Loss, Part, Place
+from widefield.core.types import WHOLE, Loss, Part
 from widefield.head import (
+    Init,
     Layout,
-    Optimizer,
+    LazyAdamW,
+    LazySGD,
     PerExampleHead,
-    Rule,
-    Start,
+    Update,
     choose_place,
-    choose_store,
+    choose_storage,
 )
+from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
-from widefield.methods.projector import ProjectorConfig
 
 
 class HeadMethod(Method):
@@ -30,47 +32,81 @@ class HeadMethod(Method):
     With two views the second one is encoded without gradient, and compared with the first too.
 
     Args:
-        projector: maps h [B, D] to [B, m].
-        head: the n rows of width m; whoever trains the method steps it too.
-        layout: how the head keeps the moments of a row.
-        place: where the rows live.
+        encoder_dim: D, the encoder's output width.
+        config: settings of projector and head.
+        examples: n.
+        loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
+        normalize: put features on the unit sphere.
+        context: the run, which decides where rows are kept and their weight decay; by default they
+            are in memory.
         view_count: 1, or 2 for a loss that takes a second view.
+
+    Whoever trains the method steps `head.optimizer` too.
 
     Source: S-DIET (2025), section 5.
     """
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "HeadMethodConfig",
         *,
-        projector: nn.Module,
-        head: PerExampleHead,
-        layout: Layout,
-        place: Place,
+        examples: int,
+        loss: Callable[..., Tensor],
+        normalize: bool,
+        context: BuildContext | None,
         view_count: int = 1,
     ) -> None:
         super().__init__()
         self.view_count = view_count
-        self.projector = projector
-        self.head = head
-        self.layout = layout
-        self.place: Place = place
+        self.projector = config.projector.build(encoder_dim)  # first: it refuses what is too large
+        dim, rows = config.projector.out_dim(encoder_dim), config.head
+        device = torch.device("cpu") if context is None else context.device
+        self.layout = rows.layout
+        self.place = choose_place(rows.storage, examples, dim, Memory.of(device), rows.layout)
+        self.head = PerExampleHead(
+            examples,
+            dim,
+            loss=loss,
+            normalize=normalize,
+            init=rows.init,
+            gather_distributed=config.gather_distributed,
+            storage=choose_storage(
+                self.place,
+                examples,
+                dim,
+                seed=0 if context is None else context.seed,
+                device=device,
+                folder=None if context is None else context.folder,
+                shard=WHOLE if context is None else context.shard,
+                layout=rows.layout,
+            ),
+        )
+        optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
+            self.head,
+            lr=rows.lr_scale * config.lr,
+            weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
+            update=rows.update,
+            gap=None if context is None else max(1, round(examples / context.batch_size)),
+        )
+        optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
-        view, *others = views
-        z = self.projector(encoder(view))
-        with torch.no_grad():
-            second = [self.projector(encoder(other)) for other in others]
-        total = self.head(z, index, *second)
+        z, second = self.projector(encoder(views[0])), None
+        if len(views) > 1:
+            with torch.no_grad():
+                second = self.projector(encoder(views[1]))
+        total = self.head(z, index, second)
         return Loss(total, {"row_norm": self.head.row_norm})
 
     def memory(self, examples: int) -> dict[str, Part]:
         """Return the bytes of the rows and of their moments."""
-        dim = self.head.table.store.dim
+        dim = self.head.storage.dim
         rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
         return {
             "head": Part(bytes=examples * rows, place=self.place),
@@ -80,13 +116,15 @@ class HeadMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(Settings):
-    """Settings of the rows of a per-example head."""
+    """Settings of a per-example head and its optimizer."""
 
-    init: Start = "embedding"
+    lr_scale: Annotated[float, Gt(0)] = 1.0
+    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
+    init: Init = "embedding"
     """First value of a row: its example's own first embedding, or random as in the paper."""
-    optimizer: Optimizer = "adamw"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimizer of the rows; sgd has momentum 0.9 and no second moment."""
-    update: Rule = "exact"
+    update: Update = "exact"
     """Replay a row's missed steps exactly, or estimate them as in the paper."""
     storage: Literal["auto", "device", "host", "disk"] = "auto"
     """Keep rows here; auto takes the first where they need less than 25 % of the memory."""
@@ -111,90 +149,19 @@ class HeadConfig(Settings):
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
-    def resolved(self, examples: int, dim: int, device: torch.device) -> Self:
-        """Return the settings with the place of `examples` rows of width `dim` on this machine."""
-        return replace(self, storage=choose_place(self.storage, examples, dim, device, self.layout))
-
-    def build(
-        self,
-        context: BuildContext,
-        projector: ProjectorConfig,
-        *,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        lr_scale: float,
-        gather_distributed: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method with a row for each example of the run."""
-        built = projector.build(context.feature_dim)  # first: it refuses what is too large
-        dim = projector.out_dim(context.feature_dim)
-        place = self.resolved(context.examples, dim, context.device).storage
-        assert place != "auto"
-        store = choose_store(
-            place,
-            context.examples,
-            dim,
-            seed=context.seed,
-            device=context.device,
-            folder=context.folder,
-            shard=context.shard,
-            layout=self.layout,
-        )
-        head = PerExampleHead(
-            context.examples,
-            dim,
-            loss=loss,
-            normalize=normalize,
-            init=self.init,
-            optimizer=self.optimizer,
-            rule=self.update,
-            gap=max(1, round(context.examples / context.batch_size)),
-            weight_decay=context.weight_decay,
-            lr_scale=lr_scale,
-            gather_distributed=gather_distributed,
-            store=store,
-        )
-        return HeadMethod(
-            projector=built,
-            head=head,
-            layout=self.layout,
-            place=place,
-            view_count=view_count,
-        )
+    def placed(self, examples: int, dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of `examples` rows of width `dim`."""
+        return replace(self, storage=choose_place(self.storage, examples, dim, memory, self.layout))
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
     """Settings that all losses of a batch against its rows share."""
 
-    head_lr_scale: Annotated[float, Gt(0)] = 1.0
-    """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
-    def resolved(
-        self, examples: int, feature_dim: int, device: torch.device, *, steps: int
-    ) -> Self:
-        """Return the settings with the place of the rows on this machine."""
+    def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
+        """Return the settings with the place of the rows."""
         dim = self.projector.out_dim(feature_dim)
-        return replace(self, head=self.head.resolved(examples, dim, device))
-
-    def build_rows(
-        self,
-        context: BuildContext,
-        *,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        view_count: int = 1,
-    ) -> HeadMethod:
-        """Build the method of a loss."""
-        return self.head.build(
-            context,
-            self.projector,
-            loss=loss,
-            normalize=normalize,
-            lr_scale=self.head_lr_scale,
-            gather_distributed=self.gather_distributed,
-            view_count=view_count,
-        )
+        return replace(self, head=self.head.placed(examples, dim, memory))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -62,12 +62,26 @@ def symmetric_infonce(z1: Tensor, z2: Tensor, *, temperature: float, eps: float)
     return (loss(f1, f2) + loss(f2, f1)) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class InfoNCEConfig(PairConfig):
+class InfoNCE(PairLoss):
     """InfoNCE on the unit sphere, each view the anchor in turn.
 
     Source: Tian (2022), section 2.
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "InfoNCEConfig | None" = None, **settings: Any
+    ) -> None:
+        config = InfoNCEConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(symmetric_infonce, temperature=config.temperature, eps=config.eps),
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoNCEConfig(PairConfig):
+    """Settings of `InfoNCE`."""
 
     name: ClassVar[str] = "infonce"
 
@@ -80,8 +94,4 @@ class InfoNCEConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=partial(symmetric_infonce, temperature=self.temperature, eps=self.eps),
-            gather_distributed=self.gather_distributed,
-        )
+        return InfoNCE(context.feature_dim, self)

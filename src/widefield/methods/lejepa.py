@@ -1,7 +1,7 @@
 """LeJEPA: views of one example meet in the middle, and embeddings are an isotropic Gaussian."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -82,12 +82,10 @@ class LeJEPA(Method):
     same, and in several processes all look along those of the first.
 
     Args:
-        projector: maps h [B, D] to [B, m].
-        dim: m.
-        slices: k, the number of directions.
-        sigreg_weight: weight of the distance from a Gaussian; the invariance has the rest.
-        generator: draws the directions.
-        gather_distributed: in several processes, compare the examples of all their batches.
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        generator: draws the directions; by default torch's global generator.
+        **settings: single settings to replace, by name.
 
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
@@ -98,24 +96,25 @@ class LeJEPA(Method):
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "LeJEPAConfig | None" = None,
         *,
-        projector: nn.Module,
-        dim: int,
-        slices: int,
-        sigreg_weight: float,
-        generator: Generator,
-        gather_distributed: bool = False,
+        generator: Generator | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
+        config = LeJEPAConfig.of(config, settings)
+        dim, slices = config.projector.out_dim(encoder_dim), config.slices
+        self.projector = config.projector.build(encoder_dim)
         refuse_beyond_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
-        self.projector = projector
-        self.sigreg_weight = sigreg_weight
+        self.sigreg_weight = config.sigreg_weight
         self.generator = generator
-        self.gather_distributed = gather_distributed
-        self.register_buffer("directions", torch.zeros(dim, slices, device=generator.device))
-        self.move()
+        self.gather_distributed = config.gather_distributed
+        device = None if generator is None else generator.device
+        self.register_buffer("directions", torch.zeros(dim, slices, device=device))
+        self._move()
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views, which share one pass."""
         z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
         if self.gather_distributed:
@@ -126,19 +125,16 @@ class LeJEPA(Method):
         """Return the projector."""
         return self.projector
 
-    def move(self) -> None:
+    def _move(self) -> None:
         """Draw the directions of the next step, uniform on the sphere."""
-        shape, device = self.directions.shape, self.generator.device
+        shape, device = self.directions.shape, self.directions.device
         drawn = torch.randn(shape, generator=self.generator, device=device)
         self.directions.copy_(F.normalize(drawn, dim=0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeJEPAConfig(PairConfig):
-    """Two views meet in the middle while embeddings are held to an isotropic Gaussian (SIGReg).
-
-    Source: LeJEPA (Balestriero & LeCun 2025).
-    """
+    """Settings of `LeJEPA`."""
 
     name: ClassVar[str] = "lejepa"
 
@@ -153,11 +149,4 @@ class LeJEPAConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return LeJEPA(
-            projector=self.projector.build(context.feature_dim),
-            dim=self.projector.out_dim(context.feature_dim),
-            slices=self.slices,
-            sigreg_weight=self.sigreg_weight,
-            generator=context.generator,
-            gather_distributed=self.gather_distributed,
-        )
+        return LeJEPA(context.feature_dim, self, generator=context.generator)

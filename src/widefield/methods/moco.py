@@ -54,14 +54,11 @@ class MoCo(Method):
     example is in the batch, which has a newer one; with few examples it would repel its own query.
 
     Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
         encoder: what the target network starts as a copy of.
-        projector: maps h [B, D] to [B, m].
-        projector_dim: m.
-        queue_size: keys to keep.
-        ema_decay: share of itself that the target network keeps at a step.
-        temperature: temperature of the softmax.
-        gather_distributed: in several processes, tell the examples of all their batches apart. The
-            queue holds the keys of all of them in any case.
+        examples: n; a queue longer than that would hold examples twice.
+        **settings: single settings to replace, by name.
 
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
     """
@@ -73,22 +70,23 @@ class MoCo(Method):
 
     def __init__(
         self,
+        encoder_dim: int,
+        config: "MoCoConfig | None" = None,
         *,
         encoder: nn.Module,
-        projector: nn.Module,
-        projector_dim: int,
-        queue_size: int,
-        ema_decay: float,
-        temperature: float,
-        gather_distributed: bool = False,
+        examples: int,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        self.projector = projector
-        self.target = TargetNetwork(encoder, projector)
-        self.ema_decay = ema_decay
-        self.temperature = temperature
-        self.gather_distributed = gather_distributed
-        self.register_buffer("queue", torch.zeros(queue_size, projector_dim))
+        config = MoCoConfig.of(config, settings)
+        self.projector = config.projector.build(encoder_dim)
+        self.target = TargetNetwork(encoder, self.projector)
+        self.ema_decay = config.ema_decay
+        self.temperature = config.temperature
+        # The queue holds the keys of all processes whether the loss is gathered or not.
+        self.gather_distributed = config.gather_distributed
+        queue_size, dim = min(config.queue_size, examples), config.projector.out_dim(encoder_dim)
+        self.register_buffer("queue", torch.zeros(queue_size, dim))
         self.register_buffer("queue_index", torch.full((queue_size,), -1))
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
         self._batch: tuple[Tensor, Tensor] | None = None
@@ -107,7 +105,7 @@ class MoCo(Method):
                 state_dict[prefix + name] = longer
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over the batch and the queue."""
         q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
         index = index.to(q.device)
@@ -118,7 +116,7 @@ class MoCo(Method):
         total = queue_cross_entropy(q, keys, self.queue, usable, temperature=self.temperature)
         return Loss(total)
 
-    def move(self) -> None:
+    def _move(self) -> None:
         """Let the target network follow, and the keys of the batch push out the oldest."""
         assert self._batch is not None
         (keys, index), (encoder,) = self._batch, self._trained
@@ -133,10 +131,7 @@ class MoCo(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoConfig(PairConfig):
-    """MoCo: queries of one view against a target network's keys, of now and of the past.
-
-    Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
-    """
+    """Settings of `MoCo`."""
 
     name: ClassVar[str] = "moco"
 
@@ -151,13 +146,4 @@ class MoCoConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return MoCo(
-            encoder=context.encoder,
-            projector=self.projector.build(context.feature_dim),
-            projector_dim=self.projector.out_dim(context.feature_dim),
-            # A longer queue would hold examples twice.
-            queue_size=min(self.queue_size, context.examples),
-            ema_decay=self.ema_decay,
-            temperature=self.temperature,
-            gather_distributed=self.gather_distributed,
-        )
+        return MoCo(context.feature_dim, self, encoder=context.encoder, examples=context.examples)

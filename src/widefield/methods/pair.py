@@ -88,7 +88,7 @@ class PairLoss(Method):
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""
         if self.one_pass:
             z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)

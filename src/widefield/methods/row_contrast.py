@@ -2,28 +2,57 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Gt
 
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowContrastConfig(HeadMethodConfig):
+class RowContrast(HeadMethod):
     """Decoupled contrast of a view with the rows and the features of its batch.
 
     Unlike S-DIET's, the loss has a pairwise term.
 
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        examples: n.
+        context: the run, which decides where rows live; by default they are in memory.
+        **settings: single settings to replace, by name.
+
     Source: ours, on the per-example head of S-DIET (2025), section 5.
     """
 
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: "RowContrastConfig | None" = None,
+        *,
+        examples: int,
+        context: BuildContext | None = None,
+        **settings: Any,
+    ) -> None:
+        config = RowContrastConfig.of(config, settings)
+        super().__init__(
+            encoder_dim,
+            config,
+            examples=examples,
+            context=context,
+            loss=partial(decoupled_contrast, scale=config.logit_scale, normalize=config.normalize),
+            normalize=config.normalize,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowContrastConfig(HeadMethodConfig):
+    """Settings of `RowContrast`."""
+
     name: ClassVar[str] = "row-contrast"
-    min_epochs: ClassVar[int] = 10
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -34,8 +63,4 @@ class RowContrastConfig(HeadMethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return self.build_rows(
-            context,
-            loss=partial(decoupled_contrast, scale=self.logit_scale, normalize=self.normalize),
-            normalize=self.normalize,
-        )
+        return RowContrast(context.feature_dim, self, examples=context.examples, context=context)

@@ -2,27 +2,58 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Gt, Interval
 
 from widefield.head import batch_cross_entropy
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.head_method import HeadMethodConfig
+from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class SDietConfig(HeadMethodConfig):
+class SDiet(HeadMethod):
     """S-DIET: the cross-entropy of telling a batch apart by its rows.
 
     The objective is the published one; the other defaults are the best found for short runs.
 
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        examples: n.
+        context: the run, which decides where rows live; by default they are in memory.
+        **settings: single settings to replace, by name.
+
     Source: S-DIET (2025), section 5.
     """
 
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: "SDietConfig | None" = None,
+        *,
+        examples: int,
+        context: BuildContext | None = None,
+        **settings: Any,
+    ) -> None:
+        config = SDietConfig.of(config, settings)
+        super().__init__(
+            encoder_dim,
+            config,
+            examples=examples,
+            context=context,
+            loss=partial(
+                batch_cross_entropy, scale=config.logit_scale, smoothing=config.label_smoothing
+            ),
+            normalize=config.normalize,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SDietConfig(HeadMethodConfig):
+    """Settings of `SDiet`."""
+
     name: ClassVar[str] = "s-diet"
-    min_epochs: ClassVar[int] = 10
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""
@@ -35,10 +66,4 @@ class SDietConfig(HeadMethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return self.build_rows(
-            context,
-            loss=partial(
-                batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing
-            ),
-            normalize=self.normalize,
-        )
+        return SDiet(context.feature_dim, self, examples=context.examples, context=context)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -75,12 +75,26 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimCLRConfig(PairConfig):
+class SimCLR(PairLoss):
     """NT-Xent on the projections of two views.
 
     Source: SimCLR (Chen et al. 2020).
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "SimCLRConfig | None" = None, **settings: Any
+    ) -> None:
+        config = SimCLRConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(LOSSES[config.loss], temperature=config.temperature),
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCLRConfig(PairConfig):
+    """Settings of `SimCLR`."""
 
     name: ClassVar[str] = "simclr"
 
@@ -95,8 +109,4 @@ class SimCLRConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=partial(LOSSES[self.loss], temperature=self.temperature),
-            gather_distributed=self.gather_distributed,
-        )
+        return SimCLR(context.feature_dim, self)

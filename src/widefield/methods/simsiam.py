@@ -1,7 +1,7 @@
 """SimSiam: predict one view's projection from the other's, and move the prediction alone."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch.nn.functional as F
 from annotated_types import Ge
@@ -36,9 +36,10 @@ class SimSiam(Method):
     """Mean of the negative cosines of both directions: -1 is perfect, and so is collapse.
 
     Args:
-        projector: maps h [B, D] to [B, m].
-        predictor: maps [B, m] to [B, m], narrower inside.
-        stop_gradient: hold the target still; False shows the collapse that this prevents.
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        stop_gradient: detach the targets; False shows the collapse that this prevents.
+        **settings: single settings to replace, by name.
 
     Source: SimSiam (Chen & He 2021), equations 2 to 4; section 4.1 without the stop-gradient.
     """
@@ -46,18 +47,24 @@ class SimSiam(Method):
     view_count = 2
 
     def __init__(
-        self, *, projector: nn.Module, predictor: nn.Module, stop_gradient: bool = True
+        self,
+        encoder_dim: int,
+        config: "SimSiamConfig | None" = None,
+        *,
+        stop_gradient: bool = True,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        self.projector = projector
-        self.predictor = predictor
+        config = SimSiamConfig.of(config, settings)
+        self.projector = config.projector.build(encoder_dim)
+        self.predictor = config.projector.build_predictor(encoder_dim, config.predictor_width)
         self.stop_gradient = stop_gradient
 
     def projection_head(self) -> nn.Module:
         """Return the projector."""
         return self.projector
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the mean of both directions; each view has its own statistics, as published."""
         z1, z2 = (self.projector(encoder(view)) for view in views)
         p1, p2 = self.predictor(z1), self.predictor(z2)
@@ -69,10 +76,7 @@ class SimSiam(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SimSiamConfig(MethodConfig):
-    """SimSiam: a projector and a narrower predictor.
-
-    Source: SimSiam (Chen & He 2021).
-    """
+    """Settings of `SimSiam`."""
 
     name: ClassVar[str] = "simsiam"
 
@@ -83,7 +87,4 @@ class SimSiamConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return SimSiam(
-            projector=self.projector.build(context.feature_dim),
-            predictor=self.projector.build_predictor(context.feature_dim, self.predictor_width),
-        )
+        return SimSiam(context.feature_dim, self)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -71,12 +71,26 @@ def spectral_in_ball(z1: Tensor, z2: Tensor) -> Tensor:
     return spectral_contrastive(in_ball(z1, radius), in_ball(z2, radius))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpectralConfig(PairConfig):
+class Spectral(PairLoss):
     """The spectral contrastive loss on the projections of two views.
 
     Source: HaoChen et al. (2021); S-DIET (2025), equation 2.
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "SpectralConfig | None" = None, **settings: Any
+    ) -> None:
+        config = SpectralConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=spectral_in_ball,
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralConfig(PairConfig):
+    """Settings of `Spectral`."""
 
     name: ClassVar[str] = "spectral"
 
@@ -85,7 +99,4 @@ class SpectralConfig(PairConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        projector = self.projector.build(context.feature_dim)
-        return PairLoss(
-            projector=projector, loss=spectral_in_ball, gather_distributed=self.gather_distributed
-        )
+        return Spectral(context.feature_dim, self)

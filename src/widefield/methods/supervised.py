@@ -1,7 +1,7 @@
 """Supervised training: what the same encoder reaches when it is told the labels."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +16,17 @@ class Supervised(Method):
     """Sum over tasks of the cross-entropy of one linear classifier per task: the ceiling.
 
     Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, of which only `lr` is there.
         labels: class ids of every example, task -> int64 [n].
-        feature_dim: D.
+        **settings: single settings to replace, by name.
+
+    Raises:
+        ValueError: there are no labels.
 
     Example:
         >>> import torch
-        >>> method = Supervised(labels={"color": torch.tensor([0, 1, 0])}, feature_dim=3)
+        >>> method = Supervised(3, labels={"color": torch.tensor([0, 1, 0])})
         >>> out = method(torch.nn.Identity(), [torch.rand(2, 3)], torch.tensor([2, 1]))
         >>> sorted(out.parts)
         ['loss_color']
@@ -30,8 +35,16 @@ class Supervised(Method):
     view_count = 1
     needs_labels = True
 
-    def __init__(self, *, labels: dict[str, Tensor], feature_dim: int) -> None:
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: "SupervisedConfig | None" = None,
+        *,
+        labels: dict[str, Tensor],
+        **settings: Any,
+    ) -> None:
         super().__init__()
+        SupervisedConfig.of(config, settings)
         if not labels:
             raise ValueError(
                 "supervised needs labels: give data with first-level subfolders, label arrays "
@@ -40,10 +53,10 @@ class Supervised(Method):
         self.labels = labels
         # A list: modules cannot have every name that a task can.
         self.classifiers = nn.ModuleList(
-            nn.Linear(feature_dim, int(y.max()) + 1) for y in labels.values()
+            nn.Linear(encoder_dim, int(y.max()) + 1) for y in labels.values()
         )
 
-    def loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
@@ -57,10 +70,10 @@ class Supervised(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(MethodConfig):
-    """Training with labels: the ceiling."""
+    """Settings of `Supervised`."""
 
     name: ClassVar[str] = "supervised"
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return Supervised(labels=context.labels, feature_dim=context.feature_dim)
+        return Supervised(context.feature_dim, self, labels=context.labels)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -70,12 +70,34 @@ def vicreg(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class VICRegConfig(PairConfig):
+class VICReg(PairLoss):
     """VICReg's loss on the projections of two views.
+
+    Each view has batch statistics of its own, as published.
 
     Source: VICReg (Bardes et al. 2022).
     """
+
+    def __init__(
+        self, encoder_dim: int, config: "VICRegConfig | None" = None, **settings: Any
+    ) -> None:
+        config = VICRegConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(
+                vicreg,
+                invariance_weight=config.invariance_weight,
+                variance_weight=config.variance_weight,
+                cov_weight=config.cov_weight,
+            ),
+            one_pass=False,
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VICRegConfig(PairConfig):
+    """Settings of `VICReg`."""
 
     name: ClassVar[str] = "vicreg"
 
@@ -91,16 +113,5 @@ class VICRegConfig(PairConfig):
     """Weight of the covariances between different dimensions; the paper's nu."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run; each view has batch statistics of its own, as published."""
-        loss = partial(
-            vicreg,
-            invariance_weight=self.invariance_weight,
-            variance_weight=self.variance_weight,
-            cov_weight=self.cov_weight,
-        )
-        return PairLoss(
-            projector=self.projector.build(context.feature_dim),
-            loss=loss,
-            one_pass=False,
-            gather_distributed=self.gather_distributed,
-        )
+        """Build the method for a run."""
+        return VICReg(context.feature_dim, self)

@@ -1,7 +1,7 @@
 """Features, layers, encoders -> numbers and pictures of what they hold; nothing is trained."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -21,10 +21,12 @@ from widefield.metrics.groups import neighbor_distance as neighbor_distance
 from widefield.metrics.groups import outliers as outliers
 from widefield.metrics.groups import suspected_labels as suspected_labels
 from widefield.metrics.groups import typical as typical
+from widefield.metrics.health import FeatureState as FeatureState
 from widefield.metrics.health import Health as Health
 from widefield.metrics.health import health as health
 from widefield.metrics.hypersphere import alignment as alignment
 from widefield.metrics.hypersphere import uniformity as uniformity
+from widefield.metrics.lidar import lidar as lidar
 from widefield.metrics.maximize import activation_maximization as activation_maximization
 from widefield.metrics.maximize import color_axes as color_axes
 from widefield.metrics.neighbors import graph_overlap as graph_overlap
@@ -49,6 +51,7 @@ __all__ = [
     "DIAGNOSTICS",
     "Bimodality",
     "Diagnostic",
+    "FeatureState",
     "Graph",
     "Health",
     "Spectrum",
@@ -69,6 +72,7 @@ __all__ = [
     "graph_overlap",
     "health",
     "large_singular_values",
+    "lidar",
     "linear_cka",
     "near_duplicates",
     "nearest_neighbors",
@@ -93,11 +97,14 @@ __all__ = [
 class Diagnostic(NamedTuple):
     """One number of a set of features, without labels."""
 
-    measure: Callable[[Spectrum], float]
-    """Takes the spectrum; the features themselves are `spectrum.features`, float64 [n, D].
+    measure: Callable[[Any], float]
+    """Takes the `Spectrum` of the features, which are `spectrum.features`, float64 [n, D]; or, with
+    `needs_views`, features [n, q, D] of q views of each of n examples.
     Raises `ValueError` where the number is not defined."""
     meaning: str
     """What the number says, to a reader who does not know its name."""
+    needs_views: bool = False
+    """Whether it is a number of views."""
 
 
 DIAGNOSTICS: dict[str, Diagnostic] = {
@@ -134,13 +141,20 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
     "uniformity": Diagnostic(
         uniformity, "how evenly images fill the sphere; lower is more even, 0 is one point"
     ),
+    "lidar": Diagnostic(
+        lidar,
+        "directions in which images differ more than augmented views of one image do",
+        needs_views=True,
+    ),
 }
 """Name -> diagnostic, in the order in which an audit tells them."""
 
 
-def describe(h: Tensor | Spectrum) -> dict[str, float | None]:
+def describe(h: Tensor | Spectrum, views: Tensor | None = None) -> dict[str, float | None]:
     """Measure every entry of `DIAGNOSTICS` on features h [n, D]; None where it is not defined.
 
+    Those that need views are measured on `views` [n, q, D], of which n may be another, and left
+    out without.
     Raises `ValueError` for anything but finite features [n, D] with n >= 2.
 
     Example:
@@ -149,11 +163,15 @@ def describe(h: Tensor | Spectrum) -> dict[str, float | None]:
         (4.0, None)
     """
     spectrum = spectrum_of(h)
-    return {name: _measured(entry, spectrum) for name, entry in DIAGNOSTICS.items()}
+    return {
+        name: _measured(entry, views if entry.needs_views else spectrum)
+        for name, entry in DIAGNOSTICS.items()
+        if views is not None or not entry.needs_views
+    }
 
 
-def _measured(entry: Diagnostic, spectrum: Spectrum) -> float | None:
+def _measured(entry: Diagnostic, of: Spectrum | Tensor | None) -> float | None:
     try:
-        return float(entry.measure(spectrum))
+        return float(entry.measure(of))
     except ValueError:  # not defined for these features
         return None

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from widefield.metrics import spectrum
 
-Verdict = Literal["healthy", "collapsing", "collapsed"]
+FeatureState = Literal["healthy", "collapsing", "collapsed"]
 
 _SAME = (
     "all images get nearly the same features: lower the learning rate and check that the loss "
@@ -31,7 +31,7 @@ class Health:
     """Directions at least a tenth as strong as the strongest."""
     feature_std: float
     """Spread of the features' directions: 1 for spread out, 0 for all the same."""
-    verdict: Verdict
+    verdict: FeatureState
     advice: str
     """What to try; empty when healthy."""
 
@@ -71,7 +71,7 @@ def health(h: Tensor | spectrum.Spectrum) -> Health:
     possible = spectrum.possible_rank(h)
     outside = _share_outside(h.centered, strongest=min(2, possible - 1))
     advice = ""
-    verdict: Verdict = "healthy"
+    verdict: FeatureState = "healthy"
     if spread < 0.05:
         advice, verdict = _SAME, "collapsed" if spread < 0.01 else "collapsing"
     elif outside < 0.02 or rank < min(8, (1 + possible) / 2):

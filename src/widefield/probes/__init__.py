@@ -18,6 +18,7 @@ __all__ = [
     "LinearResult",
     "Pixels",
     "extract",
+    "fit_and_vote",
     "fit_linear",
     "knn",
     "majority",
@@ -51,17 +52,31 @@ def score(
         >>> score(h, y, h, y, classes={"sign": 2})["sign"].train_examples
         300
     """
-    linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
-    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    results = fit_and_vote(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
     return {
         task: score_guesses(
             task,
-            result.guess,
+            linear.guess,
             test_labels[task],
             classes=classes[task],
-            knn=votes[task],
-            l2=result.l2,
+            knn=votes,
+            l2=linear.l2,
             train_examples=len(train_h),
         )
-        for task, result in linear.items()
+        for task, (linear, votes) in results.items()
     }
+
+
+def fit_and_vote(
+    train_h: Tensor,
+    train_labels: dict[str, Tensor],
+    test_h: Tensor,
+    test_labels: dict[str, Tensor],
+    *,
+    classes: dict[str, int],
+    seed: int = 0,
+) -> dict[str, tuple[LinearResult, float]]:
+    """Return the linear probe and the kNN accuracy of every task; arguments as in `score`."""
+    linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
+    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
+    return {task: (result, votes[task]) for task, result in linear.items()}

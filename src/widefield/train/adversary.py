@@ -1,4 +1,4 @@
-"""What a view policy may ask of a run: the planted object's mask, and the gradient of the loss.
+"""What views that learn or attack need: the gradient of the loss, and an optimizer of their own.
 
 Views that learn and views that attack need the loss while the encoder is not trained by it. They
 must leave encoder and method as they were: running statistics, queues, rows and gradients stay.
@@ -7,15 +7,12 @@ must leave encoder and method as they were: running statistics, queues, rows and
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.core.types import Batch
-from widefield.data import Dataset
-from widefield.head import PerExampleHead
-from widefield.methods import Method
-from widefield.views import Augmentation, AugmentContext, learning_parts
+from widefield.head.per_example_head import PerExampleHead
+from widefield.methods.base import Method
+from widefield.views.base import Augmentation, learning_parts
 
 
 def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
@@ -41,35 +38,6 @@ def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str
         "adversary_step": int(adversary.state[group["params"][0]]["step"]),
         "adversary_lr": group["lr"],
     }
-
-
-def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
-    """Refuse views that cannot do, for this method or on this data, what they are there for.
-
-    Args:
-        views: the policy.
-        method: the method of the run.
-        dataset: the data of the run.
-        names: what the policy is called.
-
-    Raises:
-        ValueError: in one line, why not, and what to do.
-    """
-    if views.complementary_pairs and method.view_count < 2:
-        raise ValueError(
-            f"views {names!r} are two halves of an image, and this method takes one view of each: "
-            "choose a method that compares two, such as simclr, or other views"
-        )
-    if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
-        raise ValueError(
-            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
-            "planted change at each read: plant it without ':fresh'"
-        )
-    if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
-        raise ValueError(
-            f"views {names!r} go by where an object is planted, and there is none in "
-            f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
-        )
 
 
 @contextmanager
@@ -104,17 +72,16 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
             buffer.detach().copy_(value)
 
 
-def augment_context(
-    model: nn.Module, batch: Batch, autocast: Callable[[], AbstractContextManager[None]]
-) -> AugmentContext:
-    """Return what views of `batch` may need: its mask, and the gradient of the model's loss."""
-
-    def gradients(views: list[Tensor]) -> list[Tensor]:
-        leaves = [view.detach().requires_grad_() for view in views]
-        with torch.enable_grad(), frozen_state(model):
-            with autocast():
-                total, _ = model(leaves, batch.index)
-            # Where a target network alone sees the second view, that one gets no gradient.
-            return list(torch.autograd.grad(total, leaves, materialize_grads=True))
-
-    return AugmentContext(mask=batch.mask, gradients=gradients)
+def loss_gradients(
+    model: nn.Module,
+    index: Tensor,
+    autocast: Callable[[], AbstractContextManager[None]],
+    views: list[Tensor],
+) -> list[Tensor]:
+    """Return the gradient of the model's loss by each of `views` of the examples `index`."""
+    leaves = [view.detach().requires_grad_() for view in views]
+    with torch.enable_grad(), frozen_state(model):
+        with autocast():
+            total, _ = model(leaves, index)
+        # Where a target network alone sees the second view, that one gets no gradient.
+        return list(torch.autograd.grad(total, leaves, materialize_grads=True))

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.config.defaults import balanced
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import refuse_beyond_memory
@@ -16,13 +18,14 @@ from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
-from widefield.head import per_example_heads
-from widefield.methods import BuildContext, target_networks
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import clear_unseen_taps
 from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_start, learning_rates
 from widefield.train.state import PretrainModel, TrainState
+from widefield.views.base import Augmentation
 
 _SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
 _STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
@@ -126,9 +129,7 @@ def build(
         shard=shard,
     )
     with seeded(recipe.seed):
-        method = recipe.method.build(context).to(device)
-    for head in per_example_heads(method) if len(rates) else []:
-        head.refuse(lr=float(rates.max()))  # now, and not once the run has trained for a while
+        method = balanced(recipe.method, steps=len(rates)).build(context).to(device)
     copies = [target.encoder for target in target_networks(method)]
     still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
     model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
@@ -140,6 +141,35 @@ def build(
         generator=generator,
         rates=rates,
     )
+
+
+def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+    """Refuse views that cannot do, for this method or on this data, what they are there for.
+
+    Args:
+        views: the policy.
+        method: the method of the run.
+        dataset: the data of the run.
+        names: what the policy is called.
+
+    Raises:
+        ValueError: in one line, why not, and what to do.
+    """
+    if views.complementary_pairs and method.view_count < 2:
+        raise ValueError(
+            f"views {names!r} are two halves of an image, and this method takes one view of each: "
+            "choose a method that compares two, such as simclr, or other views"
+        )
+    if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
+        raise ValueError(
+            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
+            "planted change at each read: plant it without ':fresh'"
+        )
+    if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
+        raise ValueError(
+            f"views {names!r} go by where an object is planted, and there is none in "
+            f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
+        )
 
 
 def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:

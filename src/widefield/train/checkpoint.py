@@ -192,12 +192,12 @@ def _joined(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str
     if world == shard.world:
         part = load(files[shard.rank], cpu)
         extra, random = part["extra"], part["random"]
-        sums = part.get("sums", {})  # of an older version, those of the epoch's rest alone
+        sums = part["sums"]
     else:
         owns = [load(file, cpu, mapped=True) for file in files]
         extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}
         random = owns[shard.rank % world]["random"]
-        sums = _mean([own.get("sums", {}) for own in owns])
+        sums = _mean([own["sums"] for own in owns])
     return {**shared, "model": {**shared["model"], **extra}, "random": random, "sums": sums}
 
 

@@ -58,17 +58,19 @@ class Trainer:
 
     def _epoch(self) -> Iterator[StepMetrics]:
         """Take the steps that are left of the epoch under way."""
-        state, loader, heads = self.state, self.loader, self.step.heads
+        state, loader = self.state, self.loader
+        storages = [head.storage for head in state.heads]
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
-        for head in heads:
-            head.prefetch(order)
+        for storage in storages:
+            storage.prefetch(order)
         images, began = 0, time.perf_counter()
-        data_waited, rows_waited = loader.wait_seconds, sum(head.wait_seconds for head in heads)
+        data_waited = loader.wait_seconds
+        rows_waited = sum(storage.wait_seconds for storage in storages)
         for batch in loader.epoch(state.epoch, start=state.epoch_step):
             _add(state.sums, self.step(batch))
             images += len(batch.index) * self.fabric.world_size
             seconds = time.perf_counter() - began
-            rows_wait = sum(head.wait_seconds for head in heads) - rows_waited
+            rows_wait = sum(storage.wait_seconds for storage in storages) - rows_waited
             yield StepMetrics(
                 epoch=state.epoch,
                 step=state.step,

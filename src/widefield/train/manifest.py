@@ -68,18 +68,15 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return since when the run has these examples; none joined one of an older version.
+        """Return since when the run has these examples.
 
         Raises:
             ValueError: the file is missing, or says it otherwise than a run writes it.
         """
-        table = self._read("path")
-        written = (table.schema.metadata or {}).get(_METADATA)
-        if written is None:
-            return Growth(first=len(table))
+        metadata = self._read("path").schema.metadata or {}
         try:
-            growth = Growth(**json.loads(written))
-        except (TypeError, ValueError) as error:
+            growth = Growth(**json.loads(metadata[_METADATA]))
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(CHANGED.format(self.file)) from error
         counts = [growth.first, growth.epoch, growth.step]
         if growth.warmup_steps is not None:
@@ -134,10 +131,9 @@ class Manifest:
         columns = {task: _column(task) for task in dataset.labels}
         used = self._read("path", "digest", labels=columns.values())
         n = len(used) if may_grow else len(dataset)
-        before = used["digest"].to_pylist()
         change = _first_change(
-            list(zip(used["path"].to_pylist(), before, strict=True)),
-            list(zip(dataset.paths, _digests(dataset, before), strict=True))[:n],
+            list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
+            list(zip(dataset.paths, dataset.digests().tolist(), strict=True))[:n],
         )
         for task, column in columns.items():
             if change is None and column not in used.column_names:
@@ -205,19 +201,6 @@ _OWN_COLUMNS = ("index", "path", "digest", "skipped")
 def _column(task: str) -> str:
     """Return the manifest's column of a task: its name, if the manifest has no other use for it."""
     return f"label_{task}" if task in _OWN_COLUMNS or task.startswith("label_") else task
-
-
-def _digests(dataset: Dataset, before: list[int]) -> list[int]:
-    """Return the digest of each example, of short sounds that of older versions if `before` has it.
-
-    They took the whole of each sound, if any was longer than an example.
-    """
-    now: list[int] = dataset.digests().tolist()
-    if dataset.clips is None or now[: len(before)] == before:
-        return now
-    older: list[int] = dataset.digests(older=True).tolist()
-    held = [old if old == was else new for was, old, new in zip(before, older, now, strict=False)]
-    return held + now[len(held) :]
 
 
 def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:

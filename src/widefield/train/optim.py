@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
+from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe, Schedule
 from widefield.encoders import layer_names
-from widefield.train.lars import LARS
 from widefield.train.state import PretrainModel
 
 _MOMENTUM = 0.9
@@ -36,7 +36,7 @@ def learning_rates(
 
 
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
-    """Build fused AdamW or SGD, or LARS, over encoder and method.
+    """Build fused AdamW or SGD, or LARS with its rate clipped as solo-learn's `clip_lr` does.
 
     Gains, biases and norms are not decayed, unless the recipe says so by `decay_bias_and_norm`.
 
@@ -66,7 +66,11 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
-        return LARS(listed, lr=recipe.method.lr, momentum=_MOMENTUM)
+        for group in listed:  # matrices only, also where nothing is decayed
+            group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
+        return Lars(
+            listed, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
+        )
     return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
 
 
@@ -103,9 +107,3 @@ def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if is_norm and stands:
             still.append(module)
     return still
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the schedule."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_scale"]

@@ -12,13 +12,12 @@ from rich.console import Console
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.encoders import Encoder, no_numbers, save_encoder
-from widefield.evaluation.adaptation import Adaptation
-from widefield.evaluation.gain import Gain
-from widefield.evaluation.monitor import Findings
+from widefield.evaluation.comparison import Comparison
+from widefield.evaluation.monitor import Monitor
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
-from widefield.train.adversary import adversary_facts, refuse_misfit
-from widefield.train.build import DataFacts, build, rank_seed
+from widefield.train.adversary import adversary_facts
+from widefield.train.build import DataFacts, build, rank_seed, refuse_misfit
 from widefield.train.checkpoint import NOT_OURS, load_together, save_together
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
@@ -59,10 +58,9 @@ class Pretrained:
     data_wait: float
     """Share of this call's training time spent waiting for data."""
     health: Health
-    adaptation: Adaptation | None = None
-    """What became of the encoder that it started from; None without a start."""
-    gain: Gain | None = None
-    """The encoder beside the same one untrained; None with a start, and for few examples."""
+    comparison: Comparison | None = None
+    """The encoder beside the one it was initialized from, or beside itself untrained; None for few
+    examples, and for windows and sounds."""
     finished: bool
     """False when it was asked to stop; `resume=True` goes on."""
     next_command: str
@@ -117,13 +115,13 @@ class PretrainRun:
         self.stopped_by = 0
         """Number of the signal that ended the training early; 0 for none."""
         self.images, self.seconds = 0, 0.0
-        self.findings = Findings(
+        self.monitor = Monitor(
             self.encoder,
             dataset,
             seed=recipe.seed,
             device=device,
-            start=start,
-            labels_unseen=not self.state.method.needs_labels,
+            initial=start,
+            use_labels=not self.state.method.needs_labels,
         )
         self._saved_at, self._saving_seconds = time.monotonic(), 0.0
 
@@ -289,9 +287,8 @@ class PretrainRun:
             steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
-            health=self.findings.last_health(),
-            adaptation=self.findings.adaptation,
-            gain=self.findings.gain,
+            health=self.monitor.last_health(),
+            comparison=self.monitor.comparison,
             finished=not self.stopped_by,
             next_command=next_command(self.folder.path, self.dataset),
         )
@@ -343,7 +340,7 @@ class PretrainRun:
         }
         if self.ranks.is_rank_zero:
             if is_last or epoch % recipe.health_every == 0:
-                values |= self.findings.log_health(epoch, self.bar.say)
+                values |= self.monitor.log_health(epoch, self.bar.say)
             self.log.add(epoch, values)
         if self._is_due(epoch):
             self._checkpoint()
@@ -367,10 +364,10 @@ class PretrainRun:
         return head if isinstance(head, Projector) else None
 
     def _compare(self) -> None:
-        """Find out what training gained, and keep what became of an initial encoder."""
-        self.findings.compare()
-        if self.findings.adaptation is not None:
-            self.findings.adaptation.write(self.folder.adaptation_file)
+        """Compare the encoder with its baseline, and keep the comparison."""
+        self.monitor.compare()
+        if self.monitor.comparison is not None:
+            self.monitor.comparison.write(self.folder.comparison_file)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save the run, so that it can go on from here, by its manifest or by a grown one.
@@ -390,7 +387,7 @@ class PretrainRun:
         }
         save_together(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
-            head.discard_old()
+            head.storage.discard_old()
         self._saved_at = time.monotonic()
         self._saving_seconds = self._saved_at - began
 

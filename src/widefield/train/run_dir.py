@@ -12,8 +12,8 @@ from typing import Any
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.typed import misfit
 from widefield.core.types import Size
+from widefield.core.validation import fits
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.train.manifest import CHANGED, Growth, Manifest
@@ -21,8 +21,8 @@ from widefield.train.manifest import CHANGED, Growth, Manifest
 MAY_CHANGE = ("epochs", "device")
 """Settings of the run that a resume may be given others of."""
 
-FORMAT = 2
-"""Version of `run.yaml`: 2 nests the settings of method and views."""
+FORMAT = 3
+"""Version of `run.yaml`: 3 has the names of settings that 2 had other names for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    A run with a start has it in `init/`, and in `adaptation.json` what became of it.
+    `comparison.json` has the encoder beside its baseline, `init/` the weights that it started from.
     """
 
     path: Path
@@ -72,9 +72,9 @@ class RunFolder:
         return self.path / ".init.draft"
 
     @property
-    def adaptation_file(self) -> Path:
-        """What became of the start, and the verdict."""
-        return self.path / "adaptation.json"
+    def comparison_file(self) -> Path:
+        """The encoder beside its baseline, and the verdict."""
+        return self.path / "comparison.json"
 
     def encoder_at(self, epoch: int) -> Path:
         """Folder of the encoder alone, as of a finished epoch."""
@@ -205,15 +205,17 @@ class RunFolder:
         return recipe_of(self._file_of_a_run())
 
     def form(self) -> dict[str, Any]:
-        """Return the form of the run's examples, as `Dataset.form`; none of an older run.
+        """Return the form of the run's examples, as `Dataset.form`.
 
         Raises:
             ValueError: `run.yaml` does not hold it as a run writes it.
         """
-        written = self.settings().get("form", {})
-        form = {k: tuple(v) if isinstance(v, list) else v for k, v in written.items()}
+        settings = self.settings()
+        if "form" not in settings:
+            raise ValueError(f"{self.settings_file}: form is missing: restore the file")
+        form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
-            if name not in _FORM or misfit(value, _FORM[name]):
+            if name not in _FORM or not fits(_FORM[name], value):
                 raise ValueError(
                     f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
                     "restore the file"
@@ -240,12 +242,9 @@ class RunFolder:
             ValueError: one was edited; the message names the setting.
         """
         now = self.identity(recipe, self.manifest)
-        identity = identity if isinstance(identity, dict) else {}
-        before = identity.get("recipe")
-        if isinstance(before, dict):  # an older version has the device there too
-            before = _fixed(before)
-        if {**identity, "recipe": before} == now:
+        if identity == now:
             return
+        before = identity.get("recipe") if isinstance(identity, dict) else None
         change = _first_difference(before, now["recipe"])
         if change is not None:
             raise ValueError(
@@ -279,9 +278,9 @@ def read_settings(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} describes no run: data or recipe is missing")
     if settings.get("format") != FORMAT:
         raise ValueError(
-            f"{file} has format {settings.get('format', 1)!r} and this version "
-            f"of widefield reads format {FORMAT}: use the version that wrote it, "
-            f"{settings.get('widefield')}, or start a new run"
+            f"{file} has format {settings.get('format')!r} and this version of widefield reads "
+            f"format {FORMAT}: use widefield {settings.get('widefield')}, which wrote it, or start "
+            "a new run"
         )
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):

@@ -11,9 +11,10 @@ from torch import Generator, Tensor, nn
 
 from widefield.core.micro_batch import MicroBatched
 from widefield.core.types import Loss
-from widefield.head import PerExampleHead, per_example_heads
-from widefield.methods import Method, target_networks
-from widefield.views import Augmentation
+from widefield.head.per_example_head import PerExampleHead
+from widefield.methods.base import Method
+from widefield.methods.target import target_networks
+from widefield.views.base import Augmentation
 
 
 class PretrainModel(nn.Module):
@@ -95,8 +96,13 @@ class TrainState:
 
     @property
     def heads(self) -> list[PerExampleHead]:
-        """Per-example heads that the run steps beside the optimizer."""
-        return per_example_heads(self.model.method)
+        """The method's per-example heads."""
+        return [part for part in self.model.method.modules() if isinstance(part, PerExampleHead)]
+
+    @property
+    def head_optimizers(self) -> list[torch.optim.Optimizer]:
+        """What moves the rows of the heads, beside `optimizer`."""
+        return [head.optimizer for head in self.heads if head.optimizer is not None]
 
     def state_dict(self) -> dict[str, Any]:
         """Return a consistent cut of the run, between two steps."""
@@ -107,6 +113,7 @@ class TrainState:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "head_optimizers": [one.state_dict() for one in self.head_optimizers],
             "views": self.views.state_dict(),
             "adversary": None if self.adversary is None else self.adversary.state_dict(),
             "random": random,
@@ -123,6 +130,8 @@ class TrainState:
         """
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for one, saved in zip(self.head_optimizers, state["head_optimizers"], strict=True):
+            one.load_state_dict(saved)
         self.views.load_state_dict(state["views"])
         if self.adversary is not None:
             self.adversary.load_state_dict(state["adversary"])
@@ -138,7 +147,7 @@ class TrainState:
     def close(self) -> None:
         """Let go of the heads' files and threads."""
         for head in self.heads:
-            head.close()
+            head.storage.close()
 
 
 def device_of(state: dict[str, Any]) -> Literal["cpu", "cuda"]:

@@ -5,15 +5,16 @@ of their own, on minus the loss.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from widefield.core.types import Batch
-from widefield.train.adversary import augment_context, frozen_state
-from widefield.train.optim import set_learning_rate
+from widefield.train.adversary import frozen_state, loss_gradients
 from widefield.train.state import TrainState
+from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -53,8 +54,8 @@ class TrainStep:
 
     def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric
-        self.heads = state.heads
         self.model, self.optimizer = fabric.setup(state.model, state.optimizer)
+        self.head_optimizers = state.head_optimizers
         self.model.train()
         self.views: nn.Module = state.views
         if state.adversary is not None:
@@ -64,16 +65,16 @@ class TrainStep:
         """Take a step on `batch`; return its loss and parts, detached, without waiting for them."""
         state = self.state
         lr = float(state.rates[state.step])
-        set_learning_rate(state.optimizer, lr)
+        for optimizer in (state.optimizer, *self.head_optimizers):
+            set_learning_rate(optimizer, lr)
         with torch.no_grad():
             views = self.draw(batch)
         # As numpy, because DistributedDataParallel would take a tensor to the device.
         total, parts = self.model(views, batch.index.numpy())
         self.fabric.backward(total)
-        self.optimizer.step()
+        for optimizer in (self.optimizer, *self.head_optimizers):
+            optimizer.step()
         self.optimizer.zero_grad()
-        for head in self.heads:
-            head.step(lr=lr)
         state.method.after_step()
         state.step += 1
         state.epoch_step += 1
@@ -96,5 +97,12 @@ class TrainStep:
     def draw(self, batch: Batch) -> list[Tensor]:
         """Return as many views as the method needs."""
         state = self.state
-        context = augment_context(state.model, batch, self.fabric.autocast)
+        gradients = partial(loss_gradients, state.model, batch.index, self.fabric.autocast)
+        context = AugmentContext(mask=batch.mask, gradients=gradients)
         return self.views(batch.x, state.method.view_count, state.generator, context)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every group its share of the schedule."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["lr_scale"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from widefield.views.base import Augmentation as Augmentation
     from widefield.views.base import AugmentationSettings as AugmentationSettings
     from widefield.views.base import AugmentContext as AugmentContext
+    from widefield.views.base import learning_parts as learning_parts
     from widefield.views.chain import Chain as Chain
     from widefield.views.cutout import Cutout as Cutout
     from widefield.views.image import ImageAugmentation as ImageAugmentation
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from widefield.views.stacked import StackedAugmentation as StackedAugmentation
     from widefield.views.viewmaker import Viewmaker as Viewmaker
     from widefield.views.viewmaker import ViewmakerSettings as ViewmakerSettings
-    from widefield.views.viewmaker import learning_parts as learning_parts
     from widefield.views.waveform import PublishedWaveAugment as PublishedWaveAugment
     from widefield.views.waveform import WaveAugment as WaveAugment
 

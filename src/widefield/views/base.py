@@ -49,6 +49,8 @@ class Augmentation(nn.Module, ABC):
     """Least and greatest value in a view; infinite if it has no bound."""
     takes_any_range: bool = False
     """Whether the values that it changes may lie outside [0, 1]."""
+    lr: float | None = None
+    """Learning rate of its parameters, if it has any."""
 
     def forward(
         self,
@@ -82,6 +84,12 @@ class Augmentation(nn.Module, ABC):
     @abstractmethod
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Return changed copies of the `views` of one batch, each [B, C, H, W], drawn jointly."""
+
+
+def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
+    """Return the parameters of `views` that learn, each with its learning rate."""
+    parts = [part for part in views.modules() if isinstance(part, Augmentation)]
+    return [(p, part.lr) for part in parts if part.lr is not None for p in part.parameters()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,7 +172,7 @@ class ImageAugmentation(Augmentation):
         if self.crop_scale is None:
             whole = (0.0, 0.0, float(height), float(width))
             return constant(whole, torch.float32, x.device).expand(n, 4)
-        low, high = (math.log(ratio) for ratio in self.crop_ratio)
+        low, high = map(math.log, self.crop_ratio)
         u = torch.rand(4, n, 10, device=x.device, generator=generator)
         scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
         area, ratio = height * width * scale, torch.exp(low + (high - low) * u[1])
@@ -268,9 +268,9 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     # back would make an accelerator wait.
     hue_position = order.argsort(1)[:, HUE]
     rows = hue_position.argsort()
-    cuts = [int((hue_position <= k).sum()) for k in range(3)]
-    early, late = [slice(cut, None) for cut in cuts], [slice(cut) for cut in cuts]
-    x, factors, hue, order = (t.index_select(0, rows) for t in (x, factors, hue, order))
+    cuts = hue_position.bincount(minlength=4).cumsum(0)[:3].tolist()
+    early, late = [slice(cut, None) for cut in cuts], [*map(slice, cuts)]
+    x, factors, hue, order = x.index_select(0, rows), factors[rows], hue[rows], order[rows]
     return jitter_(x, factors, hue, order, early, late).index_select(0, rows.argsort())
 
 
@@ -287,9 +287,8 @@ def jitter_(
     before = torch.arange(3, device=x.device) < order.argsort(1)[:, HUE, None]
     # The order without hue, [N, 3].
     kind = order.gather(1, torch.arange(3, device=x.device) + ~before)
-    pixel_weights, mean_weights = (
-        (kind == blend)[:, :, None] * luma for blend in (SATURATION, CONTRAST)
-    )
+    pixel_weights = (kind == SATURATION)[:, :, None] * luma
+    mean_weights = (kind == CONTRAST)[:, :, None] * luma
     factors = factors.to(x.dtype).gather(1, kind).where((kind != SATURATION) | color, 1.0)
     first, second = factors.where(before, 1.0), factors.where(~before, 1.0)
     for k, part in enumerate(early):

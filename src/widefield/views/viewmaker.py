@@ -214,9 +214,3 @@ class ViewmakerSettings(AugmentationSettings):
             lr=self.viewmaker_lr,
             spare_object=spare_object,
         )
-
-
-def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
-    """Return the parameters of `views` that learn, each with its learning rate."""
-    parts = [part for part in views.modules() if isinstance(part, Viewmaker)]
-    return [(p, part.lr) for part in parts for p in part.parameters()]

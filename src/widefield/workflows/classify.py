@@ -120,19 +120,21 @@ def classify(
     seed: int = 0,
     quiet: bool = False,
 ) -> Classification:
-    """Predict the class of every image of `data` from the labels of a few of them.
+    """Predict the class of every image from the labels of a few.
 
     Args:
-        encoder: anything that `open_encoder` opens, or a module; it is never changed.
-        data: a source, as `pretrain` takes it; labels that it has are not looked at.
-        labels: a .csv file or a table such as a DataFrame with the columns `path` and `label`, a
-            Series indexed by path, or path -> label; paths are those that `embed` writes, or lead
-            to the file. An empty label is none.
-        features: pooled, feature-map for those before pooling, or projected.
-        suggest: name so many images whose labels would help most.
-        out: a `.parquet` or `.csv` file.
-        overwrite: replace `out` if it is there.
-        seed: seeds the folds of cross-validation.
+        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
+            `pixels`. In Python also a module; it is never changed.
+        data: images or sounds, as `pretrain` takes them; labels that they have are not used.
+        labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
+            or lead to the file, and an empty label is none. In Python also a table such as a
+            DataFrame, a Series indexed by path, or path -> label.
+        features: pooled, feature-map for those before pooling, or projected for those after the
+            projector that the run was trained with.
+        suggest: number of images to name whose labels would help most.
+        out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
+        overwrite: replace the file if it is there.
+        seed: seed of the folds of cross-validation.
         quiet: show no progress.
 
     Raises:

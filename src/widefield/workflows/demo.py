@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
 from widefield.inference.splits import training_data
-from widefield.methods import CEILING, DEFAULT_METHOD
+from widefield.methods import CEILING
 from widefield.report import Table
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
@@ -67,14 +68,14 @@ def demo(
     seed: int = 0,
     quiet: bool = False,
 ) -> Demo:
-    """Train the default method and its supervised ceiling on photos+digits, and write a report.
+    """Train the default method and a supervised ceiling on built-in data, and write a report.
 
     Args:
-        audio: train on spoken words with a background instead.
-        windows: train on windows of an accelerometer instead.
-        data: a folder of sounds in class folders, in the place of the words.
         out: folder for the two runs and `report.html`; must not hold other files.
-        seed: seeds both runs.
+        audio: train on spoken words with a background instead of photos.
+        windows: train on windows of an accelerometer instead of photos.
+        data: a folder of sounds in class folders, in place of the built-in words.
+        seed: seed of both runs.
         quiet: show no progress.
 
     Raises:

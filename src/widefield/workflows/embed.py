@@ -112,18 +112,20 @@ def embed(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> Embedding:
-    """Compute the features of every example of `data`, and write them to `out` if it is given.
+    """Compute the features of every example, and write them with index, path and labels.
 
     They are computed in float32, whatever arithmetic the run was trained in.
 
     Args:
-        encoder: anything that `open_encoder` opens, or a module.
-        data: a source, as `pretrain` takes it.
+        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
+            `pixels`. In Python also a module; it is never changed.
+        data: images or sounds, as `pretrain` takes them.
         features: pooled, feature-map for those before pooling, or projected for those after the
             projector that the run was trained with.
         max_examples: take a class-balanced first N examples.
-        out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss.
-        overwrite: replace `out` if it is there.
+        out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
+            (pip install 'widefield[faiss]').
+        overwrite: replace the file if it is there.
         quiet: show no progress.
 
     Raises:

@@ -172,19 +172,22 @@ def explore(
     seed: int = 0,
     quiet: bool = False,
 ) -> Exploration:
-    """Find neighbors, near-duplicates, outliers, clusters and labels to check among images.
+    """Find clusters, near-duplicates, outliers and suspected labels, and draw a page of them.
 
     Args:
-        encoder: anything that `open_encoder` opens, or a module; it is never changed.
-        data: a source, as `pretrain` takes it, of four images at least.
-        labels: labels in place of those that the data have, as `classify` takes them; every column
-            but `path` is a task. Examples without a label are shown too.
-        features: pooled, feature-map for those before pooling, or projected.
+        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
+            `pixels`. In Python also a module; it is never changed.
+        data: four or more images or sounds, as `pretrain` takes them.
+        labels: a `.csv` file in place of the labels of the data: column path, and one for each
+            task. Examples without a label are shown too. In Python also a table, as `classify`
+            takes it.
+        features: pooled, feature-map for those before pooling, or projected for those after the
+            projector that the run was trained with.
         max_examples: take a class-balanced first N examples.
-        out: an `.html` file, one page without requests to anywhere.
-        tables: a folder that gets each finding as Parquet and CSV.
+        out: an `.html` file, one page that loads nothing from anywhere.
+        tables: a folder for each finding as a table, Parquet and CSV.
         overwrite: replace what is there.
-        seed: seeds the map.
+        seed: seed of the map.
         quiet: show no progress.
 
     Raises:

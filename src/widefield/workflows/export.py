@@ -35,12 +35,13 @@ def export(
     it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded.
 
     Args:
-        run: a run's folder, a file that this call wrote, or any other encoder with weights that
-            `open_encoder` opens, such as `timm:NAME`.
-        out: the file to write, whose suffix chooses the format, or a folder, without suffix.
-        findings: what the model card of a folder is to say, a line each, such as the verdicts of
-            an audit, `[task.line() for task in audit.tasks.values()]`.
-        overwrite: replace `out` if it is there, and the `.json` beside it if an export wrote it.
+        run: a run's folder, a file of weights, `timm:NAME` or `torchvision:NAME`. In Python also
+            any other encoder with weights that `open_encoder` opens.
+        out: a file, whose suffix chooses the format, or, without a suffix, a folder, which timm
+            and Hugging Face load.
+        findings: lines for the model card of a folder, such as the verdicts of an audit,
+            `[task.line() for task in audit.tasks.values()]`.
+        overwrite: replace the file if it is there, and a `.json` beside it that an export wrote.
 
     Raises:
         ValueError: an input that cannot work; one line says which and what to do.

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.remarks import remarks, unset
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, Part
@@ -27,8 +26,8 @@ from widefield.encoders import Encoder
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
-from widefield.train.step import TrainStep
-from widefield.workflows.pretrain import resolve_parts, resolve_with_start
+from widefield.train.step import TrainStep, set_learning_rate
+from widefield.workflows.setup import Setup
 
 STEPS_PER_ROUND = 6  # after the first round every row has been seen before
 MAX_ROUNDS = 40
@@ -53,7 +52,7 @@ class Plan:
     """Expected peak on the device; without a GPU, the share of `host_bytes` that would be there."""
     epoch_seconds: float
     """Expected, without health checks and checkpoints."""
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """What the user may want to change, a line each."""
 
     @property
@@ -72,7 +71,7 @@ class Plan:
             "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
             "examples": self.examples,
             "steps_per_epoch": self.steps_per_epoch,
-            "remarks": list(self.remarks),
+            "notes": list(self.notes),
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
             "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
@@ -87,12 +86,13 @@ def plan(
     download: bool = False,
     **settings: Unpack[RecipeArguments],
 ) -> Plan:
-    """Say what `pretrain` with the same arguments will take; a few steps are tried and thrown away.
+    """Estimate memory and time of `pretrain` with the same options, from a few trial steps.
 
     Args:
-        data: as for `pretrain`.
-        recipe: as for `pretrain`.
-        download: fetch the published weights of a `start` that this machine lacks.
+        data: images or sounds, as `pretrain` takes them.
+        recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
+            also a whole one.
+        download: fetch the published weights of an `init` that this machine lacks.
         **settings: settings of the run, its method and its views to change.
 
     Raises:
@@ -103,18 +103,16 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
-    chosen, start = resolve_with_start(recipe, settings, data, download=download)
-    dataset = open_dataset(data, **chosen.opening())
-    free = unset(recipe, settings)
-    chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
-    begun = None if start is None else start.fitted(dataset).encoder
+    setup = Setup(data, recipe, settings, download=download)
+    dataset = open_dataset(data, **setup.recipe.opening())
+    chosen, notes, start = setup.finish(dataset)
+    init = None if start is None else start.encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), begun)) as trial,
+        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), init)) as trial,
     ):
-        said = remarks(chosen, len(dataset), unset=free, given=settings)
-        return replace(trial.plan(), remarks=said)
+        return replace(trial.plan(), notes=notes)
 
 
 class _Trial:
@@ -133,7 +131,7 @@ class _Trial:
         self.run = self._run(few)
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
-        self.run.findings.dataset = dataset  # for its health check
+        self.run.monitor.dataset = dataset  # for its health check
         self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
@@ -150,7 +148,7 @@ class _Trial:
     def plan(self) -> Plan:
         """Take the steps, and add up."""
         activations, seconds = self._steps()
-        self.run.findings.check_health()  # its batches are larger than those of most runs
+        self.run.monitor.check_health()  # its batches are larger than those of most runs
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()
@@ -183,10 +181,10 @@ class _Trial:
 
     def _miss_steps(self) -> None:
         """Let the rows' last visit be as long ago as an epoch of the run would."""
-        state = self.run.state
-        for head in state.heads:
+        for optimizer in self.run.state.head_optimizers:
+            set_learning_rate(optimizer, self.recipe.method.lr)
             for _ in range(self.missed):
-                head.miss_step(lr=self.recipe.method.lr)
+                optimizer.step()  # without a gradient, which is a step of other rows
 
     def _seconds(self, step: TrainStep, batches: Iterator[Batch]) -> float:
         began = time.perf_counter()
@@ -231,7 +229,7 @@ class _Trial:
             indices = self.loader.order(epoch)[:STEPS_PER_ROUND]
             order = [torch.from_numpy(index) for index in indices]
             for head in self.run.state.heads:
-                head.prefetch(order)
+                head.storage.prefetch(order)
             for _, batch in zip(order, self.loader.epoch(epoch), strict=False):
                 yield batch
             epoch += 1

@@ -1,9 +1,8 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,19 +11,14 @@ from rich.console import Console
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.recipes import AUTO, make_recipe
-from widefield.config.recipes.default import method_for
-from widefield.config.remarks import batch_of, remarks, unset
+from widefield.config.resolve import without_auto
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
-from widefield.core.types import InputSpec
-from widefield.data import Dataset, absolute, open_dataset, steps_per_epoch
+from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
-from widefield.encoders import EncoderSettings, rate_of
 from widefield.head import FolderLock
-from widefield.inference.initial_weights import InitialEncoder, init_name, kept_init, open_init
-from widefield.methods import HeadMethodConfig, MethodConfig
+from widefield.inference.initial_weights import kept_init
 from widefield.train.checkpoint import full_disk_as_one_line
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
@@ -34,8 +28,8 @@ from widefield.train.resume import in_order
 from widefield.train.run import Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
 from widefield.version import __version__
-from widefield.views import ViewSettings
 from widefield.workflows.run_page import write_run_page
+from widefield.workflows.setup import Setup, with_init_name
 
 
 @input_errors
@@ -52,22 +46,24 @@ def pretrain(
     on_epoch: OnStep | None = None,
     **settings: Unpack[RecipeArguments],
 ) -> Pretrained:
-    """Train an encoder without labels and leave it in the folder `out`.
+    """Train an encoder on unlabeled data, in a folder from which it can be resumed.
 
     Ctrl-C and SIGTERM are held back until the step under way is done and the run is saved. Then
     they do what they would have done: Ctrl-C raises KeyboardInterrupt.
 
     Args:
-        data: a data spec such as "photos+digits" or "./my-images", or images as an array
+        data: a folder, a `.npz` or `.npy` file, or built-in photos, spoken, motion or cifar10;
+            `+digits`, `+shapes` or `+letters` plants a feature. In Python also images as an array
             [n, H, W, C], uint8 or floats in [0, 1].
         out: folder of the run; must not hold another one.
-        recipe: name of a recipe, or a whole one.
-        resume: go on with the run in `out`, with its own settings; any number of processes may.
-            Another number of `epochs` or another `device` may be given. New examples of the data
-            join the run: they get rows of their own, and the others keep theirs.
-        download: fetch the published weights of a `start` that this machine lacks.
+        recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
+            also a whole one.
+        resume: resume the run in `out` with its own settings, or with more epochs or another
+            device. New examples of the data join it and get rows of their own.
+        download: fetch the published weights of an `init` that this machine lacks.
         quiet: show no progress.
-        logger: log to wandb or mlflow too; their package is to be installed.
+        logger: log to wandb or mlflow too, if installed; metrics.csv and TensorBoard's files are
+            written anyway.
         on_step: called after every step; what it raises ends the run, without a checkpoint.
         on_epoch: called after every epoch, once its checkpoint is saved.
         **settings: settings of the run, its method and its views to change.
@@ -86,12 +82,14 @@ def pretrain(
     if logger is not None:
         check_logger(logger)
     folder = RunFolder(path=Path(out))
+    setup = None
     if resume:
         if recipe != "default":
             raise ValueError("a resumed run has its own settings: leave out recipe or resume")
-        chosen, start = _recipe_to_resume(folder, settings), None
+        chosen = _recipe_to_resume(folder, settings)
     else:
-        chosen, start = resolve_with_start(recipe, settings, data, download=download)
+        setup = Setup(data, recipe, settings, download=download)
+        chosen = setup.recipe
     device = choose_device(chosen.device)
     ranks = DistributedContext(device, choose_precision(chosen.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -100,15 +98,9 @@ def pretrain(
     with images_bar(console, "reading images") as progress:
         kept = folder.form() if resume else {}
         dataset = open_dataset(data, **(chosen.opening() | kept), progress=progress)
-    if start is not None:
-        start = start.fitted(dataset)
-    told = () if start is None else start.notes
-    said: tuple[str, ...] = ()
-    if not resume:
-        free = unset(recipe, settings)
-        chosen = resolve_parts(chosen, dataset, unset=free, given=settings)
-        said = remarks(chosen, len(dataset), unset=free, given=settings)
-    for note in (*dataset.notes, dataset.storage, *told, *_apart(chosen, ranks), *said):
+    chosen, notes, start = (chosen, (), None) if setup is None else setup.finish(dataset)
+    on_start = () if start is None else start.notes
+    for note in (*dataset.notes, dataset.storage, *on_start, *_apart(chosen, ranks), *notes):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     begun = kept_init(folder, chosen) if start is None else start.encoder
     with (
@@ -181,147 +173,22 @@ def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
         yield
 
 
-def resolve(recipe: str | Recipe, settings: Mapping[str, Any], data: Data) -> Recipe:
-    """Return the recipe for `data` with `settings`, `auto` replaced by what this machine gets.
-
-    So a resume on the same machine agrees with the run.
-
-    Raises:
-        ValueError: the settings do not fit the recipe, or a warm-up was given that does not end.
-    """
-    if isinstance(recipe, Recipe):
-        recipe = recipe.changed(settings)
-    else:
-        spec = str(data) if isinstance(data, str | Path) else ""
-        recipe = make_recipe(recipe, data=spec, **settings)
-    if "warmup_epochs" in settings and recipe.warmup_epochs >= recipe.epochs:
-        raise ValueError(
-            f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
-            "give more epochs or a shorter warm-up"
-        )
-    if settings.keys() >= {"warmup_epochs", "warmup_steps"}:
-        raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
-    if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
-        raise ValueError(
-            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False "
-            "(--no-decay-bias-and-norm), or choose another optimizer"
-        )
-    bf16 = choose_precision(recipe.precision, choose_device(recipe.device)) == "bf16-mixed"
-    return replace(recipe, precision="bf16" if bf16 else "32")
-
-
-def resolve_with_start(
-    recipe: str | Recipe, settings: Mapping[str, Any], data: Data, *, download: bool = False
-) -> tuple[Recipe, InitialEncoder | None]:
-    """Return the recipe as `resolve` does, and the encoder that it starts from, if any.
-
-    Raises:
-        ValueError: as `resolve`, there is no such start, or a setting contradicts it.
-    """
-    spec = settings.get("init")
-    chosen, start = resolve(recipe, _named(settings), data), None
-    if chosen.init is not None:
-        start = open_init(chosen.init if spec is None else spec, download=download)
-        given = set(settings)
-        if isinstance(recipe, Recipe):  # whose zero_init_last, of fresh weights, cannot be left out
-            given |= recipe.encoder.flat().keys() - {"zero_init_last"}
-        chosen = start.recipe(chosen, given)
-    return chosen, start
-
-
-def _named(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings as `run.yaml` has them: of a start, its name; the method `auto` is none."""
-    named = {name: value for name, value in settings.items() if (name, value) != ("method", AUTO)}
-    spec = named.get("init")
-    return named if spec is None else {**named, "init": init_name(spec)}
-
-
-def resolve_parts(
-    recipe: Recipe,
-    dataset: Dataset,
-    *,
-    unset: Collection[str],
-    given: Mapping[str, Any],
-) -> Recipe:
-    """Return a resolved recipe with what encoder and method leave to data and machine.
-
-    `unset` names what goes by the encoder's family (`lr` and `head_lr_scale`) and by the number
-    of examples (`batch_size` and `method`). Another method keeps the settings that were `given`.
-
-    Raises:
-        ValueError: a warm-up was given in steps that does not end.
-    """
-    _, height, width, channels = dataset.images.shape
-    device = choose_device(recipe.device)
-    encoder = recipe.encoder.resolved(device, dataset.kind)
-    feature_dim = encoder.width(
-        InputSpec(channels=channels, image_size=(height, width), rate=dataset.rate)
-    )
-    if "batch_size" in unset:
-        recipe = replace(recipe, batch_size=batch_of(recipe.batch_size, len(dataset)))
-    per_epoch = steps_per_epoch(len(dataset), recipe.batch_size, drop_last=recipe.drop_last)
-    steps = recipe.epochs * per_epoch
-    if "method" in unset:
-        recipe = _with_method_for(recipe, per_epoch, given)
-    method = recipe.method.resolved(len(dataset), feature_dim, device, steps=steps)
-    multiple, _ = rate_of(encoder)
-    own = {"lr": multiple * method.lr}
-    if isinstance(method, HeadMethodConfig):
-        own["head_lr_scale"] = 1 / multiple  # rows keep the method's own rate
-    chosen = replace(recipe, encoder=encoder, method=method)
-    chosen = chosen.changed({name: own[name] for name in own if name in unset})
-    if chosen.warmup_steps is not None and chosen.warmup_steps >= steps > 0:
-        raise ValueError(
-            f"warmup_steps is {chosen.warmup_steps} and the run has {steps} steps: give more "
-            "epochs or a shorter warm-up"
-        )
-    return chosen
-
-
-def _with_method_for(recipe: Recipe, steps_an_epoch: int, given: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the method that goes with so many steps, and the settings given."""
-    method = method_for(
-        epochs=recipe.epochs, init=recipe.init, given=given, steps_an_epoch=steps_an_epoch
-    )
-    own = {name: value for name, value in given.items() if name in recipe.method.flat()}
-    return recipe.changed({**own, "method": method})
-
-
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the run's own recipe, with other epochs or another device where these were given.
 
     Raises:
         ValueError: another setting was given and disagrees.
     """
-    recipe, settings = folder.recipe(), _spread(_named(settings))
-    changed = recipe.changed(settings)
-    before, after = recipe.flat(), changed.flat()
-    for name in settings:
-        if name not in MAY_CHANGE and before.get(name) != after[name]:
+    recipe, given = folder.recipe(), without_auto(with_init_name(settings))
+    before, after = recipe.flat(), recipe.changed(given).flat()
+    for name, value in after.items():
+        is_open = value in (None, "auto") and (name not in given or given[name] != value)
+        if name not in MAY_CHANGE and value != before.get(name) and not is_open:
             raise ValueError(
-                f"the run in {folder.path} has {name} {before.get(name)!r}, not {after[name]!r}: "
+                f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    return changed
-
-
-def _spread(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings with those of whole parts by name; what a part leaves to the run is none."""
-    spread = dict(settings)
-    for part in ("method", "views", "encoder"):
-        value = settings.get(part)
-        if isinstance(value, MethodConfig):
-            spread |= {"method": value.name, **_set(value.flat())}
-        elif isinstance(value, ViewSettings):
-            spread |= {"views": value.names, **_set(value.flat())}
-        elif isinstance(value, EncoderSettings):
-            del spread["encoder"]
-            spread |= _set(value.flat())
-    return spread
-
-
-def _set(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value not in (None, "auto")}
+    return recipe.changed({name: after[name] for name in MAY_CHANGE})
 
 
 def _place(data: Data, dataset: Dataset) -> str | None:

@@ -1,6 +1,6 @@
 """Score each task with probes on frozen features, beside three floors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
+from widefield.evaluation.floors import floors as measure_floors
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import first_views, run_views
@@ -116,27 +117,29 @@ def probe(
     seed: int = 0,
     quiet: bool = False,
 ) -> ProbeReport:
-    """Fit a linear probe and a nearest-neighbor vote on frozen features, and score them.
+    """Fit a linear probe and a kNN classifier on frozen features, and score them beside floors.
 
     Args:
-        encoder: anything that `open_encoder` opens, or a module; it is never changed.
-        data: what to score on; by default the test split of the run's data.
-        train_data: what to fit on; by default the run's own training data. `data` are divided
-            80 / 20 instead where these had no labels, and where `labels` are given.
-        labels: labels in place of those that the data have, as `classify` takes them; every column
-            but `path` is a task. Examples without one of them are left out.
+        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
+            `pixels`. In Python also a module; it is never changed.
+        data: images or sounds to score on; by default the test split of the run's data.
+        train_data: data to fit on; by default the run's own training data. The data to score on
+            are divided 80 / 20 instead where these had no labels, and where `labels` are given.
+        labels: a `.csv` file in place of the labels of the data: column path, and one for each
+            task. Examples without one of them are left out. In Python also a table, as `classify`
+            takes it.
         task: score this task alone.
-        max_examples: score on a class-balanced first N of `data`.
-        features: pooled, feature-map for the features before pooling, or projected for those
-            after the projector that the run was trained with; by default pooled, and feature-map
-            under the protocol feature-dropout.
-        protocol: linear for the best probe on features of plain images, or feature-dropout for
-            that paper's: 100 epochs of SGD on augmented images, which takes far longer. They are
-            augmented by the run's own views if these learned, else by expert:feature-dropout;
-            what is planted `fresh` is drawn anew in each epoch.
-        floors: score raw pixels, an untrained encoder and the commonest class too, which takes
-            most of the time.
-        seed: seeds the validation split that chooses the L2 strength, or the SGD.
+        max_examples: score on a class-balanced first N examples.
+        features: pooled, feature-map for those before pooling, or projected for those after the
+            projector that the run was trained with; by default pooled, and feature-map under the
+            protocol feature-dropout.
+        protocol: linear for the best linear probe on features of plain images; feature-dropout for
+            100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
+            are learned, else by expert:feature-dropout. What is planted `fresh` is drawn anew in
+            each epoch.
+        floors: score raw pixels, an untrained encoder and the majority class too, which takes most
+            of the time.
+        seed: seed of the validation split that chooses the L2 strength, or of SGD.
         quiet: show no progress.
 
     Raises:
@@ -185,7 +188,13 @@ def probe(
     measured = scores(extractor, examples, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
-        floor_scores = _floor_scores(extractor, examples, partial(scores, seed=seed))
+        starts = extractor.untrained_starts(examples.train.images)
+        floor_scores = measure_floors(
+            partial(scores, examples=examples, seed=seed),
+            pixels=FeatureExtractor(name="pixels"),
+            untrained=(FeatureExtractor(name="random", encoder=start) for start in starts),
+            majority=majority(examples.labels, examples.expected, classes=examples.classes),
+        )
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -425,26 +434,6 @@ def _refuse_unfitted_classes(train: Dataset, test: Dataset, expected: dict[str, 
                 f"task {task!r}: class {train.classes[task][unfitted]!r} of {test.spec} has no "
                 f"example to fit on in {train.spec}: give it two, or leave it or the task out"
             )
-
-
-def _floor_scores(
-    extractor: FeatureExtractor,
-    examples: _Examples,
-    scores: Callable[[FeatureExtractor, _Examples], dict[str, Score]],
-) -> dict[str, dict[str, Score]]:
-    """Return what an encoder has to beat to have learned something: floor -> task -> score."""
-    starts = extractor.untrained_starts(examples.train.images)
-    untrained = [FeatureExtractor(name="random", encoder=start) for start in starts]
-    return {
-        "pixels": scores(FeatureExtractor(name="pixels"), examples),
-        "random": _best([scores(source, examples) for source in untrained]),
-        "majority": majority(examples.labels, examples.expected, classes=examples.classes),
-    }
-
-
-def _best(rows: Sequence[dict[str, Score]]) -> dict[str, Score]:
-    """Return the better score of each task."""
-    return {task: max((row[task] for row in rows), key=lambda s: s.accuracy) for task in rows[0]}
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

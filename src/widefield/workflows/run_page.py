@@ -37,8 +37,8 @@ def write_run_page(run: PretrainRun) -> None:
         run.folder,
         run.dataset,
         title=f"{run.recipe.method.name} on {run.dataset.spec}",
-        summary=f"The encoder is trained. {run.findings.summary()}",
-        details=run.findings.details(),
+        summary=f"The encoder is trained. {run.monitor.summary()}",
+        details=run.monitor.details(),
         next_steps=next_steps(run.folder.path, run.dataset),
     )
     page.write(run.folder.path / "report.html", overwrite=True)

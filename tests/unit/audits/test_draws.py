@@ -17,11 +17,11 @@ from widefield.audits.bounds import (
     DRAWS,
     Bounds,
     graded_bounds,
+    probe_tasks,
     refuse_untrainable,
     train_supervised,
 )
 from widefield.audits.planting import audit_training
-from widefield.audits.probing import probe_tasks
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import encode
@@ -144,7 +144,7 @@ def test_a_ceiling_is_trained_on_every_class_of_many_examples(
         seen.append(dataset)
         raise InterruptedError
 
-    monkeypatch.setattr(bounds_module, "STEPS", 8)
+    monkeypatch.setattr(bounds_module, "CEILING_STEPS", 8)
     monkeypatch.setattr(bounds_module, "Loader", loader)
     kind = np.arange(1024) % 2  # as every second example of 1,024 would be of one kind
     data = open_dataset({"x": np.zeros((1024, 8, 8, 3), np.uint8), "kind": kind})
@@ -162,7 +162,7 @@ def some_data(n: int = 80) -> dict[str, np.ndarray]:
 def test_the_ceiling_of_a_module_that_was_frozen_for_use_is_trained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds_module, "STEPS", 4)
+    monkeypatch.setattr(bounds_module, "CEILING_STEPS", 4)
     module = nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).requires_grad_(False)
     images = some_data()["x"]
     fresh = open_encoder(module).untrained(images[:2])

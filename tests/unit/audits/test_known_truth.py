@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.audits.probing import probe_tasks
+from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import TaskAudit, verdict
 from widefield.data import Dataset
 from widefield.encoders import build_encoder

@@ -12,10 +12,11 @@ from made_audit import task
 from widefield.audits import planting
 from widefield.audits.bounds import Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
-from widefield.audits.verdict import ProbeResult, TaskAudit, Verdict
+from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import Digits, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
+from widefield.evaluation.verdicts import ShareVerdict
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
@@ -90,7 +91,7 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
 
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("suppressed", [1])])
 def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
-    first: Verdict, draws: list[int], monkeypatch: pytest.MonkeyPatch
+    first: ShareVerdict, draws: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.audits.probing import probe_tasks
+from widefield.audits.bounds import probe_tasks
 from widefield.data import Dataset
 from widefield.inference.splits import TrainTest
 

@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from widefield.cli.bench import KINDS, bench
-from widefield.cli.recipe_options import all_options, options_of
+from widefield.cli.app import build_app
+from widefield.cli.recipe_options import (
+    NOT_AT_PROMPT,
+    all_options,
+    options_of,
+    refuse_python_only,
+    with_options,
+)
 from widefield.config import arguments
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
@@ -43,7 +49,10 @@ def help_of(option: inspect.Parameter) -> str:
 
 
 def as_shown(values: dict[str, Any]) -> dict[str, str]:
-    return {k: "not set" if v is None else str(v) for k, v in values.items()}
+    """Return what help shows of a recipe's values: those that the command line can set."""
+    return {
+        k: "not set" if v is None else str(v) for k, v in values.items() if k not in NOT_AT_PROMPT
+    }
 
 
 def written(recipe: Recipe) -> dict[str, Any]:
@@ -93,7 +102,7 @@ def test_and_so_for_epochs(epochs: int) -> None:
 def test_help_of_a_run_from_a_start_shows_the_method_of_such_runs() -> None:
     options = {option.name: help_of(option) for option in options_of(["pretrain", "--init", "x"])}
     assert options["init"].endswith("[default: x]")
-    assert options.keys() == {*make_recipe(method="view-contrast").flat()}
+    assert options.keys() == {*as_shown(make_recipe(method="view-contrast").flat())}
 
 
 @pytest.mark.parametrize("words", ["--epochs=x", "--epochs=0", "--epochs"])
@@ -108,25 +117,62 @@ def test_and_so_for_recipes(name: str) -> None:
     assert shown_defaults("--recipe", name) == as_shown(recipe.flat()) == as_shown(written(recipe))
 
 
-def test_every_setting_is_an_option() -> None:
+def test_every_setting_is_an_option_or_python_only() -> None:
     """Without help, options are those of any method and views: what help shows is among them."""
     names = {option.name for option in all_options()}
     recipes = [make_recipe(method=name) for name in METHODS]
     recipes += [make_recipe(views=name) for name in VIEWS]
-    assert names == {name for recipe in recipes for name in recipe.flat()}
+    settings = {name for recipe in recipes for name in recipe.flat()}
+    assert names == settings - NOT_AT_PROMPT
+    assert settings > NOT_AT_PROMPT
+
+
+@pytest.mark.parametrize("name", sorted(NOT_AT_PROMPT))
+@pytest.mark.parametrize("written", ["--{}", "--no-{}", "--{}=3"])
+def test_an_option_that_python_alone_has_is_refused_with_the_remedy(
+    name: str, written: str
+) -> None:
+    option = written.format(name.replace("_", "-"))
+    with pytest.raises(ValueError, match=f"set {name} in a --config file or in Python"):
+        build_app(["pretrain", "photos", "--out", "run", option])
+
+
+def test_other_options_are_not_refused() -> None:
+    refuse_python_only([f"--{option.name.replace('_', '-')}" for option in all_options()])
+
+
+CHOICES = [("--method", name) for name in METHODS] + [("--views", name) for name in VIEWS]
+MOST_OPTIONS = 40
+
+
+@pytest.mark.parametrize("command", ["pretrain", "plan"])
+@pytest.mark.parametrize("words", CHOICES, ids="=".join)
+def test_help_is_short(command: str, words: tuple[str, str]) -> None:
+    shown = [name for name, kind in parameters(command, *words).items() if kind.name != "data"]
+    assert len(shown) <= MOST_OPTIONS
+
+
+def test_help_of_the_method_with_most_settings_is_short_with_any_views() -> None:
+    method = max(METHODS, key=lambda name: len(as_shown(METHODS[name]().flat())))
+    for views in VIEWS:
+        words = ("--method", method, "--views", views)
+        assert len(parameters("pretrain", *words)) - 1 <= MOST_OPTIONS  # data is no option
+
+
+def parameters(command: str, *words: str) -> dict[str, inspect.Parameter]:
+    """Return the parameters that a command has in help."""
+    function = getattr(import_module(f"widefield.cli.{command}"), command)
+    whole = with_options(function, options_of([command, *words]))
+    return dict(inspect.signature(whole).parameters)
+
+
+def test_options_of_one_name_stand_in_one_group_and_the_common_ones_first() -> None:
+    names = [option.name for option in options_of(["pretrain"])]
+    assert names.index("epochs") < names.index("stem")
+    assert names.index("batch_size") < names.index("schedule")
 
 
 def test_the_arguments_are_those_that_the_command_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "arguments.py"))
     path = arguments.__file__
     assert Path(path).read_text() == script["source"](), "run: python scripts/arguments.py"
-
-
-def test_help_of_bench_says_which_kind_takes_an_option() -> None:
-    lines = dict(re.findall(r"^(\w+)\n    (.*)$", inspect.getdoc(bench) or "", re.MULTILINE))
-    runs = {kind: import_module(f"widefield.bench.{kind}").bench for kind in KINDS}
-    for name in inspect.signature(bench).parameters.keys() - {"kind", "json"}:
-        labels = re.findall(r"(?:^|; )([\w, ]+):", lines[name].lower())
-        takers = {kind for kind, run in runs.items() if name in inspect.signature(run).parameters}
-        assert {kind for label in labels for kind in label.split(", ")} == takers, name
-        assert len(lines[name]) <= 100

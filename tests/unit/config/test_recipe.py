@@ -1,5 +1,6 @@
 """Settings, their ranges, their words, and the recipes that combine them."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -11,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from widefield.config.arguments import RecipeArguments
+from widefield.config.defaults import LONG_METHOD
 from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
 from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
 from widefield.core.types import InputSpec
-from widefield.methods import LONG_METHOD, METHODS, SimCLRConfig
+from widefield.methods import METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 
 HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
@@ -25,32 +27,41 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"lr": -1.0}, "lr must be above 0, got -1.0"),
-        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
-        ({"lr": "fast"}, "lr must be a finite number, got 'fast'"),
-        ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
-        ({"epochs": True}, "epochs must be a whole number, got True"),
-        ({"max_examples": "all"}, "max_examples must be a whole number, got 'all'"),
-        ({"max_examples": 0}, "max_examples must be above 0, got 0"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
+        ({"lr": -1.0}, "lr must be a finite number above 0, got -1.0"),
+        ({"lr": float("nan")}, "lr must be a finite number above 0, got nan"),
+        ({"lr": "fast"}, "lr must be a finite number above 0, got 'fast'"),
+        ({"epochs": 2.5}, "epochs must be a whole number of at least 1, got 2.5"),
+        ({"epochs": True}, "epochs must be a whole number of at least 1, got True"),
+        ({"max_examples": "all"}, "max_examples must be a whole number above 0 or None, got 'all'"),
+        ({"max_examples": 0}, "max_examples must be a whole number above 0 or None, got 0"),
         ({"gather_distributed": 1}, "gather_distributed must be True or False, got 1"),
-        ({"encoder": 18}, "encoder must be a word, got 18"),
-        ({"weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
-        ({"method": "s-diet", "label_smoothing": 1.0}, "label_smoothing must be below 1, got 1.0"),
-        ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
-        ({"precision": "bf61"}, "precision must be one of auto, 32, bf16, got 'bf61'"),
+        ({"encoder": 18}, "encoder must be a string, got 18"),
+        ({"weight_decay": -0.1}, "weight_decay must be a finite number of at least 0, got -0.1"),
+        (
+            {"method": "s-diet", "label_smoothing": 1.0},
+            "label_smoothing must be a finite number in [0, 1), got 1.0",
+        ),
+        ({"projector_layers": -1}, "projector_layers must be a whole number of at least 0, got -1"),
+        ({"precision": "bf61"}, "precision must be auto, 32 or bf16, got 'bf61'"),
         (
             {"head_storage": "disc"},
-            "head_storage must be one of auto, device, host, disk, got 'disc'",
+            "head_storage must be auto, device, host or disk, got 'disc'",
         ),
         ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
-        ({"callback": 3}, "unknown setting 'callback': widefield pretrain --help lists them"),
+        ({"callback": 3}, "unknown setting 'callback': run.yaml lists them"),
         ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
         ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
-        ({"method": "byol", "ema_decay": 1.1}, "ema_decay must be at most 1, got 1.1"),
-        ({"method": "infonce", "eps": -1.0}, "eps must be at least 0, got -1.0"),
-        ({"method": "moco", "queue_size": 0}, "queue_size must be at least 1, got 0"),
+        (
+            {"method": "byol", "ema_decay": 1.1},
+            "ema_decay must be a finite number in [0, 1]",
+        ),
+        ({"method": "infonce", "eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
+        (
+            {"method": "moco", "queue_size": 0},
+            "queue_size must be a whole number of at least 1, got 0",
+        ),
         (
             {"temperature": 0.1},
             f"temperature is no setting of row-contrast with views expert: it is one of {HAVE_IT}",
@@ -67,7 +78,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
         make_recipe(**settings)
     assert "\n" not in str(error.value)
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from widefield.config.recipes import PUBLISHED, RECIPES, make_recipe
-from widefield.config.recipes.beside import MACHINERY, recipe_table
+from pages.published import PUBLISHED
+from pages.recipes import MACHINERY, lines
+from widefield.config.recipes import RECIPES, make_recipe
 from widefield.config.recipes.solo_learn import BASELINES
 from widefield.methods import METHODS
 
@@ -16,32 +17,31 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("name", "method"), ENTRIES)
 def test_what_a_paper_states_is_what_the_recipe_has(name: str, method: str) -> None:
-    published, flat = PUBLISHED[name](method, ()), make_recipe(name, method=method).flat()
+    published, flat = PUBLISHED[name](method), make_recipe(name, method=method).flat()
     for setting, value in published.values.items():
         assert flat[setting] == value, setting
 
 
 @pytest.mark.parametrize(("name", "method"), ENTRIES)
 def test_every_setting_has_a_line_and_the_rest_is_unstated(name: str, method: str) -> None:
-    published, flat = PUBLISHED[name](method, ()), make_recipe(name, method=method).flat()
-    lines = {line.setting: line for line in recipe_table(name, method=method).lines}
-    assert set(flat) - set(MACHINERY) == {key for key, line in lines.items() if key in flat}
-    for key, line in lines.items():
+    published, flat = PUBLISHED[name](method), make_recipe(name, method=method).flat()
+    papers = {setting.strip("`"): paper for setting, _, paper in lines(name, method)}
+    assert set(flat) - set(MACHINERY) == papers.keys() & flat.keys()
+    for key, paper in papers.items():
         stated = key in published.values or key in published.differs or key == "method"
-        assert (line.paper == "unstated") == (not stated), key
+        assert (paper == "unstated") == (not stated), key
 
 
 def test_the_projectors_shape_is_marked_unstated() -> None:
-    lines = {line.setting: line.paper for line in recipe_table("s-diet-paper").lines}
-    assert lines["projector_width"] == "unstated"
-    assert lines["projector_dim"].startswith("unstated")
-    assert lines["warmup_epochs"] == lines["drop_last"] == lines["zero_init_last"] == "unstated"
+    papers = {setting.strip("`"): paper for setting, _, paper in lines("s-diet-paper", "s-diet")}
+    assert papers["projector_width"] == "unstated"
+    assert papers["projector_dim"].startswith("unstated")
+    assert papers["warmup_epochs"] == papers["drop_last"] == papers["zero_init_last"] == "unstated"
 
 
-def test_the_table_follows_the_data() -> None:
-    table = recipe_table("feature-dropout", data="photos+letters")
-    (budget,) = (line for line in table.lines if line.setting == "viewmaker_budget")
-    assert (budget.value, budget.paper) == (0.1, "0.1")
+def test_the_budget_follows_the_data() -> None:
+    recipe = make_recipe("feature-dropout", data="photos+letters")
+    assert recipe.flat()["viewmaker_budget"] == 0.1
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -66,5 +66,5 @@ def test_a_method_without_entry_is_refused_in_one_line(name: str) -> None:
         if (name, method) in ENTRIES:
             continue
         with pytest.raises(ValueError, match=f"recipe {name} has no settings for {method}") as e:
-            recipe_table(name, method=method)
+            make_recipe(name, method=method)
         assert "\n" not in str(e.value)

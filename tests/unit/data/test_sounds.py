@@ -158,8 +158,6 @@ def test_the_digest_of_a_short_sound_does_not_depend_on_its_neighbors(tmp_path: 
     alone = open_dataset(pack(tmp_path / "p.npz", [2000, RATE, 999]))
     beside = open_dataset(pack(tmp_path / "q.npz", [2000, RATE, 999, 2 * RATE]))
     np.testing.assert_array_equal(beside.digests()[:3], alone.digests())
-    assert not np.isin(beside.digests(older=True)[:3], alone.digests()).any()
-    assert beside.digests(older=True)[3] == beside.digests()[3]
 
 
 def test_what_is_planted_on_long_sounds_is_in_their_digests() -> None:
@@ -463,7 +461,7 @@ def test_a_folder_of_both_kinds_is_refused(tmp_path: Path) -> None:
         ("+digits", "planted in images; these are sounds: choose tone, clicks or background"),
         ("+background:nowhere.npz", "no recordings at 'nowhere.npz'"),
         ("+background:low=9:high=3", "low=9 above high=3"),
-        ("+tone:level=99", "level of '\\+tone' is '99'"),
+        ("+tone:level=99", "level of '\\+tone' must be .* dB, got 99.0"),
     ],
 )
 def test_plants_that_do_not_fit_are_refused(tmp_path: Path, spec: str, words: str) -> None:

@@ -54,7 +54,7 @@ def test_later_data_of_a_run_are_read_by_its_white(camera: Path, tmp_path: Path)
 def test_every_call_tells_what_reading_did(
     camera: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widefield.audits.bounds.STEPS", 4)
+    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 4)
     data, run = camera / "images", camera / "run"
     embedding = embed(run, data, quiet=True)
     report = probe(run, f"{data}:test", train_data=f"{data}:train", floors=False, quiet=True)

@@ -1,4 +1,4 @@
-"""The disk store against the in-memory one, and against crashes, foreign files and full disks."""
+"""The disk storage against the in-memory one, and against crashes, foreign files and full disks."""
 
 import errno
 import os
@@ -16,14 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from heads import head_of, visit
 from widefield.core.types import Shard
 from widefield.head import (
-    DiskStore,
+    DiskStorage,
     Layout,
     LazyAdamW,
-    MemoryStore,
+    MemoryStorage,
     RowState,
-    RowTable,
+    Update,
     initial_rows,
 )
 
@@ -36,8 +37,8 @@ HEADER, HEAD = 64, 32  # bytes of a journal's header, and of an entry's head
 EMPTY_JOURNAL = HEADER + HEAD
 
 
-def disk(folder: Path, seed: int = 1) -> DiskStore:
-    return DiskStore(folder, N, DIM, seed=seed)
+def disk(folder: Path, seed: int = 1) -> DiskStorage:
+    return DiskStorage(folder, N, DIM, seed=seed)
 
 
 def state_at(step: int, count: int) -> RowState:
@@ -55,32 +56,32 @@ def assert_equal(one: RowState, two: RowState) -> None:
         assert torch.equal(getattr(one, name), getattr(two, name)), name
 
 
-def write(store: DiskStore | MemoryStore, steps: range) -> None:
+def write(storage: DiskStorage | MemoryStorage, steps: range) -> None:
     for step in steps:
-        store.write(batch(step), state_at(step, BATCH))
+        storage.write(batch(step), state_at(step, BATCH))
 
 
 @pytest.mark.parametrize("announced", ["nothing", "all", "others"])
-@pytest.mark.parametrize("rule", ["exact", "estimated"])
+@pytest.mark.parametrize("update", ["exact", "estimated"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda x: x.name)
 def test_training_on_disk_equals_training_in_memory(
-    tmp_path: Path, rule: str, announced: str, layout: Layout
+    tmp_path: Path, update: Update, announced: str, layout: Layout
 ) -> None:
     """Bit for bit, with batches that overlap those being read ahead and written behind."""
     steps = 60
     rates = torch.linspace(0.1, 0.01, steps, dtype=torch.float64)
-    tables = []
-    on_disk = DiskStore(tmp_path / "rows", N, DIM, seed=1, layout=layout)
-    for store in (MemoryStore(N, DIM, seed=1, layout=layout), on_disk):
+    in_memory = MemoryStorage(N, DIM, seed=1, layout=layout)
+    on_disk = DiskStorage(tmp_path / "rows", N, DIM, seed=1, layout=layout)
+    for storage in (in_memory, on_disk):
         order = {"nothing": [], "all": range(1, steps + 1), "others": [3, 2, 1, 4]}[announced]
-        store.prefetch(batch(step) for step in order)
-        table = RowTable(store, LazyAdamW(), rule=rule, gap=4)  # type: ignore[arg-type]
+        storage.prefetch(batch(step) for step in order)
+        head = head_of(storage)
+        LazyAdamW(head, update=update, gap=4)
         for step, rate in enumerate(rates.tolist(), start=1):
-            rows = table.gather(batch(step))
-            table.apply_gradients(torch.tanh(rows - 1), lr=rate)
-        tables.append(table)
-    assert_equal(*(table.store.read(EVERYONE) for table in tables))
-    tables[1].store.close()
+            index = batch(step)
+            visit(head, index, torch.tanh(head.rows(index) - 1), lr=rate)
+    assert_equal(in_memory.read(EVERYONE), on_disk.read(EVERYONE))
+    on_disk.close()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -100,60 +101,63 @@ def test_any_uncommitted_cut_comes_back(
     twice: bool,
 ) -> None:
     """Whatever was written after a cut, and however many later cuts were never saved."""
-    folder, mirror = tmp_path_factory.mktemp("rows"), MemoryStore(N, DIM, seed=1)
+    folder, mirror = tmp_path_factory.mktemp("rows"), MemoryStorage(N, DIM, seed=1)
     saved, step = min(saved, len(cuts) - 1), 1
-    with closing(disk(folder)) as store:
+    with closing(disk(folder)) as storage:
         for number, count in enumerate(cuts):
-            write(store, range(step, step + count))
+            write(storage, range(step, step + count))
             if number <= saved:
                 write(mirror, range(step, step + count))
             step += count
-            cut = store.state_dict()
+            cut = storage.state_dict()
             if number == saved:
                 kept = cut
                 if committed:
-                    store.discard_old()
-        write(store, range(step, step + tail))
+                    storage.discard_old()
+        write(storage, range(step, step + tail))
     for _ in range(1 + twice):
-        with closing(disk(folder)) as store:
-            store.load_state_dict(kept)
-            assert_equal(store.read(EVERYONE), mirror.read(EVERYONE))
-            write(store, range(step, step + 3))
+        with closing(disk(folder)) as storage:
+            storage.load_state_dict(kept)
+            assert_equal(storage.read(EVERYONE), mirror.read(EVERYONE))
+            write(storage, range(step, step + 3))
     assert len(list(folder.glob("journal-*"))) == 1
 
 
 def test_a_cut_that_was_committed_drops_what_only_older_ones_need(tmp_path: Path) -> None:
-    with closing(disk(tmp_path)) as store:
-        write(store, range(1, 4))
-        old = store.state_dict()
-        write(store, range(4, 8))
-        store.state_dict()
-        store.discard_old()
+    with closing(disk(tmp_path)) as storage:
+        write(storage, range(1, 4))
+        old = storage.state_dict()
+        write(storage, range(4, 8))
+        storage.state_dict()
+        storage.discard_old()
     assert [p.name for p in tmp_path.glob("journal-*")] == ["journal-2"]
-    with closing(disk(tmp_path)) as store, pytest.raises(ValueError, match="journal-1 is missing"):
-        store.load_state_dict(old)
+    with (
+        closing(disk(tmp_path)) as storage,
+        pytest.raises(ValueError, match="journal-1 is missing"),
+    ):
+        storage.load_state_dict(old)
 
 
 def test_a_hundred_million_rows_cost_nothing_until_touched(tmp_path: Path) -> None:
     index = torch.tensor([99_999_999, 0, 12_345_678])
-    with closing(DiskStore(tmp_path, 10**8, 128, seed=4)) as store:
-        state = store.read(index)
+    with closing(DiskStorage(tmp_path, 10**8, 128, seed=4)) as storage:
+        state = storage.read(index)
         assert torch.equal(state.row, initial_rows(index, 128, seed=4, dtype=torch.float32))
         assert (tmp_path / "rows.bin").stat().st_blocks * 512 < 2**16
-        store.write(index, RowState(state.row, state.m, state.v, state.last + 1))
-        assert store.read(index).last.tolist() == [1, 1, 1]
+        storage.write(index, RowState(state.row, state.m, state.v, state.last + 1))
+        assert storage.read(index).last.tolist() == [1, 1, 1]
         assert (tmp_path / "rows.bin").stat().st_blocks * 512 < 2**23
 
 
 def test_a_checkpoint_costs_what_was_touched(tmp_path: Path) -> None:
     """Rows never written cost 8 bytes each, others a record, and a second write nothing."""
-    with closing(disk(tmp_path)) as store:
-        store.write(EVERYONE, state_at(1, N))
-        store.state_dict()
+    with closing(disk(tmp_path)) as storage:
+        storage.write(EVERYONE, state_at(1, N))
+        storage.state_dict()
         record = 8 + 4 * Layout().words(DIM)
-        store.write(EVERYONE[:7], state_at(2, 7))
-        store.write(EVERYONE[:5], state_at(3, 5))
-        store.state_dict()
+        storage.write(EVERYONE[:7], state_at(2, 7))
+        storage.write(EVERYONE[:5], state_at(3, 5))
+        storage.state_dict()
         grown = (tmp_path / "journal-1").stat().st_size - EMPTY_JOURNAL
         assert 7 * record <= grown < 8 * (record + 8)
         assert (tmp_path / "journal-0").stat().st_size < EMPTY_JOURNAL + N * 8 + 2 * HEAD
@@ -161,13 +165,13 @@ def test_a_checkpoint_costs_what_was_touched(tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkpointed(tmp_path: Path) -> tuple[Path, dict[str, Any], RowState]:
-    """A store that died after a checkpoint: its folder, the checkpoint and the rows of then."""
+    """A storage that died after a checkpoint: its folder, the checkpoint and the rows of then."""
     folder = tmp_path / "rows"
-    with closing(disk(folder)) as store:
-        write(store, range(1, 9))
-        kept, rows = store.state_dict(), store.read(EVERYONE)
-        store.discard_old()
-        write(store, range(9, 20))
+    with closing(disk(folder)) as storage:
+        write(storage, range(1, 9))
+        kept, rows = storage.state_dict(), storage.read(EVERYONE)
+        storage.discard_old()
+        write(storage, range(9, 20))
     return folder, kept, rows
 
 
@@ -176,15 +180,15 @@ Checkpointed = tuple[Path, dict[str, Any], RowState]
 
 def test_a_checkpoint_that_the_run_left_behind_is_refused(tmp_path: Path) -> None:
     """Its generation has been numbered again since, by a run that went on from an earlier one."""
-    with closing(disk(tmp_path)) as store:
-        write(store, range(1, 11))
-        early = store.state_dict()
-        write(store, range(11, 21))
-        left = store.state_dict()
-    with closing(disk(tmp_path)) as store:
-        store.load_state_dict(early)
-        write(store, range(31, 41))
-        last, rows = store.state_dict(), store.read(EVERYONE)
+    with closing(disk(tmp_path)) as storage:
+        write(storage, range(1, 11))
+        early = storage.state_dict()
+        write(storage, range(11, 21))
+        left = storage.state_dict()
+    with closing(disk(tmp_path)) as storage:
+        storage.load_state_dict(early)
+        write(storage, range(31, 41))
+        last, rows = storage.state_dict(), storage.read(EVERYONE)
     assert left["generation"] == last["generation"]
     with pytest.raises(ValueError, match="went on from an earlier one: resume from the") as caught:
         open_again(tmp_path, left)
@@ -196,19 +200,19 @@ def test_a_recovery_that_died_half_way_leaves_no_later_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows between two checkpoints are those of neither; the one that was asked for still is."""
-    with closing(disk(tmp_path)) as store:
-        write(store, range(1, 11))
-        early, rows = store.state_dict(), store.read(EVERYONE)
-        write(store, range(11, 21))
-        later = store.state_dict()
+    with closing(disk(tmp_path)) as storage:
+        write(storage, range(1, 11))
+        early, rows = storage.state_dict(), storage.read(EVERYONE)
+        write(storage, range(11, 21))
+        later = storage.state_dict()
 
     def fail(path: Path) -> None:
         raise no_space()
 
-    with closing(disk(tmp_path)) as store:
+    with closing(disk(tmp_path)) as storage:
         monkeypatch.setattr(Path, "unlink", fail)
         with pytest.raises(ValueError, match="cannot be written"):
-            store.load_state_dict(early)
+            storage.load_state_dict(early)
         monkeypatch.undo()
     with pytest.raises(ValueError, match="went on from an earlier one"):
         open_again(tmp_path, later)
@@ -217,12 +221,12 @@ def test_a_recovery_that_died_half_way_leaves_no_later_checkpoint(
 
 def test_a_damaged_journal_is_refused_before_a_row_changes(tmp_path: Path) -> None:
     """So that checkpoints after it stand as they were."""
-    with closing(disk(tmp_path)) as store:
-        write(store, range(1, 11))
-        early = store.state_dict()
-        write(store, range(11, 16))
-        later, rows = store.state_dict(), store.read(EVERYONE)
-        write(store, range(16, 21))
+    with closing(disk(tmp_path)) as storage:
+        write(storage, range(1, 11))
+        early = storage.state_dict()
+        write(storage, range(11, 16))
+        later, rows = storage.state_dict(), storage.read(EVERYONE)
+        write(storage, range(16, 21))
     before = (tmp_path / "rows.bin").read_bytes()
     flip(tmp_path / "journal-1", EMPTY_JOURNAL)
     with pytest.raises(ValueError, match="journal-1 is damaged"):
@@ -236,15 +240,15 @@ def test_a_run_of_the_version_before_goes_on(checkpointed: Checkpointed) -> None
     folder, kept, rows = checkpointed
     old = {name: value for name, value in kept.items() if name != "mark"}
     unmark(folder / "journal-1")
-    with closing(disk(folder)) as store:
-        store.load_state_dict(old)
-        assert_equal(store.read(EVERYONE), rows)
-        write(store, range(9, 12))
+    with closing(disk(folder)) as storage:
+        storage.load_state_dict(old)
+        assert_equal(storage.read(EVERYONE), rows)
+        write(storage, range(9, 12))
     assert_equal(open_again(folder, old), rows)
-    with closing(disk(folder)) as store:
-        store.load_state_dict(old)
-        write(store, range(9, 12))
-        new, rows = store.state_dict(), store.read(EVERYONE)
+    with closing(disk(folder)) as storage:
+        storage.load_state_dict(old)
+        write(storage, range(9, 12))
+        new, rows = storage.state_dict(), storage.read(EVERYONE)
     with pytest.raises(ValueError, match="went on from an earlier one"):
         open_again(folder, {k: v for k, v in new.items() if k != "mark"})
     assert_equal(open_again(folder, new), rows)
@@ -260,23 +264,23 @@ def unmark(journal: Path) -> None:
 
 def test_rows_are_loaded_before_they_are_used(checkpointed: Checkpointed) -> None:
     folder, kept, rows = checkpointed
-    with closing(disk(folder)) as store:
-        store.load_state_dict(kept)
+    with closing(disk(folder)) as storage:
+        storage.load_state_dict(kept)
         with pytest.raises(ValueError, match=r"are in use.* make a new one") as caught:
-            store.load_state_dict(kept)
+            storage.load_state_dict(kept)
         assert "\n" not in str(caught.value)
-        assert_equal(store.read(EVERYONE), rows)
-    in_memory = MemoryStore(N, DIM, seed=1).state_dict()
-    with closing(disk(folder)) as store, pytest.raises(ValueError, match="of rows in memory"):
-        store.load_state_dict(in_memory)
+        assert_equal(storage.read(EVERYONE), rows)
+    in_memory = MemoryStorage(N, DIM, seed=1).state_dict()
+    with closing(disk(folder)) as storage, pytest.raises(ValueError, match="of rows in memory"):
+        storage.load_state_dict(in_memory)
 
 
 def open_again(
     folder: Path, state: dict[str, Any], n: int = N, dim: int = DIM, **other: Any
 ) -> RowState:
-    with closing(DiskStore(folder, n, dim, seed=1, **other)) as store:
-        store.load_state_dict(state)
-        return store.read(EVERYONE)
+    with closing(DiskStorage(folder, n, dim, seed=1, **other)) as storage:
+        storage.load_state_dict(state)
+        return storage.read(EVERYONE)
 
 
 def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
@@ -284,10 +288,10 @@ def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
     folder, kept, rows = checkpointed
     journal = folder / "journal-1"
     whole = journal.read_bytes()
-    with closing(disk(folder)) as store:  # one more batch, whose records never reached the file
-        store.load_state_dict(kept)
+    with closing(disk(folder)) as storage:  # one more batch, whose records never reached the file
+        storage.load_state_dict(kept)
         before = (folder / "rows.bin").read_bytes()
-        store.write(batch(30), state_at(30, BATCH))
+        storage.write(batch(30), state_at(30, BATCH))
     entry = journal.read_bytes()
     assert len(whole) >= len(entry) > EMPTY_JOURNAL + 5 * 8
     for length in range(EMPTY_JOURNAL, len(entry), 7):
@@ -298,16 +302,16 @@ def test_a_torn_last_entry_is_ignored(checkpointed: Checkpointed) -> None:
 
 def test_the_file_of_a_forgotten_journal_is_used_again(tmp_path: Path) -> None:
     """What it held before, and is longer than what it holds now, is not undone."""
-    with closing(disk(tmp_path)) as store:
+    with closing(disk(tmp_path)) as storage:
         for first in (1, 11, 21):
-            write(store, range(first, first + 10))
-            store.state_dict()
-            store.discard_old()
+            write(storage, range(first, first + 10))
+            storage.state_dict()
+            storage.discard_old()
         size = (tmp_path / "spare").stat().st_size
         assert size > EMPTY_JOURNAL + 100
-        kept, rows = store.state_dict(), store.read(EVERYONE)
+        kept, rows = storage.state_dict(), storage.read(EVERYONE)
         assert (tmp_path / "journal-4").stat().st_size == size
-        write(store, range(40, 42))
+        write(storage, range(40, 42))
     assert_equal(open_again(tmp_path, kept), rows)
 
 
@@ -363,10 +367,10 @@ def test_foreign_and_damaged_files_are_refused_by_name(checkpointed: Checkpointe
 def test_a_new_store_does_not_overwrite_another(checkpointed: Checkpointed) -> None:
     folder, kept, rows = checkpointed
     with (
-        closing(disk(folder)) as store,
+        closing(disk(folder)) as storage,
         pytest.raises(ValueError, match="holds the rows of a run: resume that run"),
     ):
-        store.read(EVERYONE)
+        storage.read(EVERYONE)
     assert_equal(open_again(folder, kept), rows)
 
 
@@ -395,10 +399,10 @@ def test_full_disk_is_one_line_and_loses_nothing(
 ) -> None:
     """Rows far apart, so that their space is not allocated before the disk is full."""
     index, pwrite = torch.arange(0, 10**6, 10**5), os.pwrite
-    store = DiskStore(tmp_path, 10**6, DIM, seed=1)
-    store.write(index, state_at(1, 10))
-    kept = store.state_dict()
-    store.write(index[:5], state_at(2, 5))
+    storage = DiskStorage(tmp_path, 10**6, DIM, seed=1)
+    storage.write(index, state_at(1, 10))
+    kept = storage.state_dict()
+    storage.write(index[:5], state_at(2, 5))
 
     def half(fd: int, data: bytes, at: int) -> int:
         if at > EMPTY_JOURNAL + 200:
@@ -413,16 +417,16 @@ def test_full_disk_is_one_line_and_loses_nothing(
     with pytest.raises(
         ValueError, match=r"No space left.*checkpoint, if there is one, is whole"
     ) as caught:
-        write_all(store, index + 50_000)
+        write_all(storage, index + 50_000)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="No space left"):
-        store.read(index)
+        storage.read(index)
     monkeypatch.undo()
-    store.close()
-    with closing(DiskStore(tmp_path, 10**6, DIM, seed=1)) as store:
-        store.load_state_dict(kept)
-        assert_equal(store.read(index), state_at(1, 10))
-        assert store.read(index + 50_000).last.tolist() == [0] * 10
+    storage.close()
+    with closing(DiskStorage(tmp_path, 10**6, DIM, seed=1)) as storage:
+        storage.load_state_dict(kept)
+        assert_equal(storage.read(index), state_at(1, 10))
+        assert storage.read(index + 50_000).last.tolist() == [0] * 10
 
 
 def test_a_disk_that_fails_is_not_taken_for_a_full_one(
@@ -431,17 +435,17 @@ def test_a_disk_that_fails_is_not_taken_for_a_full_one(
     def fail(*args: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with closing(disk(tmp_path)) as store:
+    with closing(disk(tmp_path)) as storage:
         monkeypatch.setattr(os, "posix_fallocate", fail)
         with pytest.raises(ValueError, match=r"\(Input/output error\).*; see to the disk and run"):
-            write_all(store, EVERYONE)
+            write_all(storage, EVERYONE)
 
 
 def no_space() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def write_all(store: DiskStore, index: Tensor) -> None:
+def write_all(storage: DiskStorage, index: Tensor) -> None:
     for step in range(3, 9):
-        store.write(index, state_at(step, len(index)))
-    store.state_dict()
+        storage.write(index, state_at(step, len(index)))
+    storage.state_dict()

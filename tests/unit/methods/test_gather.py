@@ -14,6 +14,7 @@ from widefield.core.types import WHOLE, Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
 from widefield.train.state import TrainState
+from widefield.train.step import set_learning_rate
 
 BATCH, DIM, STEPS = 3, 4, 2
 
@@ -109,13 +110,14 @@ def take_steps(
         index = torch.cat([torch.arange(r, 2 * BATCH, 2) for r in ranks]) + 2 * BATCH * step
         loss, _ = trained(views, index)
         loss.backward()
-        for head in state.heads:
-            head.step(lr=0.1)
+        for optimizer in state.head_optimizers:
+            set_learning_rate(optimizer, 0.1)
+            optimizer.step()
         state.method.after_step()
         losses.append(loss.detach())
     result = {name: p.grad for name, p in state.model.named_parameters() if p.requires_grad}
     for head in state.heads:
-        result["rows"] = head.table.store.read(index).m
+        result["rows"] = head.storage.read(index).m
     return torch.stack(losses), result
 
 
@@ -125,10 +127,7 @@ def check_method(rank: int, method: str) -> None:
     losses, found = take_steps(DistributedDataParallel(ours.model), ours, [rank])
     distributed.all_reduce(losses)
     alone = small_state(method, WHOLE, gathered=False)
-    with (
-        mock.patch("widefield.head.per_example_head.rank_and_world", return_value=(0, 1)),
-        mock.patch("widefield.core.gather.rank_and_world", return_value=(0, 1)),
-    ):
+    with mock.patch("widefield.core.gather.rank_and_world", return_value=(0, 1)):
         values, expected = take_steps(alone.model, alone, [0, 1])
     torch.testing.assert_close(losses / 2, values, msg=lambda m: f"{method}: {m}")
     assert found.keys() == expected.keys()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from small_run import small_facts, small_recipe
 from widefield.config.recipes import make_recipe
-from widefield.head import MemoryStore, PerExampleHead, batch_cross_entropy, decoupled_contrast
+from widefield.head import MemoryStorage, PerExampleHead, batch_cross_entropy, decoupled_contrast
 from widefield.methods import METHODS, Diet, ProjectorConfig, load_projector, save_projector
 from widefield.methods.diet import index_cross_entropy
 from widefield.methods.projector import projector
@@ -37,7 +37,7 @@ def test_features_of_a_row_head_are_on_the_sphere_or_as_they_are(normalize: bool
 
     head = PerExampleHead(6, 5, loss=loss, init="random", normalize=normalize)
     compared = F.normalize(z, dim=1) if normalize else z
-    rows = MemoryStore(6, 5, seed=0).row[:4]
+    rows = MemoryStorage(6, 5, seed=0).row[:4]
     torch.testing.assert_close(head(z, index), loss(compared, rows))
 
 
@@ -51,7 +51,7 @@ def test_the_contrast_takes_rows_as_they_are_without_normalization() -> None:
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_diet_has_features_on_the_sphere_or_as_they_are(normalize: bool) -> None:
-    method = Diet(examples=6, feature_dim=5, label_smoothing=0.8, normalize=normalize, seed=0)
+    method = Diet(5, examples=6, normalize=normalize)
     h, index = 3 * draw(4, 5), torch.arange(4)
     compared = F.normalize(h, dim=1) if normalize else h
     expected = index_cross_entropy(compared, method.rows, index, smoothing=0.8)
@@ -94,14 +94,14 @@ def test_every_method_trains_without_a_projector(name: str) -> None:
 def test_rows_then_have_the_encoders_width() -> None:
     recipe = make_recipe(method="s-diet", projector_layers=0, encoder="resnet-tiny", batch_size=6)
     state = build(recipe, small_facts(), device=CPU)
-    assert state.heads[0].table.store.dim == recipe.encoder.width() == 128
+    assert state.heads[0].storage.dim == recipe.encoder.width() == 128
     assert state.method.memory(10)["head"].bytes == 10 * 4 * 128
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"projector_layers": -1}, "projector_layers must be at least 0, got -1"),
+        ({"projector_layers": -1}, "projector_layers must be a whole number of at least 0, got -1"),
         ({"projector_layers": 0, "projector_dim": 64}, "projector_dim 64 is of no use with 0"),
         ({"projector_layers": 0, "projector_width": 9}, "projector_width 9 is of no use with 0"),
         ({"normalize": "yes"}, "normalize must be True or False, got 'yes'"),

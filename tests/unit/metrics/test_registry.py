@@ -18,8 +18,19 @@ def features(n: int = 60, dim: int = 7) -> torch.Tensor:
 
 def test_a_description_is_each_diagnostic_by_itself() -> None:
     h = features()
-    assert describe(h) == {name: getattr(diagnose, name)(h) for name in DIAGNOSTICS}
-    assert describe(Spectrum(h)) == describe(h)
+    own = {name: getattr(diagnose, name)(h) for name, d in DIAGNOSTICS.items() if not d.needs_views}
+    assert describe(h) == own
+    assert describe(Spectrum(h)) == own
+
+
+def test_numbers_of_views_are_described_where_there_are_views() -> None:
+    h, views = features(), features(n=40).reshape(10, 4, 7)
+    seen = {
+        name: getattr(diagnose, name)(views) for name, d in DIAGNOSTICS.items() if d.needs_views
+    }
+    described = describe(h, views)
+    assert described == describe(h) | seen
+    assert list(described) == list(DIAGNOSTICS)
 
 
 def test_a_description_decomposes_the_features_twice_at_most(

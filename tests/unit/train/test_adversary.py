@@ -1,6 +1,7 @@
 """Encoder and views that learn: a step of one leaves the other as it was."""
 
 import copy
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -12,7 +13,7 @@ from small_run import STEPS, batch, train_step
 from two_processes import in_two_processes
 from widefield.core.types import Batch, Shard
 from widefield.methods import METHODS
-from widefield.train.adversary import adversary_facts, augment_context
+from widefield.train.adversary import adversary_facts, loss_gradients
 from widefield.train.step import TrainStep
 
 
@@ -54,8 +55,7 @@ def test_asking_for_the_gradient_leaves_no_trace(method: str) -> None:
     run(batch(6))
     model = run.state.model
     before, rows_before = tensors(model), rows(run)
-    ask = augment_context(model, batch(), run.fabric.autocast).gradients
-    assert ask is not None
+    ask = partial(loss_gradients, model, batch().index, run.fabric.autocast)
     views = [0.2 + 0.6 * batch().x for _ in range(model.method.view_count)]
     gradients_of_views = ask(views)
     assert not changed(before, model)
@@ -79,8 +79,7 @@ def test_it_is_the_gradient(method: str) -> None:
     """A small step along it changes a loss without stopped gradients by as much as it says."""
     run = train_step(method, "none", projector_batch_norm=False, head_init="random")
     model = run.state.model
-    ask = augment_context(model, batch(), run.fabric.autocast).gradients
-    assert ask is not None
+    ask = partial(loss_gradients, model, batch().index, run.fabric.autocast)
     views = [0.2 + 0.6 * batch().x for _ in range(model.method.view_count)]
     gradients_of_views = ask(views)
     size = 1e-3 / max(float(gradient.abs().max()) for gradient in gradients_of_views)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from widefield.core.types import WHOLE, Shard
+from widefield.core.types import Shard
 from widefield.train import checkpoint
 
 CPU = torch.device("cpu")
@@ -83,14 +83,6 @@ def test_the_sums_of_an_epoch_are_each_ranks_own_or_the_mean_of_all(
         checkpoint.save(checkpoint.own_file(path, 7, Shard(rank, 2)), own)
     back = checkpoint.load_together(path, Shard(world - 1, world))["sums"]
     assert {name: float(value) for name, value in back.items()} == {"count": 3.0, "loss": loss}
-
-
-def test_a_checkpoint_of_an_older_version_has_no_sums(tmp_path: Path) -> None:
-    path = tmp_path / "last.pt"
-    checkpoint.save(path, {"step": 7, "world": 1, "model": {}})
-    checkpoint.save(checkpoint.own_file(path, 7, WHOLE), {"extra": {}, "random": {}})
-    assert checkpoint.load_together(path, WHOLE)["sums"] == {}
-    assert checkpoint.load_together(path, Shard(0, 2))["sums"] == {}
 
 
 def test_truncated_file_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from small_run import small_facts, small_recipe
 from widefield.train.build import build, run_rates, warmup_steps
 from widefield.train.manifest import Growth
-from widefield.train.optim import build_optimizer, learning_rates, set_learning_rate
+from widefield.train.optim import build_optimizer, learning_rates
+from widefield.train.step import set_learning_rate
 
 
 def test_a_constant_schedule_stays_after_the_warm_up() -> None:
@@ -85,3 +86,50 @@ def test_groups_cover_every_parameter_once() -> None:
             assert seen[id(p)] == (0.07, 0.1)
         else:
             assert seen[id(p)] == (0.01, 0.1 if p.ndim > 1 else 0.0), name
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_lars_scales_matrices_by_their_norm_and_leaves_biases_and_gains_alone(
+    weight_decay: float,
+) -> None:
+    """d = min(1, trust |w| / (|g| + l |w|) / lr) (g + l w); v <- 0.9 v + d; w <- w - lr v."""
+    recipe = small_recipe("diet", optimizer="lars", weight_decay=weight_decay, head_lr_scale=2.0)
+    state = build(recipe, small_facts(), device=torch.device("cpu"))
+    set_learning_rate(state.optimizer, 0.3)
+    generator = torch.Generator().manual_seed(0)
+    expected = []
+    for group in state.optimizer.param_groups:
+        for p in group["params"]:
+            grads = [torch.randn(p.shape, generator=generator) for _ in range(2)]
+            lr = 0.3 * group["lr_scale"]
+            w, v = p.detach().clone(), torch.zeros_like(p)
+            for g in grads:
+                d = g
+                if p.ndim > 1:
+                    size, slope = float(w.norm()), float(g.norm())
+                    rate = 0.02 * size / (slope + weight_decay * size) / lr if size else 1.0
+                    d = min(1.0, rate) * (g + weight_decay * w)
+                v = 0.9 * v + d
+                w = w - lr * v
+            expected.append((p, grads, w))
+    assert {group["lr_scale"] for group in state.optimizer.param_groups} == {1.0, 2.0}
+    for step in range(2):
+        for p, grads, _ in expected:
+            p.grad = grads[step]
+        state.optimizer.step()
+    for p, _, w in expected:
+        torch.testing.assert_close(p.data, w, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_rows_learn_at_their_own_multiple_of_the_rate(kind: str) -> None:
+    recipe = small_recipe("s-diet", head_lr_scale=7.0, head_optimizer=kind, weight_decay=0.1)
+    state = build(recipe, small_facts(), device=torch.device("cpu"))
+    (optimizer,) = state.head_optimizers
+    set_learning_rate(optimizer, 0.01)
+    index = torch.arange(6)
+    state.method(state.encoder, [torch.rand(6, 3, 16, 16)], index).total.backward()
+    optimizer.step()
+    assert type(optimizer).__name__.lower() == f"lazy{kind}"
+    assert optimizer.param_groups[0]["weight_decay"] == 0.1
+    assert state.heads[0].history.lr(torch.tensor([1])).tolist() == [pytest.approx(0.07)]

@@ -77,8 +77,8 @@ def test_the_estimate_of_a_rows_next_visit_does_not_depend_on_the_last_batch() -
     for count in (6, 3):
         x = [torch.rand(count, 3, 16, 16)]
         state.method(state.encoder, x, torch.arange(count)).total.backward()
-        state.heads[0].step(lr=1e-3)
-        assert state.heads[0].table.gap == 2
+        state.head_optimizers[0].step()
+        assert state.head_optimizers[0].gap == 2  # type: ignore[attr-defined]
 
 
 def last_gains(encoder: nn.Module) -> list[float]:

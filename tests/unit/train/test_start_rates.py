@@ -10,8 +10,9 @@ from small_run import batch, small_facts, small_recipe
 from widefield.encoders import build_encoder, layer_names
 from widefield.methods import target_networks
 from widefield.train.build import build
-from widefield.train.optim import freeze_start, set_learning_rate
+from widefield.train.optim import freeze_start
 from widefield.train.state import TrainState
+from widefield.train.step import set_learning_rate
 
 CPU = torch.device("cpu")
 

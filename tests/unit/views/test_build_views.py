@@ -6,7 +6,6 @@ import torch
 
 from widefield import views
 from widefield.views import (
-    NO_CONTEXT,
     VIEWS,
     Augmentation,
     ImageAugmentation,
@@ -14,6 +13,7 @@ from widefield.views import (
     build_views,
     image,
 )
+from widefield.views.base import NO_CONTEXT
 
 
 def test_expert_has_the_settings_of_s_diet() -> None:

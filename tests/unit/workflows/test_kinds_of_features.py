@@ -53,7 +53,7 @@ def test_each_checkpoint_keeps_its_projector(run: Path) -> None:
 def test_each_command_takes_projected_features(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 4)  # no score is looked at
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)  # no score is looked at
     report = probe(run, images(), train_data=images(), features="projected")
     assert report.features == "projected"
     assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
@@ -67,7 +67,7 @@ def test_each_command_takes_projected_features(
 def test_which_features_of_short_pretrainings_are_judged_is_said(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "STEPS", 4)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
     monkeypatch.setattr(planting, "TRAIN_IMAGES", 64)
     for kind, said in (("projected", True), ("pooled", False)):
         notes = audit(

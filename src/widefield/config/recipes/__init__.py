@@ -3,16 +3,21 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from widefield.config.defaults import DEFAULT_METHOD, method_for
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.default import default, method_for
-from widefield.config.recipes.feature_dropout import feature_dropout, feature_dropout_published
-from widefield.config.recipes.published import Published
-from widefield.config.recipes.s_diet_paper import s_diet_paper, s_diet_published
-from widefield.config.recipes.solo_learn import solo_learn, solo_learn_published
+from widefield.config.recipes.feature_dropout import feature_dropout
+from widefield.config.recipes.s_diet_paper import s_diet_paper
+from widefield.config.recipes.solo_learn import solo_learn
 from widefield.core.names import check_name
 from widefield.data import plant_names
-from widefield.methods import DEFAULT_METHOD, METHODS, MethodConfig
+from widefield.methods import METHODS, MethodConfig
 from widefield.views import ViewSettings
+
+
+def default(method: str, planted: Collection[str] = ()) -> Recipe:
+    """Return the measured settings of any method, the same for all data."""
+    return Recipe(method=METHODS[method]())
+
 
 RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "default": default,
@@ -21,13 +26,6 @@ RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "solo-learn": solo_learn,
 }
 """Every recipe by name, from the name of the method and those of what is planted in the data."""
-
-PUBLISHED: dict[str, Callable[[str, Collection[str]], Published]] = {
-    "s-diet-paper": s_diet_published,
-    "feature-dropout": feature_dropout_published,
-    "solo-learn": solo_learn_published,
-}
-"""What the source of a recipe says; the default has none."""
 
 AUTO = "auto"
 """The name of the method that a recipe chooses."""
@@ -62,13 +60,19 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
         >>> make_recipe("feature-dropout", method="simclr").method.temperature
         0.07
     """
+    return named_recipe(name, settings, planted=plant_names(data) if data else ())
+
+
+def named_recipe(name: str, given: Mapping[str, Any], *, planted: Collection[str] = ()) -> Recipe:
+    """Return the recipe `name` for data with features `planted`; as `make_recipe`."""
     check_name("recipe", name, RECIPES)
+    settings = dict(given)
     method = settings.pop("method", AUTO)
     if method == AUTO:
         method = FIRST_METHOD.get(name) or _default_method(settings)
     method_name = method.name if isinstance(method, MethodConfig) else method
     check_name("method", method_name, METHODS)
-    recipe = RECIPES[name](method_name, plant_names(data) if data else ())
+    recipe = RECIPES[name](method_name, planted)
     if not isinstance(method, str):
         settings["method"] = method
     if isinstance(settings.get("views"), str):

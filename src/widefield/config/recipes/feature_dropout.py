@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
 from widefield.methods import ProjectorConfig, SimCLRConfig
 from widefield.views import ViewSettings
@@ -47,36 +46,6 @@ def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Rec
         decay_bias_and_norm=True,
         warmup_epochs=0.0,
         precision="32",
-    )
-
-
-def feature_dropout_published(method: str, plants: Collection[str] = ()) -> Published:
-    """Return what the paper and its code say of the settings."""
-    return Published(
-        source="Feature Dropout (Tamkin et al. 2022), and the authors' code and configurations",
-        values={
-            "encoder": "resnet18",
-            "stem": "small",
-            "views": "viewmaker:published",
-            "viewmaker_budget": _budget(plants),
-            "viewmaker_lr": 1e-3,
-            "epochs": 200,
-            "batch_size": 256,
-            "optimizer": "sgd",
-            "schedule": "constant",
-            "lr": 0.03,
-            "weight_decay": 1e-4,
-            "decay_bias_and_norm": True,
-            "warmup_epochs": 0.0,
-            "loss": "one-sided",
-            "temperature": 0.07,
-            "projector_layers": 1,
-            "projector_dim": 128,
-        },
-        differs={
-            "views": "viewmaker:published, compared with expert:feature-dropout",
-            "temperature": "0.07 in the code, 0.1 in the paper",
-        },
     )
 
 

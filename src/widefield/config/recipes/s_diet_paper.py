@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
 from widefield.methods import (
     DietConfig,
@@ -27,7 +26,6 @@ def s_diet_paper(method: str = "s-diet", plants: Collection[str] = ()) -> Recipe
     Unstated in the paper, and chosen here: the projector's hidden width; its output, 512, because
     figure 1c counts more than 200 large singular values of it; the warm-up, none; how the encoder
     starts, as torchvision's, which table 2 needs; the last partial batch of an epoch, left out.
-    `widefield recipe s-diet-paper` prints all of it beside the paper's values.
 
     Raises:
         ValueError: the paper has no settings for this method.
@@ -50,47 +48,12 @@ def _method(name: str) -> MethodConfig:
         return SDietConfig(
             lr=1e-3,
             projector=ProjectorConfig(layers=3, width=512, dim=512, batch_norm=False),
-            head_lr_scale=1.0,
             logit_scale=1.0,
             label_smoothing=0.8,
-            head=HeadConfig(init="random", update="estimated"),
+            head=HeadConfig(lr_scale=1.0, init="random", update="estimated"),
         )
     if name == DietConfig.name:
         return DietConfig(lr=1e-3, head_lr_scale=1.0, label_smoothing=0.8)
     raise ValueError(
         f"the recipe s-diet-paper has no settings for {name}: it is for s-diet and diet"
-    )
-
-
-def s_diet_published(method: str, plants: Collection[str] = ()) -> Published:
-    """Return what the paper says of the settings of `s-diet` or `diet`."""
-    values = {
-        "encoder": "resnet18",
-        "stem": "cifar",
-        "views": "expert",
-        "epochs": STACKED_EPOCHS if "stacked-digits" in plants else _EPOCHS,
-        "batch_size": 256,
-        "optimizer": "adamw",
-        "schedule": "cosine",
-        "lr": 1e-3,
-        "weight_decay": 0.05,
-        "label_smoothing": 0.8,
-        "normalize": method == SDietConfig.name,
-    }
-    if method == SDietConfig.name:
-        values |= {
-            "projector_layers": 3,
-            "projector_batch_norm": False,
-            "logit_scale": 1.0,
-            "head_update": "estimated",
-        }
-    return Published(
-        source="S-DIET (2025), sections 5 and 6, appendices C and E",
-        values=values,
-        differs={
-            "encoder": "resnet18, and resnet50 for others of its results",
-            "projector_dim": "unstated, above 200 by figure 1c",
-            "decay_bias_and_norm": "unstated; no exception is named",
-            "precision": "32 bits for the baselines, unstated for S-DIET",
-        },
     )

@@ -1,11 +1,10 @@
 """The published CIFAR settings of solo-learn, the baselines of S-DIET (2025), appendix C.1."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.config.recipes.published import Published
 from widefield.encoders import EncoderSettings
 from widefield.methods import (
     BarlowTwinsConfig,
@@ -18,43 +17,34 @@ from widefield.methods import (
     VICRegConfig,
 )
 
-FOLDER = "solo-learn, scripts/pretrain/cifar"
-
 
 @dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """Settings of one file of solo-learn."""
+class _Baseline:
+    """Settings of one method."""
 
-    file: str
     settings: Callable[[], MethodConfig]
     weight_decay: float
     optimizer: str = "lars"
-    differs: dict[str, str] = field(default_factory=dict)
-    """What solo-learn has and no setting chooses."""
 
 
 def _mlp(layers: int, width: int, dim: int, *, batch_norm: bool = True) -> ProjectorConfig:
     return ProjectorConfig(layers=layers, width=width, dim=dim, batch_norm=batch_norm)
 
 
-BASELINES: dict[str, Baseline] = {
-    SimCLRConfig.name: Baseline(
-        file="simclr.yaml",
+BASELINES: dict[str, _Baseline] = {
+    SimCLRConfig.name: _Baseline(
         settings=lambda: SimCLRConfig(
             lr=0.4, projector=_mlp(2, 2048, 256, batch_norm=False), temperature=0.2
         ),
         weight_decay=1e-4,
     ),
-    BarlowTwinsConfig.name: Baseline(
-        file="barlow.yaml",
+    BarlowTwinsConfig.name: _Baseline(
         settings=lambda: BarlowTwinsConfig(
             lr=0.3, projector=_mlp(3, 2048, 2048), off_diagonal_weight=0.0051
         ),
         weight_decay=1e-4,
-        differs={"factor of the loss": "0.1; here 1"},
     ),
-    BYOLConfig.name: Baseline(
-        file="byol.yaml",
+    BYOLConfig.name: _Baseline(
         settings=lambda: BYOLConfig(
             lr=1.0,
             projector=_mlp(2, 4096, 256),
@@ -64,18 +54,12 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-5,
     ),
-    SimSiamConfig.name: Baseline(
-        file="simsiam.yaml",
+    SimSiamConfig.name: _Baseline(
         settings=lambda: SimSiamConfig(lr=0.5, projector=_mlp(3, 2048, 2048), predictor_width=512),
         weight_decay=1e-5,
         optimizer="sgd",
-        differs={
-            "norm after the projector": "batch norm without gain; here none",
-            "rate of the predictor": "constant; here as of the rest",
-        },
     ),
-    VICRegConfig.name: Baseline(
-        file="vicreg.yaml",
+    VICRegConfig.name: _Baseline(
         settings=lambda: VICRegConfig(
             lr=0.3,
             projector=_mlp(3, 2048, 2048),
@@ -85,8 +69,7 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-4,
     ),
-    MoCoConfig.name: Baseline(
-        file="mocov2plus.yaml",
+    MoCoConfig.name: _Baseline(
         settings=lambda: MoCoConfig(
             lr=0.3,
             projector=_mlp(2, 2048, 256, batch_norm=False),
@@ -96,14 +79,9 @@ BASELINES: dict[str, Baseline] = {
         ),
         weight_decay=1e-4,
         optimizer="sgd",
-        differs={
-            "ema_decay at the end": "0.999; here the same throughout",
-            "directions of the loss": "both; here one",
-            "start of the queue": "random keys; here empty",
-        },
     ),
 }
-"""Method -> its file and what it says."""
+"""Method -> its settings."""
 
 
 def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
@@ -112,7 +90,7 @@ def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
     Raises:
         ValueError: solo-learn's settings are not here for this method.
 
-    Source: solo-learn, the files of `scripts/pretrain/cifar` named in `BASELINES`; views, batch
+    Source: solo-learn, the files of `scripts/pretrain/cifar`; views, batch
     and precision are those of S-DIET (2025), appendix C.1.
     """
     baseline = _baseline(method)
@@ -130,40 +108,7 @@ def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
     )
 
 
-def solo_learn_published(method: str, plants: Collection[str] = ()) -> Published:
-    """Return what solo-learn's file and S-DIET say of the settings.
-
-    Raises:
-        ValueError: as `solo_learn`.
-    """
-    baseline = _baseline(method)
-    recipe = solo_learn(method)
-    run = {
-        name: getattr(recipe, name)
-        for name in (
-            "batch_size",
-            "epochs",
-            "optimizer",
-            "schedule",
-            "weight_decay",
-            "decay_bias_and_norm",
-            "warmup_epochs",
-        )
-    }
-    differences = {**baseline.settings().flat(), **recipe.encoder.flat(), **run}
-    for name in ("gather_distributed", "loss"):
-        differences.pop(name, None)
-    return Published(
-        source=f"{FOLDER}/{baseline.file}; views and precision: S-DIET (2025), appendix C.1",
-        values={**differences, "views": "expert", "precision": "32"},
-        differs={
-            "first learning rate of the warm-up": "3e-5; here one step's share of the peak",
-            **baseline.differs,
-        },
-    )
-
-
-def _baseline(method: str) -> Baseline:
+def _baseline(method: str) -> _Baseline:
     if method not in BASELINES:
         *others, last = BASELINES
         raise ValueError(

@@ -10,7 +10,7 @@ of one read share their background.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from annotated_types import Interval
@@ -26,7 +26,7 @@ Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
 
 _TRAIN_SHARE = 0.8
 _NOISE_SECONDS = 20
-_TONES = (0.06, 0.12, 0.25)
+_TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
 """Frequency of each tone, as a share of the Nyquist frequency."""
 _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 """Seconds between clicks, in turn."""
@@ -84,68 +84,58 @@ class Background:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tone:
+class _Synthetic:
+    """Options of synthetic sounds."""
+
+    name: ClassVar[str]
+
+    fresh: bool = False
+    level: Decibels = 10.0
+    """Level of the example above the planted sound."""
+
+    @classmethod
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to hear."""
+        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
+
+    def _overlay(self, canvas: Canvas, sounds: dict[str, NDArray[np.float64]]) -> SoundOverlay:
+        return SoundOverlay(
+            name=self.name,
+            classes=tuple(sounds),
+            loops=tuple(as_loop(x, canvas.shape[1]) for x in sounds.values()),
+            snr=(self.level, self.level),
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tone(_Synthetic):
     """Options of `+tone`: a low, a middle or a high pure tone."""
 
     name: ClassVar[str] = "tone"
 
-    fresh: bool = False
-    level: Decibels = 10.0
-    """Level of the example above the tone."""
-
-    @classmethod
-    def levels(cls) -> "tuple[Tone, ...]":
-        """Return five variants, from hard to easy to hear."""
-        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
-
     def draw(self, canvas: Canvas) -> SoundOverlay:
         """Return an overlay of tones; the random start of a segment is the random phase."""
         canvas.sound_rate(self.name)
-        steps = canvas.shape[1]
-        time = np.arange(2 * steps)
-        loops = [as_loop(np.sin(np.pi * share * time), steps) for share in _TONES]
-        return _overlay(self.name, ("low", "middle", "high"), loops, self.level, self.fresh, canvas)
+        time = np.arange(2 * canvas.shape[1])
+        return self._overlay(
+            canvas, {name: np.sin(np.pi * share * time) for name, share in _TONES.items()}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clicks:
+class Clicks(_Synthetic):
     """Options of `+clicks`: slow, fast or paired clicks."""
 
     name: ClassVar[str] = "clicks"
 
-    fresh: bool = False
-    level: Decibels = 10.0
-    """Level of the example above the clicks."""
-
-    @classmethod
-    def levels(cls) -> "tuple[Clicks, ...]":
-        """Return five variants, from hard to easy to hear."""
-        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
-
     def draw(self, canvas: Canvas) -> SoundOverlay:
         """Return an overlay of click trains."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
-        loops = [as_loop(_click_train(gaps, rate, steps), steps) for gaps in _CLICKS.values()]
-        return _overlay(self.name, tuple(_CLICKS), loops, self.level, self.fresh, canvas)
-
-
-def _overlay(
-    name: str,
-    classes: tuple[str, ...],
-    loops: list[NDArray[np.float32]],
-    level: float,
-    fresh: bool,
-    canvas: Canvas,
-) -> SoundOverlay:
-    return SoundOverlay(
-        name=name,
-        classes=classes,
-        loops=tuple(loops),
-        snr=(level, level),
-        seed=canvas.seed,
-        held_out=canvas.held_out,
-        fresh=fresh,
-    )
+        trains = {name: _click_train(gaps, rate, steps) for name, gaps in _CLICKS.items()}
+        return self._overlay(canvas, trains)
 
 
 def _concatenate(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from widefield.data.planted.overlay import RandomOverlay
+from widefield.data.planted.random_overlay import RandomOverlay
 
 _LEVELS = 2**16
 

@@ -21,7 +21,6 @@ _CHANNELS = (1, 2, 3, 4)
 _MAX_CLASSES = 65_536
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
 """Above this number of classes, at most this many unused ones for each used one."""
-_PACK_KEYS = {"bytes", "offsets", "images", "labels", "classes"}
 
 Array = NDArray[np.generic] | torch.Tensor
 

@@ -62,9 +62,7 @@ def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
         )
     ends = offsets.astype(np.int64)
     if ends[0] < 0 or ends[-1] > size or (np.diff(ends) < 0).any():
-        raise ValueError(
-            f"key 'offsets' must rise from 0 to at most {size}, the data's length"
-        )
+        raise ValueError(f"key 'offsets' must rise from 0 to at most {size}, the data's length")
     return [slice(start, end) for start, end in pairwise(ends.tolist())]
 
 

@@ -160,14 +160,9 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is another one.
     """
     fields = json.loads(text)
-    if not isinstance(fields, dict):
-        raise ValueError("its configuration has other fields")
-    fields = {"max_value": None, "rate": None, **fields}  # files written before had none
-    if fields.keys() != EncoderConfig.__dataclass_fields__.keys():
+    if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     sides = fields["image_size"]
-    if type(sides) is int:  # files written before had one side
-        fields["image_size"] = sides = [sides, sides]
     if not isinstance(sides, list) or len(sides) != 2:
         raise ValueError(f"image_size is {sides!r}")
     for name, kind in {"name": str, "stem": str, "channels": int}.items():

@@ -36,7 +36,7 @@ from widefield.encoders.weights.files import no_numbers
 from widefield.encoders.weights.key_maps import spelled_as_timm
 from widefield.encoders.weights.tensors import read_tensors
 
-COMMON = (
+COMMON_ARCHITECTURES = (
     "resnet18",
     "resnet34",
     "resnet50",
@@ -164,7 +164,7 @@ def load_foreign(
     Args:
         path: a `.safetensors` file, or one that `torch.load(weights_only=True)` reads.
         architecture: a timm model, `solo-learn:NAME` for one with that library's small first
-            layer, or `torchvision:NAME`; by default the best of `COMMON`.
+            layer, or `torchvision:NAME`; by default the best of `COMMON_ARCHITECTURES`.
         prefix: text before the encoder's names in the file; by default the one with most of its
             tensors, a teacher's before others.
         normalization: a name of `NORMALIZATIONS`; by default that of the architecture's own
@@ -187,7 +187,7 @@ def load_foreign(
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
-    names = (name,) if name else COMMON
+    names = (name,) if name else COMMON_ARCHITECTURES
     best = best_match(path, tensors, [fit for known in names for fit in skeletons(known)])
     if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
         best = _padded_as_solo_learn(best)

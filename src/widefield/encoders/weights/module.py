@@ -4,7 +4,7 @@ import timm
 from torch import nn
 
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.weights.foreign import COMMON, load_fitting, skeletons
+from widefield.encoders.weights.foreign import COMMON_ARCHITECTURES, load_fitting, skeletons
 
 _OWN_LOOP = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
 
@@ -27,7 +27,7 @@ def load_module(module: nn.Module) -> Encoder:
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     facts = getattr(module, "pretrained_cfg", None)
     said = facts.get("architecture") if isinstance(facts, dict) else None
-    names = (said,) if isinstance(said, str) and timm.is_model(said) else COMMON
+    names = (said,) if isinstance(said, str) and timm.is_model(said) else COMMON_ARCHITECTURES
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in skeletons(architecture)]
     encoder, _ = load_fitting(f"the module {name}", tensors, candidates, remedy=_OWN_LOOP)

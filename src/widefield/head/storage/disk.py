@@ -17,7 +17,7 @@ from torch import Tensor
 from widefield.core.files import disk_is_full
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
-from widefield.head.lazy_adamw import RowState
+from widefield.head.storage.base import RowState
 from widefield.head.storage.file import RowFileHeader
 from widefield.head.storage.journal import RecoverableRows, remove_rows
 from widefield.head.storage.layout import FULL, STEP_WORDS, Layout
@@ -30,11 +30,11 @@ _COPIED_AT_ONCE = 4096
 T = TypeVar("T")
 
 
-class DiskStore:
+class DiskStorage:
     """n rows of width m with both moments in a file; host memory holds a few batches of them.
 
     A record is a row's last step, the row and its moments, as `layout` keeps them. A row that was
-    never written is drawn from (seed, index), so that a new store takes neither time nor space.
+    never written is drawn from (seed, index), so that a new storage takes neither time nor space.
 
     One thread does all reading and writing, in the order in which it was asked. Batches announced
     by `prefetch` are read before they are needed; if one of their rows is written in the meantime,
@@ -61,12 +61,12 @@ class DiskStore:
         >>> import tempfile
         >>> import torch
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     store = DiskStore(folder, 10**6, 2, seed=0)
+        ...     storage = DiskStorage(folder, 10**6, 2, seed=0)
         ...     two = torch.tensor([999_999, 3])
-        ...     state = store.read(two)
-        ...     store.write(two, RowState(state.row, state.m, state.v, state.last + 1))
-        ...     print(store.read(two).last.tolist(), store.read(two + 1 - 2).last.tolist())
-        ...     store.close()
+        ...     state = storage.read(two)
+        ...     storage.write(two, RowState(state.row, state.m, state.v, state.last + 1))
+        ...     print(storage.read(two).last.tolist(), storage.read(two + 1 - 2).last.tolist())
+        ...     storage.close()
         [1, 1] [0, 0]
     """
 
@@ -82,7 +82,7 @@ class DiskStore:
         layout: Layout = FULL,
     ) -> None:
         self.n, self.dim, self.shard = n, dim, shard
-        self._layout = layout
+        self.layout = layout
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         self._folder, self._seed = Path(folder), seed
@@ -116,7 +116,7 @@ class DiskStore:
         else:  # not announced: read it after all that is still to be written
             records = self._wait(self._submit(self._load, index))
         on_device = records.to(self.device, non_blocking=True)
-        return RowState(*self._layout.unpack(on_device, self.dim), _steps(records))
+        return RowState(*self.layout.unpack(on_device, self.dim), _steps(records))
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct and past step 0.
@@ -152,12 +152,12 @@ class DiskStore:
         if self._rows is not None:
             raise ValueError(
                 f"the rows in {self._folder} are in use, and are loaded before they are: close() "
-                "their store, make a new one, and a new PerExampleHead if it had one, and load "
+                "their storage, make a new one, and a new PerExampleHead if it had one, and load "
                 "into that"
             )
         if "run" not in state:
             raise ValueError(
-                "the state is of rows in memory, and this store keeps its rows on disk: load it "
+                "the state is of rows in memory, and this storage keeps its rows on disk: load it "
                 "into one in memory, or start a new run"
             )
         self._run = state["run"]
@@ -199,7 +199,7 @@ class DiskStore:
 
     def _bring(self, index: Tensor, state: RowState) -> "_Written":
         """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
-        records = self._layout.pack(state.row, state.m, state.v)
+        records = self.layout.pack(state.row, state.m, state.v)
         if self._side is None:
             return _Written(index.clone(), state.last.clone(), records, None)
         host = torch.empty(records.shape, dtype=records.dtype, pin_memory=True)
@@ -258,8 +258,8 @@ class DiskStore:
         return RowFileHeader(
             n=self.n,
             dim=self.dim,
-            words=self._layout.words(self.dim),
-            layout=self._layout.name,
+            words=self.layout.words(self.dim),
+            layout=self.layout.name,
             seed=self._seed,
             shard=shard,
             run=run,
@@ -295,12 +295,12 @@ class DiskStore:
 
     def _load(self, index: Tensor) -> Tensor:
         """Read records, and draw the rows of those that were never written."""
-        shape, pin = (len(index), self._layout.words(self.dim)), self._side is not None
+        shape, pin = (len(index), self.layout.words(self.dim)), self._side is not None
         records = torch.empty(shape, dtype=torch.int32, pin_memory=pin)
         self._open_rows().read(self.shard.local(index).numpy(), records.numpy())
         never = _steps(records) == 0
         if never.any():
-            row, _, _ = self._layout.unpack(records, self.dim)
+            row, _, _ = self.layout.unpack(records, self.dim)
             row[never] = initial_rows(index[never], self.dim, seed=self._seed, dtype=row.dtype)
         return records
 

@@ -18,9 +18,9 @@ STEP_WORDS = 2  # a record begins with the step it is at, an int64
 class Layout:
     """What is kept of a row of width m: the row itself, always float32, and its two moments.
 
-    A store computes nothing: it hands out float32 and rounds what it is given, the first moment to
-    nearest and the second one at random: to nearest, 0.999 times a bf16 is the same bf16 again, and
-    a row that is seen at every step or two would never forget an old gradient.
+    A storage computes nothing: it hands out float32 and rounds what it is given, the first moment
+    to nearest and the second one at random: to nearest, 0.999 times a bf16 is the same bf16 again,
+    and a row that is seen at every step or two would never forget an old gradient.
 
     Example:
         >>> [Layout(moments=m, second_moment=v).row_bytes(128)

@@ -1,24 +1,19 @@
-"""Stores of rows: whole in the memory of a device or of the host, or on disk."""
+"""Rows in the memory of a device or of the host."""
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from widefield.core.types import WHOLE, Place, Shard
+from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
-from widefield.head.lazy_adamw import RowState
-from widefield.head.storage.disk import DiskStore
+from widefield.head.storage.base import RowState
 from widefield.head.storage.layout import FULL, Layout
 
-_MEMORY_SHARE = 0.25
 _DRAWN_AT_ONCE = 4096
 
 
-class MemoryStore:
+class MemoryStorage:
     """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
     Takes 3 n m floats and n integers, 1.5 GB for a million examples at m = 128, or less where
@@ -26,10 +21,10 @@ class MemoryStore:
 
     Example:
         >>> import torch
-        >>> store = MemoryStore(4, 2, seed=0)
-        >>> state = store.read(torch.tensor([2]))
-        >>> store.write(torch.tensor([2]), RowState(state.row + 1, state.m, state.v, state.last))
-        >>> bool((store.read(torch.tensor([2])).row == state.row + 1).all())
+        >>> storage = MemoryStorage(4, 2, seed=0)
+        >>> state = storage.read(torch.tensor([2]))
+        >>> storage.write(torch.tensor([2]), RowState(state.row + 1, state.m, state.v, state.last))
+        >>> bool((storage.read(torch.tensor([2])).row == state.row + 1).all())
         True
     """
 
@@ -45,7 +40,7 @@ class MemoryStore:
         layout: Layout = FULL,
     ) -> None:
         self.n, self.dim, self.shard = n, dim, shard
-        self._layout = layout
+        self.layout = layout
         self.device = torch.device(device)
         self.wait_seconds = 0.0
         examples = shard.examples(n).to(self.device)
@@ -66,18 +61,18 @@ class MemoryStore:
 
     def read(self, index: Tensor) -> RowState:
         """Return the state of rows `index` [b], copied; `index` is in host memory."""
-        local = self.shard.local(index)
+        local = index // self.shard.world
         on_device = local.to(self.device)
         row = self.row[on_device]
         return RowState(row, self.m[on_device].to(row), self.v[on_device].to(row), self.last[local])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
-        local = self.shard.local(index)
+        local = index // self.shard.world
         on_device = local.to(self.device)
         moments = state.m, state.v
-        if self.row.dtype == torch.float32:
-            moments = self._layout.narrowed(state.row, *moments)
+        if self.m.dtype == torch.bfloat16:
+            moments = self.layout.narrowed(state.row, *moments)
         for table, new in zip((self.row, self.m, self.v), (state.row, *moments), strict=True):
             table.index_copy_(0, on_device, new)
         self.last[local] = state.last
@@ -90,25 +85,25 @@ class MemoryStore:
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over rows written by `state_dict` of a store of the same size, or of the first n.
+        """Take over rows written by `state_dict` of a storage of the same size, or of the first n.
 
         Rows that nobody visited may follow: those of examples that were to join, and did not.
 
         Raises:
-            ValueError: it was of a store of another size, or more rows than it holds are in use.
+            ValueError: it was of a storage of another size, or more rows than it holds are in use.
         """
         self._refuse_other(state)
         count = min(len(state["row"]), len(self.row))
         if state["last"][count:].any():
             raise ValueError(
-                f"the state holds {len(state['row'])} rows, and this store {count}: make it, and "
+                f"the state holds {len(state['row'])} rows, and this storage {count}: make it, and "
                 "its PerExampleHead, for as many examples as the one that was saved, or more"
             )
         if self.last[count:].any():
             raise ValueError(
-                f"the state holds {count} rows, and this store, with {len(self.row)}, has visited "
-                "others since: make a new one, and a new PerExampleHead if it has one, and load "
-                "into that"
+                f"the state holds {count} rows, and this storage, with {len(self.row)}, has "
+                "visited others since: make a new one, and a new PerExampleHead if it has one, and "
+                "load into that"
             )
         for name, table in self.state_dict().items():
             table[:count] = state[name][:count]
@@ -117,7 +112,7 @@ class MemoryStore:
         """Take over its rows from `state_dict` of all ranks of another world size.
 
         Raises:
-            ValueError: one was of a store of another width, or of other moments.
+            ValueError: one was of a storage of another width, or of other moments.
         """
         for rank, state in enumerate(states):
             self._refuse_other(state)
@@ -137,12 +132,12 @@ class MemoryStore:
         own = self.state_dict()
         if not own.keys() <= state.keys():
             raise ValueError(
-                "the state is of rows on disk, and this store keeps its rows in memory: load it "
-                "into a DiskStore on their folder"
+                "the state is of rows on disk, and this storage keeps its rows in memory: load it "
+                "into a DiskStorage on their folder"
             )
         if any(state[name].shape[1:] != table.shape[1:] for name, table in own.items()):
             raise ValueError(
-                f"the state holds {_shapes(state)}, and this store {_shapes(own)}: make it, and "
+                f"the state holds {_shapes(state)}, and this storage {_shapes(own)}: make it, and "
                 "its PerExampleHead, with the dim, optimizer and layout of the one that was saved"
             )
 
@@ -150,69 +145,9 @@ class MemoryStore:
         """Do nothing: a checkpoint holds the rows themselves."""
 
     def close(self) -> None:
-        """Do nothing: memory is given back with the store."""
+        """Do nothing: memory is given back with the storage."""
 
 
 def _shapes(state: dict[str, Tensor]) -> str:
     """Return the shapes of rows and moments in words."""
     return ", ".join(f"{name} {list(state[name].shape)}" for name in ("row", "m", "v"))
-
-
-def choose_place(
-    wanted_place: Place | Literal["auto"],
-    n: int,
-    dim: int,
-    device: torch.device,
-    layout: Layout = FULL,
-) -> Place:
-    """Return `where`, or for `auto` the first of device, host and disk with room for n rows.
-
-    There is room where the rows need less than 25 % of the memory: of what is free on a GPU, of
-    all that the host has.
-
-    Example:
-        >>> import torch
-        >>> [choose_place("auto", n, 128, torch.device("cpu")) for n in (10**3, 10**12)]
-        ['host', 'disk']
-    """
-    if wanted_place != "auto":
-        return wanted_place
-    size = n * layout.row_bytes(dim)
-    if device.type == "cuda" and size < _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]:
-        return "device"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "host" if size < _MEMORY_SHARE * memory else "disk"
-
-
-def choose_store(
-    wanted_place: Place | Literal["auto"],
-    n: int,
-    dim: int,
-    *,
-    seed: int,
-    device: torch.device,
-    folder: Path | None = None,
-    shard: Shard = WHOLE,
-    layout: Layout = FULL,
-) -> MemoryStore | DiskStore:
-    """Build a store for n rows of width `dim`, or a shard of them, where `choose_place` says.
-
-    On disk each shard has a folder in `folder`.
-
-    Raises:
-        ValueError: the rows belong on disk and there is no folder.
-
-    Example:
-        >>> import torch
-        >>> choose_store("auto", 4, 2, seed=0, device=torch.device("cpu")).device
-        device(type='cpu')
-    """
-    place = choose_place(wanted_place, n, dim, device, layout)
-    if place != "disk":
-        home = device if place == "device" else "cpu"
-        return MemoryStore(n, dim, seed=seed, device=home, shard=shard, layout=layout)
-    if folder is None:
-        raise ValueError("rows on disk need a folder: give the run one, or use head_storage host")
-    return DiskStore(
-        folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
-    )

@@ -1,0 +1,44 @@
+"""The one line of an error that the user reads."""
+
+from cyclopts import CycloptsError
+
+from widefield.core.input_errors import cause_of
+from widefield.core.lines import one_line
+
+_MEMORY = ("allocate memory", "out of memory", "not enough memory")
+"""What torch says where an allocation failed."""
+
+
+def line_of(error: BaseException) -> str | None:
+    """Return the line for an error that input, files or the machine caused; None for a bug.
+
+    Example:
+        >>> line_of(FileNotFoundError(2, "No such file or directory", "photos"))
+        'photos: No such file or directory'
+        >>> line_of(AssertionError()) is None
+        True
+    """
+    text = _text_of(error)
+    return None if text is None else one_line(text)
+
+
+def _text_of(error: BaseException) -> str | None:
+    match error:
+        case ValueError() | CycloptsError():
+            return str(error) or type(error).__name__
+        case OSError() | OverflowError() | RecursionError():
+            return cause_of(error)
+        case MemoryError():
+            return _about_memory(str(error))
+        case RuntimeError() if not isinstance(error, NotImplementedError):
+            words = str(error)
+            if any(word in words for word in _MEMORY):
+                return _about_memory(words)
+            return f"{words}: --debug shows the traceback"  # torch refuses sizes in this way
+    return None
+
+
+def _about_memory(words: str) -> str:
+    reason = f" ({words})" if words else ""
+    sizes = "batch_size, image_size or max_examples"
+    return f"not enough memory{reason}: choose smaller sizes, such as {sizes}"

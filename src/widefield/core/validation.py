@@ -1,0 +1,231 @@
+"""One check of a value against its annotation: type, range, choices, and the parts of a nest."""
+
+import dataclasses
+import math
+import numbers
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
+
+_WORDS: dict[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a string",
+    types.NoneType: "None",
+}
+_NO = object()
+"""Stands for no value, where None may be one."""
+
+
+def check(name: str, hint: Any, value: Any) -> Any:
+    """Return `value` as `hint` has it: a whole number that stands for a real one as a float.
+
+    `hint` may be a class, a dataclass, a `Literal`, a union, a mapping or a tuple, whose parts are
+    checked too, or `Annotated` with the limits of a number (`annotated_types`) and its unit.
+
+    Raises:
+        ValueError: it does not fit; the message says which part, and what is allowed.
+
+    Example:
+        >>> check("rate", Annotated[float, Interval(gt=0, le=1)], 1)
+        1.0
+        >>> check("rate", Annotated[float, Interval(gt=0, le=1)], 2)
+        Traceback (most recent call last):
+        ValueError: rate must be a finite number in (0, 1], got 2
+        >>> check("names", Mapping[str, tuple[int, ...]], {"a": (1, "x")})
+        Traceback (most recent call last):
+        ValueError: names.a.1 must be a whole number, got 'x'
+    """
+    for kind in kinds(hint):
+        found = _as_kind(kind, value)
+        if found is _NO or (type(found) in (int, float) and not _holds(limits(hint), found)):
+            continue
+        for part, part_hint, x in _parts(name, kind, value):
+            check(part, part_hint, x)
+        return found
+    raise refusal(name, value, allowed(hint))
+
+
+def fits(hint: Any, value: Any) -> bool:
+    """Return whether `check` takes `value`."""
+    try:
+        check("", hint, value)
+    except ValueError:
+        return False
+    return True
+
+
+def parse(hint: Any, text: str) -> Any:
+    """Return the value that a word of the command line stands for, or the word itself.
+
+    A whole number is written in one way alone, so that one setting has one spelling.
+
+    Example:
+        >>> parse(int | None, "3"), parse(int | None, "None"), parse(int, "03")
+        (3, None, '03')
+    """
+    for kind in kinds(hint):
+        if typing.get_origin(kind) is Literal:
+            found = next((choice for choice in typing.get_args(kind) if str(choice) == text), _NO)
+        elif kind is types.NoneType:
+            found = None if text == "None" else _NO
+        else:
+            found = _number(kind, text) if kind in (int, float) else _NO
+        if found is not _NO:
+            return found
+    return text
+
+
+def allowed(hint: Any) -> str:
+    """Return in words what `hint` allows.
+
+    Example:
+        >>> allowed(Annotated[int | None, Interval(ge=2, le=8), "pixels"])
+        'a whole number in [2, 8] pixels or None'
+    """
+    words: list[str] = []
+    units = (unit for unit in _metadata(hint) if isinstance(unit, str))
+    span = " ".join([_in_words(limits(hint)), *units]).rstrip()
+    for kind in kinds(hint):
+        if typing.get_origin(kind) is Literal:
+            words += map(str, typing.get_args(kind))
+        else:
+            words.append(_WORDS.get(kind) or kind.__name__)
+            words[-1] += span if kind in (int, float) else ""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def require(ok: bool, name: str, value: object, allowed: str) -> None:
+    """Refuse a value unless `ok`, as where one setting limits another.
+
+    Example:
+        >>> require(5 >= 6, "dimension", 5, "at least features=6")
+        Traceback (most recent call last):
+        ValueError: dimension must be at least features=6, got 5
+    """
+    if not ok:
+        raise refusal(name, value, allowed)
+
+
+def refusal(name: str, value: object, allowed: str) -> ValueError:
+    """Return the error of a value that does not fit, in one line."""
+    return ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def kinds(hint: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a type, without the range.
+
+    Example:
+        >>> kinds(Annotated[int | None, Interval(ge=0)])
+        (<class 'int'>, <class 'NoneType'>)
+    """
+    bare = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    is_union = typing.get_origin(bare) in (typing.Union, types.UnionType)
+    return typing.get_args(bare) if is_union else (bare,)
+
+
+def limits(hint: Any) -> Interval:
+    """Return the limits of a number; what is not limited is None."""
+    found: dict[str, Any] = {}
+    for bound in _metadata(hint):
+        if not isinstance(bound, str):  # Gt, Ge, Lt, Le or an Interval of them
+            sides = dataclasses.asdict(bound)
+            found |= {side: at for side, at in sides.items() if at is not None}
+    return Interval(**found)
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """Return the annotation of every field of a dataclass, ranges included."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _metadata(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
+
+
+def _as_kind(kind: Any, value: Any) -> Any:
+    """Return `value` as a `kind`, or `_NO` where it is none."""
+    if kind is Any:
+        return value
+    if typing.get_origin(kind) is Literal:
+        return next((choice for choice in typing.get_args(kind) if _is_same(choice, value)), _NO)
+    if kind in (int, float):  # a bool is a number to Python, and none here
+        base: type = numbers.Integral if kind is int else numbers.Real
+        fits = isinstance(value, base) and not isinstance(value, bool)
+        return kind(value) if fits and (kind is int or _is_finite(value)) else _NO
+    if not isinstance(value, typing.get_origin(kind) or kind):
+        return _NO
+    return str(value) if kind is str else value  # a string of numpy is a str too, and no YAML
+
+
+def _is_same(choice: Any, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, str | numbers.Integral):
+        return False
+    # A file may hold the number where the choice is a word: `precision: 32`.
+    return bool(choice == (str(value) if isinstance(choice, str) else value))
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether `value` is a number that a float can hold."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _parts(name: str, kind: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, hint and value of each part of a nest; of other values none."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        for key, hint in hints_of(kind).items():
+            yield f"{name}.{key}", hint, getattr(value, key)
+    elif origin is Mapping:
+        for key, x in value.items():
+            yield f"a name in {name}", inner[0], key
+            yield f"{name}.{key}", inner[1], x
+    elif origin is tuple:
+        each = inner[:1] * len(value) if inner[-1] is ... else inner
+        require(len(each) == len(value), name, value, f"{len(each)} values")
+        for i, (hint, x) in enumerate(zip(each, value, strict=True)):
+            yield f"{name}.{i}", hint, x
+
+
+def _number(kind: Any, text: str) -> Any:
+    try:
+        number = kind(text)
+    except ValueError:
+        return _NO
+    return _NO if kind is int and str(number) != text else number
+
+
+def _holds(bounds: Interval, value: Any) -> bool:
+    return (
+        (bounds.gt is None or value > bounds.gt)
+        and (bounds.ge is None or value >= bounds.ge)
+        and (bounds.lt is None or value < bounds.lt)
+        and (bounds.le is None or value <= bounds.le)
+    )
+
+
+def _in_words(bounds: Interval) -> str:
+    """Return the limits as an interval, or in words if there is one."""
+    low = bounds.gt if bounds.ge is None else bounds.ge
+    high = bounds.lt if bounds.le is None else bounds.le
+    if low is not None and high is not None:
+        left, right = "(" if bounds.ge is None else "[", ")" if bounds.le is None else "]"
+        return f" in {left}{_shown(low)}, {_shown(high)}{right}"
+    if low is not None:
+        return f" above {low}" if bounds.ge is None else f" of at least {low}"
+    if high is not None:
+        return f" below {high}" if bounds.le is None else f" of at most {high}"
+    return ""
+
+
+def _shown(limit: Any) -> str:
+    return f"{limit:.4g}" if isinstance(limit, float) else str(limit)

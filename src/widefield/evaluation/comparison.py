@@ -1,0 +1,334 @@
+"""Is one encoder better than another? Both are scored on the same images, image by image.
+
+The baseline is the same encoder untrained, or the one that training was initialized from. What is
+scored, and the rule of the verdict, depend on it; see `verdicts.py`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from widefield.core.files import write_atomically
+from widefield.data import Dataset
+from widefield.data.planted import Digits, ImageFeature, Shapes, plant
+from widefield.encoders import untrained_starts
+from widefield.evaluation.cross_fit import ClassIds, CrossFit, Hits, cross_fit
+from widefield.evaluation.floors import floors
+from widefield.evaluation.label_free import (
+    FeatureFunction,
+    Images,
+    Scores,
+    augmented,
+    neighbor_consistency,
+    quadrant_retrieval,
+    rotation_accuracy,
+)
+from widefield.evaluation.paired import PairedDifference, paired_difference
+from widefield.evaluation.verdicts import (
+    ComparisonVerdict,
+    judge_against_untrained,
+    judge_with_labels,
+    judge_without_labels,
+    overruled_by_labels,
+)
+from widefield.metrics import FeatureState, health, linear_cka
+from widefield.probes import extract, pixels
+
+_FORMAT = 2
+Baseline = Literal["untrained", "initial"]
+IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
+    "untrained": (100, 1000),
+    "initial": (30, 2000),
+}
+"""Images without which nothing is compared, and the most that are."""
+_PLANTS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
+"""What is planted: the middle of five grades from hard to easy."""
+SMALLEST_SIDE = 16
+"""Pixels below which nothing is planted."""
+NAMES = {
+    "neighbor_consistency": "neighbor consistency under augmentation",
+    "rotation_accuracy": "rotation prediction",
+    "quadrant_retrieval": "opposite-quadrant retrieval",
+}
+PHRASES: dict[ComparisonVerdict, str] = {
+    "better": "better than {}",
+    "worse": "worse than {}",
+    "no significant difference": "no significant difference from {}",
+    "inconclusive": "inconclusive against {}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """An encoder beside a baseline; pairs are (baseline, encoder)."""
+
+    baseline: Baseline
+    verdict: ComparisonVerdict
+    reason: str
+    without_labels: ComparisonVerdict
+    """What the verdict would be without labels."""
+    examples: int
+    health: tuple[FeatureState, FeatureState]
+    effective_rank: tuple[float, float]
+    cka: float | None
+    """Linear CKA of the two encoders' features; None where one does not vary."""
+    label_free: Mapping[str, PairedDifference]
+    """`neighbor_consistency`; against the untrained encoder also `rotation_accuracy`,
+    `quadrant_retrieval` and the `mean` of the three."""
+    planted: Mapping[str, PairedDifference]
+    """Planted feature -> linear-probe accuracy; empty against the untrained encoder."""
+    linear: Mapping[str, PairedDifference]
+    """Task -> linear-probe accuracy; empty without labels."""
+    knn: Mapping[str, PairedDifference]
+    """Task -> kNN accuracy."""
+    pixels: Mapping[str, PairedDifference]
+    """Task -> linear-probe accuracy from raw pixels to the encoder; empty against the initial
+    encoder."""
+    pixels_consistency: float | None
+    """Neighbor consistency of raw pixels; None against the initial encoder."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_atomically(path, lambda draft: draft.write_text(text, "utf-8"))
+
+    @property
+    def phrase(self) -> str:
+        """The verdict and what it is relative to."""
+        names = {"untrained": "untrained", "initial": "the initial encoder"}
+        return PHRASES[self.verdict].format(names[self.baseline])
+
+    def lines(self) -> list[str]:
+        """Return the verdict and the scores in plain lines."""
+        scores = self._over_untrained() if self.baseline == "untrained" else self._over_initial()
+        return [f"{self.phrase}: {self.reason}", *scores]
+
+    def _over_untrained(self) -> list[str]:
+        raw = {"neighbor_consistency": self.pixels_consistency}
+        parts = [
+            f"{NAMES[name]} {_percent(score.after)} (untrained {_percent(score.before)}"
+            + (f", raw pixels {_percent(share)})" if (share := raw.get(name)) is not None else ")")
+            for name, score in self.label_free.items()
+            if name in NAMES
+        ]
+        hint = self.linear or self.verdict == "better"
+        lines = ["; ".join(parts) + ("" if hint else "; labels of a few images would show more")]
+        return lines + [self._beside_floors(task) for task in self.linear]
+
+    def _beside_floors(self, task: str) -> str:
+        above = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
+        values = ", ".join(f"{name} {_percent(score.before)}" for name, score in above.items())
+        line = f"linear-probe accuracy ({task}): {_percent(self.linear[task].after)}, {values}"
+        lower = [name for name, score in above.items() if score.verdict == "lower"]
+        equal = [name for name, s in above.items() if s.verdict == "no significant difference"]
+        groups = (("significantly below", lower), ("not significantly above", equal))
+        below = ", ".join(f"{words} {' and '.join(names)}" for words, names in groups if names)
+        return f"{line}: {below}" if below else line
+
+    def _over_initial(self) -> list[str]:
+        rank, alike = self.effective_rank, self.cka
+        kinds = (("linear-probe accuracy", self.linear), ("kNN accuracy", self.knn))
+        return [
+            *(f"{NAMES[name]}: {score.line()}" for name, score in self.label_free.items()),
+            f"effective rank: {rank[0]:.0f} to {rank[1]:.0f}; features {self.health[1]}"
+            + ("" if alike is None else f"; linear CKA {alike:.2f}"),
+            *(
+                f"linear-probe accuracy (planted {task}): {score.line()}"
+                for task, score in self.planted.items()
+            ),
+            *(
+                f"{kind} ({task}): {scores[task].line()}"
+                for task in self.linear
+                for kind, scores in kinds
+            ),
+        ]
+
+
+def compare(
+    a: FeatureFunction | Iterable[FeatureFunction],
+    b: FeatureFunction,
+    images: Images,
+    labels: Mapping[str, ClassIds] | None = None,
+    *,
+    baseline: Baseline = "initial",
+    plants: Sequence[str] = tuple(_PLANTS),
+    seed: int = 0,
+) -> Comparison:
+    """Compare the features of encoder b with those of the baseline a on the same images.
+
+    Args:
+        a: images [n, H, W, C] -> h [n, D]. Of several, such as the untrained encoder from each of
+            its usual initializations, the best one counts with labels, task by task, and the first
+            one without.
+        b: the other encoder.
+        images: uint8 [n, H, W, C].
+        labels: task -> class ids [n]; tasks without two classes of six examples are left out.
+        baseline: what `a` is, which decides the scores and the rule.
+        plants: which of `_PLANTS` to plant against the initial encoder.
+        seed: seeds augmentation, plants, folds and intervals.
+
+    Example:
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+        >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
+        >>> compare(flat, flat, images).verdict
+        'no significant difference'
+    """
+    encoders = iter([a] if callable(a) else a)
+    first = next(encoders)
+    h = first(images), b(images)
+    views = augmented(images, seed)
+    scores = [
+        _label_free(f, x, images, views, baseline, seed) for f, x in ((first, h[0]), (b, h[1]))
+    ]
+    label_free = _differences(*scores, seed=seed)
+    planted, raw = {}, {}
+    if baseline == "initial":
+        planted = _differences(*(_planted(f, images, plants, seed) for f in (first, b)), seed=seed)
+    score = partial(cross_fit, labels=labels or {}, seed=seed)
+    new = score(h[1])
+    if baseline == "untrained" and new:
+        untrained = chain([h[0]], (f(images) for f in encoders))
+        floor = floors(score, pixels=pixels(images), untrained=untrained)
+        old, raw = floor["random"], floor["pixels"]
+    else:
+        old = score(h[0])
+    linear, knn, over_pixels = (
+        _differences(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
+        for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", raw, new))
+    )
+    states = health(h[0]), health(h[1])
+    rank = states[0].effective_rank, states[1].effective_rank
+    collapsed = states[0].verdict == "healthy" != states[1].verdict
+    if baseline == "untrained":
+        without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
+        verdict, reason = overruled_by_labels(without_labels, linear)
+    else:
+        consistency = label_free["neighbor_consistency"]
+        without_labels = judge_without_labels(consistency, planted, rank=rank, collapsed=collapsed)
+        verdict, reason = without_labels
+        if linear and not collapsed:
+            verdict, reason = judge_with_labels([*linear.values(), *knn.values()])
+    return Comparison(
+        baseline=baseline,
+        verdict=verdict,
+        reason=reason,
+        without_labels=without_labels[0],
+        examples=len(images),
+        health=(states[0].verdict, states[1].verdict),
+        effective_rank=rank,
+        cka=_cka(*h),
+        label_free=label_free,
+        planted=planted,
+        linear=linear,
+        knn=knn,
+        pixels=over_pixels,
+        pixels_consistency=_pixels_consistency(images, views) if baseline == "untrained" else None,
+    )
+
+
+def compare_with_baseline(
+    encoder: nn.Module,
+    dataset: Dataset,
+    *,
+    initial: nn.Module | None = None,
+    seed: int,
+    device: torch.device,
+    use_labels: bool = True,
+) -> Comparison | None:
+    """Compare an encoder with its initial weights, or else with itself untrained.
+
+    Args:
+        encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
+        dataset: images, such as those that it was trained on; `IMAGE_COUNTS` has how many are used.
+            Of fewer, and of windows and sounds, None is returned.
+        initial: what the encoder was initialized from.
+        seed: seeds untrained weights, augmentation, plants, folds and intervals.
+        device: where the encoders run.
+        use_labels: whether the labels may judge, since the encoder was trained without them.
+    """
+    baseline: Baseline = "untrained" if initial is None else "initial"
+    least, most = IMAGE_COUNTS[baseline]
+    if len(dataset) < least or dataset.kind != "images":  # augmentation of signals differs
+        return None
+    data = dataset.subset(dataset.spread_rows(most)).first_read()
+
+    def features(network: nn.Module) -> FeatureFunction:
+        return partial(extract, network.to(device), device=device)
+
+    before = untrained_starts(encoder, seed=seed) if initial is None else [initial]
+    return compare(
+        map(features, before),
+        features(encoder),
+        data.images,
+        data.labels if use_labels else None,
+        baseline=baseline,
+        plants=[name for name in _PLANTS if name not in data.labels],
+        seed=seed,
+    )
+
+
+def _label_free(
+    features: FeatureFunction,
+    h: Tensor,
+    images: Images,
+    views: Images,
+    baseline: Baseline,
+    seed: int,
+) -> dict[str, Scores]:
+    """Return the label-free scores of one encoder, whose features of the images are h [n, D]."""
+    if baseline == "initial":
+        return {"neighbor_consistency": neighbor_consistency(h, features(views), whiten=False)}
+    scores = {
+        "neighbor_consistency": neighbor_consistency(h, features(views)),
+        "rotation_accuracy": rotation_accuracy(h, features, images, seed=seed),
+        "quadrant_retrieval": quadrant_retrieval(features, images),
+    }
+    return scores | {"mean": np.mean(list(scores.values()), axis=0)}
+
+
+def _pixels_consistency(images: Images, views: Images) -> float:
+    return float(neighbor_consistency(pixels(images), pixels(views)).mean())
+
+
+def _planted(
+    features: FeatureFunction, images: Images, plants: Sequence[str], seed: int
+) -> dict[str, Hits]:
+    """Return which planted images a linear probe predicts, feature by feature."""
+    _, height, width, channels = images.shape
+    if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
+        return {}
+    found: dict[str, CrossFit] = {}
+    for name in plants:
+        drawn = plant(images, _PLANTS[name], seed=seed)
+        found |= cross_fit(features(drawn.images), {name: drawn.labels}, seed=seed)
+    return {name: hits.linear for name, hits in found.items()}
+
+
+def _differences(
+    before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]], *, seed: int
+) -> dict[str, PairedDifference]:
+    return {name: paired_difference(old, after[name], seed=seed) for name, old in before.items()}
+
+
+def _cka(before: Tensor, after: Tensor) -> float | None:
+    try:
+        return linear_cka(before, after)
+    except ValueError:  # one of them does not vary
+        return None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,149 @@
+"""Scores of features without labels, for each image in [0, 1].
+
+Distances are those of whitened features, whose strong directions count alike, as for a linear
+probe.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from widefield.evaluation.cross_fit import FOLDS, NEIGHBORS, fold_hits
+from widefield.metrics import view_agreement, whitened
+from widefield.probes.features import image_batch
+from widefield.views import build_views
+
+FeatureFunction = Callable[[NDArray[Any]], Tensor]
+"""Images [n, H, W, C] -> features [n, D]."""
+Images = NDArray[np.uint8]
+Scores = NDArray[np.float64]
+
+_VIEWS = "gentle"
+"""Augmentations that keep an image's content, whichever the run was trained with."""
+RIDGE = 0.1
+"""The ridge of `metrics.whitened`."""
+OPPOSITE = ((0, 3), (1, 2))
+"""Opposite quadrants: top left, top right, bottom left, bottom right."""
+_BATCH = 256
+_ROUNDING = 1e-12
+"""Cosines that differ by no more are equal: those of equal rows differ by the order of sums."""
+
+
+def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> Scores:
+    """Return the share of its nearest neighbors that each image keeps under augmentation, [n].
+
+    Args:
+        h: features of the images, [n, D].
+        h_views: features of one `augmented` view of each, [n, D].
+        whiten: whiten both by the images' covariance.
+
+    Example:
+        >>> h = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+        >>> float(neighbor_consistency(h, h).mean())
+        1.0
+    """
+    if whiten:
+        h, h_views = whitened(h, h_views, ridge=RIDGE)
+    return view_agreement(h, h_views, min(NEIGHBORS, len(h) - 1)).cpu().numpy()
+
+
+def augmented(images: Images, seed: int) -> Images:
+    """Return one view of each image, uint8 [n, H, W, C]."""
+    views = build_views(_VIEWS, channels=images.shape[3], seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    seen = []
+    for first in range(0, len(images), _BATCH):
+        x = image_batch(images[first : first + _BATCH], torch.device("cpu"))
+        (view,) = views(x, 1, generator)
+        seen.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+    return np.concatenate(seen)
+
+
+def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, seed: int) -> Scores:
+    """Return for each image the share of its rotations that a linear probe predicts, [n].
+
+    Images are rotated by multiples of 90 degrees, those that are not square by 180. The probe is
+    fitted on the rotations of other images. Images without an upright orientation, such as cells,
+    stay at chance. Gidaris et al. (2018), "Unsupervised representation learning by predicting
+    image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
+
+    Args:
+        h: features [n, D] of the images as they are.
+        features: images [n, H, W, C] -> h [n, D].
+        images: uint8 [n, H, W, C].
+        seed: seeds folds and probes.
+
+    Example:
+        >>> shaded = np.zeros((60, 8, 8, 3), dtype=np.uint8)
+        >>> shaded[:, 0] = 255
+        >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
+        >>> float(rotation_accuracy(flat(shaded), flat, shaded, seed=0).mean())
+        1.0
+    """
+    _, height, width, _ = images.shape
+    turns = (1, 2, 3) if height == width else (2,)
+    rotated = [h, *(features(np.ascontiguousarray(np.rot90(images, k, (1, 2)))) for k in turns)]
+    count, kinds = len(images), len(rotated)
+    fold = np.random.default_rng(seed).permutation(count) % FOLDS
+    hits = fold_hits(
+        torch.cat(rotated), np.repeat(np.arange(kinds), count), np.tile(fold, kinds), seed=seed
+    )
+    share: Scores = hits.reshape(kinds, count).mean(0)
+    return share
+
+
+def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGHBORS) -> Scores:
+    """Return for each image the share of its quadrants that retrieve the opposite one, [n].
+
+    A quadrant retrieves the opposite one if this is among its k nearest of the n at that place, by
+    the cosine of whitened features. Chance is k / n, also where all features are equal. Two
+    distant parts of an image share what it shows, and no pixels: the context of Doersch et al.
+    (2015), "Unsupervised visual representation learning by context prediction", as retrieval.
+
+    Args:
+        features: images [n, H, W, C] -> h [n, D]; quadrants are enlarged to the image's size.
+        images: uint8 [n, H, W, C], of 2 x 2 pixels or more.
+        k: 1 to n.
+
+    Example:
+        >>> shades = np.arange(0, 200, 2, dtype=np.uint8)[:, None, None, None]
+        >>> tinted = shades * np.ones((1, 8, 8, 3), dtype=np.uint8)
+        >>> tinted[..., 1] = 255 - tinted[..., 1]
+        >>> wave = lambda x: torch.from_numpy(x[:, 0, 0, 0] * 0.03)
+        >>> on_circle = lambda x: torch.stack([wave(x).sin(), wave(x).cos()], 1)
+        >>> float(quadrant_retrieval(on_circle, tinted, 1).mean())
+        1.0
+    """
+    h = torch.cat([features(quadrant) for quadrant in _quadrants(images)])
+    (white,) = whitened(h, ridge=RIDGE)
+    unit = functional.normalize(white, dim=1).chunk(4)
+    pairs = [*OPPOSITE, *((b, a) for a, b in OPPOSITE)]
+    return torch.stack([_retrieved(unit[a], unit[b], k) for a, b in pairs]).mean(0).cpu().numpy()
+
+
+def _quadrants(images: Images) -> list[Images]:
+    """Return the four quadrants of each image, enlarged to the size of the image."""
+    _, height, width, _ = images.shape
+    rows, columns = (np.arange(side) // 2 for side in (height, width))
+    corners = [(0, 0), (0, width // 2), (height // 2, 0), (height // 2, width // 2)]
+    return [
+        np.ascontiguousarray(images[:, top + rows[:, None], left + columns])
+        for top, left in corners
+    ]
+
+
+def _retrieved(queries: Tensor, keys: Tensor, k: int) -> Tensor:
+    """Return the probability that row i of `keys` is among the k nearest to row i of `queries`.
+
+    Keys that are equally near are in random order.
+    """
+    cosine = queries @ keys.T
+    own = cosine.diagonal()[:, None]
+    nearer = (cosine > own + _ROUNDING).sum(1)
+    as_near = ((cosine - own).abs() <= _ROUNDING).sum(1)  # itself among them
+    return ((k - nearer) / as_near).clamp(0, 1).double()

@@ -1,0 +1,155 @@
+"""Every verdict and its rule. `docs/glossary.md` has them as a table.
+
+A score is higher or lower if the 95 % interval of its paired difference excludes 0. Harm is tested
+one-sided: a score has probably fallen if its one-sided 95 % interval lies below 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from widefield.evaluation.paired import PairedDifference
+
+ComparisonVerdict = Literal["better", "worse", "no significant difference", "inconclusive"]
+LearnedShare = Literal["learned", "weakened", "suppressed"]
+ShareVerdict = Literal[LearnedShare, "unclear", "not separable"]
+
+Judgement = tuple[ComparisonVerdict, str]
+"""A verdict and its reason."""
+
+TOLERATED_FALL = 0.01
+"""A score with labels may fall by this much, unless the fall is significant."""
+CONSISTENCY_FALL = 0.05
+"""Neighbor consistency has to fall significantly by more than this for `worse`."""
+RANK_SHARE = 0.5
+"""An effective rank below this share of the baseline's is `worse`."""
+MIN_RISE = 0.002
+"""A smaller rise of the mean label-free score occurs with learning rates too low to learn."""
+ONE_SIDED = 1.645 / 1.960
+"""Half width of a one-sided 95 % interval as a share of a two-sided one's, if normal."""
+LEARNED = 0.75
+"""A feature is learned from this share on."""
+WEAKENED = 0.25
+"""A feature is weakened from this share on, and suppressed below it."""
+MIN_GAP = 0.05
+"""A ceiling has to be this much above the floor, and significantly, to be separable from it."""
+
+
+def probably_lower(score: PairedDifference) -> bool:
+    """Return whether the one-sided 95 % interval of the difference lies below 0."""
+    return score.difference + ONE_SIDED * (score.high - score.difference) < 0
+
+
+def may_be_lower(score: PairedDifference) -> bool:
+    """Return whether the one-sided 95 % interval holds a fall by more than a point."""
+    return score.difference - ONE_SIDED * (score.difference - score.low) < -TOLERATED_FALL
+
+
+def judge_with_labels(scores: Sequence[PairedDifference]) -> Judgement:
+    """Judge by linear-probe and kNN accuracies, one or more for each task.
+
+    Example:
+        >>> judge_with_labels([PairedDifference(before=0.5, after=0.6, low=0.05, high=0.15)])[0]
+        'better'
+    """
+    if any(s.difference < -TOLERATED_FALL or probably_lower(s) for s in scores):
+        return "worse", "a score with labels fell"
+    if any(s.verdict == "higher" for s in scores):
+        return "better", "a score with labels is significantly higher, and none probably fell"
+    if any(may_be_lower(s) for s in scores):
+        return (
+            "inconclusive",
+            "no score with labels is significantly higher, and one may have fallen by more than a "
+            "point; more labels needed",
+        )
+    return (
+        "no significant difference",
+        "no score with labels is significantly higher, and none fell by more than a point",
+    )
+
+
+def judge_without_labels(
+    consistency: PairedDifference,
+    planted: Mapping[str, PairedDifference],
+    *,
+    rank: tuple[float, float],
+    collapsed: bool,
+) -> Judgement:
+    """Judge an encoder against the one it was initialized from, without labels.
+
+    Args:
+        consistency: neighbor consistency under augmentation.
+        planted: linear-probe accuracy of each planted feature.
+        rank: effective rank before and after.
+        collapsed: whether the features collapsed, and those before had not.
+
+    Example:
+        >>> lost = PairedDifference(before=0.5, after=0.2, low=-0.35, high=-0.25)
+        >>> judge_without_labels(lost, {}, rank=(40, 40), collapsed=False)[0]
+        'worse'
+    """
+    if collapsed:
+        return "worse", "the features collapsed"
+    if rank[1] < RANK_SHARE * rank[0]:
+        return "worse", "the effective rank is less than half"
+    if consistency.high < -CONSISTENCY_FALL:
+        return "worse", "neighbor consistency under augmentation is significantly lower"
+    lower = [name for name, score in planted.items() if score.verdict == "lower"]
+    if planted and len(lower) == len(planted):
+        return "worse", f"all planted features are significantly lower ({', '.join(lower)})"
+    # Consistency alone rises with almost any training, whether classes are easier to probe or not.
+    if (
+        consistency.verdict == "higher"
+        and not lower
+        and any(score.verdict == "higher" for score in planted.values())
+    ):
+        return "better", "neighbor consistency and a planted feature are significantly higher"
+    return "no significant difference", "nothing was ruined; labels would show what was gained"
+
+
+def judge_against_untrained(mean: PairedDifference, *, collapsed: bool) -> Judgement:
+    """Judge an encoder against itself untrained by the mean of the label-free scores.
+
+    Features that collapsed may still be better than untrained ones.
+
+    Example:
+        >>> mean = PairedDifference(before=0.4, after=0.5, low=0.08, high=0.12)
+        >>> judge_against_untrained(mean, collapsed=False)[0]
+        'better'
+    """
+    if mean.verdict == "higher" and mean.difference > MIN_RISE:
+        return "better", "the mean of the label-free scores is significantly higher"
+    if collapsed:
+        return "worse", "the features collapsed"
+    if mean.verdict == "lower":
+        return "inconclusive", "the label-free scores are lower; labels needed"
+    return "no significant difference", "the label-free scores are not significantly higher"
+
+
+def overruled_by_labels(judgement: Judgement, linear: Mapping[str, PairedDifference]) -> Judgement:
+    """Return `worse` if the linear-probe accuracy of a task is significantly lower."""
+    lower = [task for task, score in linear.items() if score.verdict == "lower"]
+    if not lower:
+        return judgement
+    return "worse", f"linear-probe accuracy ({', '.join(lower)}) is significantly lower"
+
+
+def judge_share(low: float, high: float) -> ShareVerdict:
+    """Judge a learned share by its 95 % interval.
+
+    Example:
+        >>> judge_share(0.8, 0.95), judge_share(0.22, 1.0)
+        ('learned', 'unclear')
+    """
+    return name_share(low) if name_share(low) == name_share(high) else "unclear"
+
+
+def name_share(learned: float) -> LearnedShare:
+    """Name a learned share in [0, 1].
+
+    Example:
+        >>> [name_share(share) for share in (0.1, 0.25, 0.75)]
+        ['suppressed', 'weakened', 'learned']
+    """
+    if learned >= LEARNED:
+        return "learned"
+    return "weakened" if learned >= WEAKENED else "suppressed"

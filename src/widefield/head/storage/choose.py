@@ -1,0 +1,72 @@
+"""Where the rows of a run are kept, by how many they are."""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from widefield.core.memory import Memory
+from widefield.core.types import WHOLE, Place, Shard
+from widefield.head.storage.disk import DiskStorage
+from widefield.head.storage.layout import FULL, Layout
+from widefield.head.storage.memory import MemoryStorage
+
+_MEMORY_SHARE = 0.25
+
+
+def choose_place(
+    wanted_place: Place | Literal["auto"],
+    n: int,
+    dim: int,
+    memory: Memory,
+    layout: Layout = FULL,
+) -> Place:
+    """Return `wanted_place`, or for `auto` the first of device, host and disk with room for n rows.
+
+    There is room where the rows need less than 25 % of the memory: of what is free on a GPU, of
+    all that the host has.
+
+    Example:
+        >>> [choose_place("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]
+        ['host', 'disk']
+    """
+    if wanted_place != "auto":
+        return wanted_place
+    size = n * layout.row_bytes(dim)
+    if size < _MEMORY_SHARE * memory.device:
+        return "device"
+    return "host" if size < _MEMORY_SHARE * memory.host else "disk"
+
+
+def choose_storage(
+    wanted_place: Place | Literal["auto"],
+    n: int,
+    dim: int,
+    *,
+    seed: int,
+    device: torch.device,
+    folder: Path | None = None,
+    shard: Shard = WHOLE,
+    layout: Layout = FULL,
+) -> MemoryStorage | DiskStorage:
+    """Build a storage for n rows of width `dim`, or a shard of them, where `choose_place` says.
+
+    On disk each shard has a folder in `folder`.
+
+    Raises:
+        ValueError: the rows belong on disk and there is no folder.
+
+    Example:
+        >>> import torch
+        >>> choose_storage("auto", 4, 2, seed=0, device=torch.device("cpu")).device
+        device(type='cpu')
+    """
+    place = choose_place(wanted_place, n, dim, Memory.of(device), layout)
+    if place != "disk":
+        home = device if place == "device" else "cpu"
+        return MemoryStorage(n, dim, seed=seed, device=home, shard=shard, layout=layout)
+    if folder is None:
+        raise ValueError("rows on disk need a folder: give the run one, or use head_storage host")
+    return DiskStorage(
+        folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
+    )

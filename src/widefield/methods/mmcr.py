@@ -1,0 +1,79 @@
+"""MMCR: the mean of an example's views is long, and those of different examples are orthogonal."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge
+from torch import Tensor
+
+from widefield.core.precision import full_precision
+from widefield.methods.base import BuildContext, Method
+from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.projector import ProjectorConfig
+
+
+@full_precision
+def mmcr(z1: Tensor, z2: Tensor, *, local_weight: float) -> Tensor:
+    """Return minus the nuclear norm of the means of two views' normalized projections, [b, m] each.
+
+    With the rows z normalized, C [b, m] of rows c_i = (z1_i + z2_i) / 2, and |A|_* the sum of the
+    singular values of A,
+
+        loss = -|C|_* + local_weight 1/b sum_i |(z1_i, z2_i)|_*.
+
+    |C|_* is largest where the views of an example agree, so that c_i has norm 1, and means of
+    different examples are orthogonal. It makes the second term small by itself: the authors train
+    with `local_weight` 0.
+
+    Raises:
+        ValueError: the views are not of one shape, or there are fewer than two examples.
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> float(mmcr(z, z, local_weight=0.0))
+        -4.0
+
+    Source: MMCR (Yerxa et al. 2023).
+    """
+    check_views(z1, z2, least=2)
+    z = torch.stack([F.normalize(z1, dim=1), F.normalize(z2, dim=1)], dim=1)  # [b, 2, m]
+    loss = -torch.linalg.matrix_norm(z.mean(1), ord="nuc")
+    if local_weight > 0:
+        loss = loss + local_weight * torch.linalg.matrix_norm(z, ord="nuc").mean()
+    return loss
+
+
+class MMCR(PairLoss):
+    """Maximum manifold capacity: the nuclear norm of the means of two views' projections.
+
+    Source: MMCR (Yerxa et al. 2023).
+    """
+
+    def __init__(
+        self, encoder_dim: int, config: "MMCRConfig | None" = None, **settings: Any
+    ) -> None:
+        config = MMCRConfig.of(config, settings)
+        super().__init__(
+            projector=config.projector.build(encoder_dim),
+            loss=partial(mmcr, local_weight=config.local_weight),
+            gather_distributed=config.gather_distributed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MMCRConfig(PairConfig):
+    """Settings of `MMCR`."""
+
+    name: ClassVar[str] = "mmcr"
+
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
+    """The projection head."""
+    local_weight: Annotated[float, Ge(0)] = 0.0
+    """Weight of the nuclear norm of each example's two views; the paper's lambda."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return MMCR(context.feature_dim, self)

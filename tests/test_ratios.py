@@ -1,0 +1,202 @@
+"""The ratio benches at a size of seconds, and what their commands refuse and write."""
+
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ratios import head, probe, step, views
+from ratios.timing import steady_ratio, turn_by_turn
+from widefield.methods import METHODS
+from widefield.metrics import health, singular_values
+
+ANY = {"tolerance": math.inf}
+"""So few and small rounds are never steady."""
+
+
+def test_every_method_is_timed_beside_the_bare_encoder() -> None:
+    found = step.bench(encoder="resnet-tiny", batch_size=8, image_size=16, rows=40, rounds=2, **ANY)
+    assert found["ratios"].keys() == {f"{name}/bare" for name in (*METHODS, "byol-both-directions")}
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    assert found["values"]["bare_seconds"] > 0
+    assert found["values"]["rows"] == 40
+
+
+def test_some_methods_alone_are_timed_under_views_that_learn() -> None:
+    settings: dict[str, Any] = {"encoder": "resnet-tiny", "image_size": 16, "rows": 16}
+    pair = ["simclr", "byol"]
+    found = step.bench(**settings, batch_size=8, rounds=2, methods=pair, views="viewmaker", **ANY)
+    assert list(found["ratios"]) == ["simclr/bare", "byol/bare"]
+    with pytest.raises(ValueError, match="takes one view of each"):
+        step.bench(**settings, batch_size=8, methods=["s-diet"], views="random-mask")
+
+
+def test_device_memory_does_not_grow_with_the_examples_and_the_dense_head_does() -> None:
+    found = head.bench(
+        encoder="resnet-tiny", batch_size=8, image_size=16, dim=4, rounds=2, sizes=(100, 10_000)
+    )
+    ratios = ("step@1e4/step@1e2", "disk/host", "bytes@1e4/bytes@1e2", "store/memmap")
+    assert tuple(found["ratios"]) == ratios
+    assert found["ratios"]["bytes@1e4/bytes@1e2"] == 1
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    small, large = found["table"]
+    assert large["disk_bytes"] == small["disk_bytes"]
+    assert large["diet_bytes"] > 2 * small["diet_bytes"]
+    assert found["values"]["host_bytes"] == small["disk_bytes"] + 3 * 4 * 4 * 100
+
+
+def test_speeds_of_views_are_compared_on_the_same_images() -> None:
+    result = views.bench(batch_size=8, image_size=16, rounds=2, **ANY)
+    torchvision = {"widefield/torchvision", "widefield/torchvision_pil"}
+    assert torchvision <= set(result["ratios"]) <= torchvision | {"widefield/kornia"}
+    assert min(result["ratios"].values()) > 0
+    values = result["values"]
+    assert values["widefield_images_per_second"] > 0
+    assert (values["batch_size"], values["image_size"]) == (8, 16)
+
+
+def test_kornia_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "kornia" else find(name)
+    )
+    ratios = views.bench(batch_size=2, image_size=8, rounds=2, **ANY)["ratios"]
+    assert list(ratios) == ["widefield/torchvision", "widefield/torchvision_pil"]
+
+
+def test_both_probes_solve_the_same_problem() -> None:
+    found = probe.bench(examples=600, dim=64, tasks=2, seed=1)
+    ours, theirs = (found["values"][f"{name} accuracy"] for name in ("widefield", "sklearn"))
+    assert abs(ours - theirs) < 0.03  # their splits differ, so their strengths may
+    seconds = found["values"]["sklearn seconds"] / found["values"]["widefield seconds"]
+    assert found["ratios"] == {"sklearn/widefield": seconds}
+
+
+def test_made_up_features_resemble_an_encoders() -> None:
+    h, labels = probe.made_up_features(1000, 128, 2, seed=0)
+    assert h.shape == (1000, 128)
+    assert h.min() >= 0
+    assert set(labels) == {"task 0", "task 1"}
+    assert health(h).verdict == "healthy"
+    sigma = singular_values(h)
+    assert sigma[0] > 5 * sigma[40]
+
+
+class Clock:
+    """A clock that contestants set forward by what their rounds are to take."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def contestant(self, seconds: Iterator[float]) -> Callable[[], None]:
+        def run() -> None:
+            self.now += next(seconds)
+
+        return run
+
+
+def timed(rounds: list[float]) -> dict[str, list[float]]:
+    """Time a contestant that takes `rounds` seconds after the warm-up, beside one of 1 second."""
+    clock = Clock()
+    contestants = {
+        "bare": clock.contestant(cycle([1.0])),
+        "method": clock.contestant(iter([9.0, 9.0, 9.0, *rounds])),
+    }
+    return turn_by_turn(contestants, len(rounds), torch.device("cpu"), clock)
+
+
+def test_the_ratio_is_the_median_over_the_rounds_after_the_warm_up() -> None:
+    seconds = timed([2.0, 2.0, 7.0, 2.0, 2.0, 2.0])
+    assert seconds["bare"] == pytest.approx([1.0] * 6)
+    assert steady_ratio("method/bare", seconds["method"], seconds["bare"], 0.05) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("late", [2.11, 1.89])
+def test_a_ratio_whose_halves_differ_by_more_than_the_tolerance_is_refused(late: float) -> None:
+    seconds = timed([2.0] * 3 + [late] * 3)
+    with pytest.raises(ValueError, match=rf"method/bare is 2 in the first half .* {late} .* 5%"):
+        steady_ratio("method/bare", seconds["method"], seconds["bare"], 0.05)
+    within = timed([2.0] * 3 + [1 + late / 2] * 3)
+    steady_ratio("method/bare", within["method"], within["bare"], 0.05)
+
+
+def test_one_round_has_no_halves() -> None:
+    with pytest.raises(ValueError, match="give 2 rounds or more"):
+        steady_ratio("method/bare", [2.0], [1.0], 0.05)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str, bench: Any = step.bench) -> None:
+    monkeypatch.setattr(sys, "argv", ["step.py", *words])
+    import_module("ratios.command").command(bench, step.split)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "byoll"), "did you mean 'byol'"),
+        (("--batch-size", "0"), "must be 1 or more, got 0"),
+        (("--rows", "few"), "must be 1 or more, got few"),
+        (("--round", "9", "--size", "3"), "unrecognized arguments: --size 3"),
+    ],
+)
+def test_bad_input_ends_in_one_line_and_exit_code_2(
+    words: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call(monkeypatch, *words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+RESULT = {
+    "ratios": {"a/bare": 1.5, "b/bare": 2.0},
+    "values": {"bare_seconds": 1.0, "a_seconds": 1.5, "b_seconds": 2.0, "rows": 10},
+}
+
+
+def test_each_method_gets_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, folder = tmp_path / "all.json", tmp_path / "steps"
+    call(monkeypatch, "--json", str(whole), "--into", str(folder), bench=lambda: dict(RESULT))
+    assert "a/bare" in capsys.readouterr().out
+    kept = json.loads(whole.read_text())
+    machine = kept.pop("machine")
+    assert kept == RESULT
+    assert machine.keys() >= {"cpu", "python", "torch"}
+    parts = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("a", "b")}
+    assert parts["a"] == {
+        "ratios": {"a/bare": 1.5},
+        "values": {"bare_seconds": 1.0, "a_seconds": 1.5, "rows": 10},
+        "machine": machine,
+    }
+    assert parts["a"]["values"] | parts["b"]["values"] == RESULT["values"]
+
+
+def test_a_refused_measurement_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unsteady() -> dict[str, Any]:
+        seconds = timed([2.0] * 3 + [3.0] * 3)
+        steady_ratio("method/bare", seconds["method"], seconds["bare"], 0.05)
+        return dict(RESULT)
+
+    with pytest.raises(SystemExit) as ended:
+        call(monkeypatch, "--into", str(tmp_path / "steps"), bench=unsteady)
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

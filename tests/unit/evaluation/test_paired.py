@@ -1,0 +1,118 @@
+"""Paired differences and verdicts: intervals against a formula, verdicts by their rule."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from widefield.evaluation.paired import PairedDifference, paired_difference
+from widefield.evaluation.verdicts import (
+    CONSISTENCY_FALL,
+    TOLERATED_FALL,
+    judge_with_labels,
+    judge_without_labels,
+    probably_lower,
+)
+
+
+def made(difference: float, half: float = 0.01) -> PairedDifference:
+    return PairedDifference(
+        before=0.5, after=0.5 + difference, low=difference - half, high=difference + half
+    )
+
+
+def test_the_interval_is_that_of_the_paired_difference() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.random(800) < 0.5
+    after = before ^ (rng.random(800) < 0.1)
+    found = paired_difference(before, after, seed=1)
+    difference = after.astype(float) - before
+    half = 1.96 * difference.std() / np.sqrt(800)
+    assert found.difference == pytest.approx(difference.mean())
+    assert found.low == pytest.approx(difference.mean() - half, abs=0.004)
+    assert found.high == pytest.approx(difference.mean() + half, abs=0.004)
+    # Unpaired it would be six times as wide: 0.5 (1 - 0.5) twice against 0.1.
+    assert half < 1.96 * np.sqrt(2 * 0.25 / 800) / 2
+
+
+def test_no_difference_is_seen_as_none() -> None:
+    """In 200 draws without a difference, about 1 in 40 is called higher, and 1 in 40 lower."""
+    words = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        words.append(
+            paired_difference(rng.random(200) < 0.5, rng.random(200) < 0.5, seed=seed).verdict
+        )
+    assert words.count("higher") < 15
+    assert words.count("lower") < 15
+
+
+def test_without_a_difference_harm_is_seen_in_one_of_twenty() -> None:
+    seen = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        found = paired_difference(rng.random(200) < 0.5, rng.random(200) < 0.5, seed=seed)
+        seen.append(probably_lower(found))
+    assert 8 < sum(seen) < 35
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=40))
+def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> None:
+    before, after = np.array(pairs).T
+    found = paired_difference(before, after)
+    assert found.low <= found.difference + 1e-9
+    assert found.high >= found.difference - 1e-9
+    assert found.difference == pytest.approx(np.mean(after - before), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ([made(0.05), made(0.0)], "better"),
+        ([made(0.005), made(0.0)], "no significant difference"),
+        ([made(0.005), made(0.0, half=0.013)], "inconclusive"),
+        ([made(0.05), made(-TOLERATED_FALL - 0.001, half=0.1)], "worse"),
+        ([made(-0.005, half=0.001)], "worse"),
+        ([made(-0.001)], "no significant difference"),
+        ([made(-0.005)], "inconclusive"),
+        # Two-sided 95 % intervals that hold 0: harm is asked for on one side.
+        ([made(0.05), made(-0.009, half=0.0095)], "worse"),
+        ([made(0.05), made(-0.009, half=0.0115)], "better"),
+    ],
+)
+def test_verdicts_with_labels(changes: list[PairedDifference], verdict: str) -> None:
+    assert judge_with_labels(changes)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("consistency", "planted", "rank", "collapsed", "verdict"),
+    [
+        (made(0.05), {"a": made(0.1), "b": made(0.0)}, 40, False, "better"),
+        (made(0.05), {}, 40, False, "no significant difference"),
+        (made(0.0), {"a": made(0.1)}, 40, False, "no significant difference"),
+        (made(0.05), {}, 40, True, "worse"),
+        (made(0.05), {"a": made(0.1)}, 20, False, "better"),
+        (made(0.05), {}, 19, False, "worse"),
+        (made(0.0), {}, 40, False, "no significant difference"),
+        (made(-CONSISTENCY_FALL), {}, 40, False, "no significant difference"),
+        (made(-CONSISTENCY_FALL - 0.02), {}, 40, False, "worse"),
+        (made(0.05), {"a": made(-0.1), "b": made(0.1)}, 40, False, "no significant difference"),
+        (made(0.05), {"a": made(-0.1), "b": made(-0.1)}, 40, False, "worse"),
+    ],
+)
+def test_verdicts_without_labels(
+    consistency: PairedDifference,
+    planted: dict[str, PairedDifference],
+    rank: float,
+    collapsed: bool,
+    verdict: str,
+) -> None:
+    assert (
+        judge_without_labels(consistency, planted, rank=(40, rank), collapsed=collapsed)[0]
+        == verdict
+    )
+
+
+def test_its_line() -> None:
+    assert made(0.05).line() == "50.0 to 55.0 %, +5.0 [+4.0, +6.0], higher"
+    assert made(0.0).line() == "50.0 to 50.0 %, +0.0 [-1.0, +1.0], no significant difference"
