@@ -16,7 +16,7 @@ import numpy as np
 from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioOverlay, ImageOverlay
+from widefield.data.planted import PLANTS, AudioOverlay, ImageOverlay
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest, subset
@@ -25,7 +25,7 @@ from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[ImageOverlay | AudioOverlay, ...]] = {
     plant.name: plant.grades()
-    for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
+    for plant in PLANTS.values()
     if issubclass(plant, ImageOverlay | AudioOverlay)
 }
 """Options of each plant from hard to easy to see: size and opacity grow, then the color is the

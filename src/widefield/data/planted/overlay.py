@@ -5,7 +5,9 @@ time an example is read, as published: a function of (seed, index, read, held_ou
 one read share their overlay.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -165,6 +167,22 @@ class Overlay(Draws):
         down, right = (np.arange(length) for length in self.alpha_mask.shape[1:])
         pixels: NDArray[np.int64] = corner[:, None, None] + down[:, None] * width + right
         return pixels
+
+
+class ImageOverlay(ABC):
+    """The options of a feature that is drawn over images: the base of their dataclasses."""
+
+    name: ClassVar[str]
+    fresh: bool
+
+    @classmethod
+    @abstractmethod
+    def grades(cls) -> tuple[Self, ...]:
+        """Return five, from hard to easy to see."""
+
+    @abstractmethod
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each class."""
 
 
 def shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:

@@ -5,12 +5,15 @@ its own level by a signal-to-noise ratio that is drawn too: all a pure function 
 held_out), as for images.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widefield.data.planted.draws import Draws
+from widefield.data.planted.overlay import Canvas
 
 _LEVELS = 2**16
 
@@ -68,6 +71,22 @@ class SoundOverlay(Draws):
         peak = np.abs(mixed).max(1, keepdims=True)
         mixed = mixed * 32_767 / np.maximum(peak, 32_767 / 32_768)
         images[:, 0, :, 0] = np.rint(mixed).astype(np.int16)
+
+
+class AudioOverlay(ABC):
+    """The options of a feature that is mixed into sounds: the base of their dataclasses."""
+
+    name: ClassVar[str]
+    fresh: bool
+
+    @classmethod
+    @abstractmethod
+    def grades(cls) -> tuple[Self, ...]:
+        """Return five, from hard to easy to hear."""
+
+    @abstractmethod
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Make or read the sound of each class."""
 
 
 def as_bank(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:
