@@ -6,11 +6,11 @@ from torch import Tensor
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
 from widefield.data import Dataset
-from widefield.inference.open_encoder import FeatureExtractor
+from widefield.inference.features import FeatureExtractor
 from widefield.probes.features import features, image_batch
 from widefield.views import ViewSettings
 
-EXAMPLES, VIEWS = 256, 8
+_MAX_EXAMPLES, _VIEW_COUNT = 256, 8
 """Examples that views are drawn of, at most, and views of each."""
 _BATCH = 64
 
@@ -20,7 +20,7 @@ def view_features(extractor: FeatureExtractor, data: Dataset, *, seed: int) -> T
 
     The views are the same for every encoder, whatever it was trained with.
     """
-    images = data.images[data.spread_rows(EXAMPLES)]
+    images = data.images[data.spread_rows(_MAX_EXAMPLES)]
     device = choose_device("auto")
     precision = choose_precision("auto", device)
     draw = ViewSettings.named("expert").build(
@@ -30,6 +30,6 @@ def view_features(extractor: FeatureExtractor, data: Dataset, *, seed: int) -> T
     encoder, rows = extractor.build(images), []
     with on_device(encoder, device), evaluating(encoder):
         for start in range(0, len(images), _BATCH):
-            seen = draw(image_batch(images[start : start + _BATCH], device), VIEWS, generator)
+            seen = draw(image_batch(images[start : start + _BATCH], device), _VIEW_COUNT, generator)
             rows.append(torch.stack([features(encoder, x, precision) for x in seen], dim=1))
     return torch.cat(rows)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from widefield.encoders import Family
-from widefield.methods import METHODS, MethodConfig, ViewContrastConfig
-from widefield.methods.view_contrast import CROSS_ENTROPY_WEIGHT, LOGIT_SCALE
+from widefield.methods import METHODS, MethodConfig, ViewContrastConfig, view_contrast
 
 DEFAULT_METHOD = "view-contrast"
 """Method of short runs, of runs with initial weights, and of runs whose epochs are long."""
@@ -59,7 +58,7 @@ class Balance(NamedTuple):
 
 
 BALANCES = {
-    0: Balance(logit_scale=LOGIT_SCALE, cross_entropy_weight=CROSS_ENTROPY_WEIGHT),
+    0: Balance(view_contrast.LOGIT_SCALE, view_contrast.CROSS_ENTROPY_WEIGHT),
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(logit_scale=5.0, cross_entropy_weight=3.0),
 }

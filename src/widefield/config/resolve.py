@@ -185,8 +185,8 @@ def _refuse_contradiction(recipe: Recipe, given: Mapping[str, Any]) -> None:
         raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
     if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
         raise ValueError(
-            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False "
-            "(--no-decay-bias-and-norm), or choose another optimizer"
+            "lars never decays biases and the gains of norms: give decay_bias_and_norm=False, "
+            "or choose another optimizer"
         )
 
 

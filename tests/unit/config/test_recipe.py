@@ -50,7 +50,7 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ),
         ({"row_loss": "batch-ce"}, "unknown setting 'row_loss': did you mean"),
         ({"epocks": 3}, "unknown setting 'epocks': did you mean 'epochs'"),
-        ({"callback": 3}, "unknown setting 'callback': widefield pretrain --help lists them"),
+        ({"callback": 3}, "unknown setting 'callback': run.yaml lists them"),
         ({"method": "simcrl"}, "unknown method 'simcrl': did you mean 'simclr'"),
         ({"views": "expert+nois"}, "unknown views 'nois': did you mean 'noise'"),
         (

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 import yaml
@@ -138,6 +139,9 @@ def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
     assert "learning rate 0.02, the default for networks with batch norm; efficientnet_b0" in line
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(epochs=st.integers(1, 10**4))
 def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
     """Rows that were visited often stand in for a second view."""
@@ -262,6 +266,9 @@ def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) ->
     assert recipe["method"]["cross_entropy_weight"] == 30.0
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
 def test_the_batch_of_few_examples(examples: int, most: int) -> None:
     """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
@@ -403,6 +410,9 @@ FACTS = st.builds(
 )
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(recipe=st.sampled_from(["default", make_recipe()]), known=FACTS, data=st.data())
 def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     recipe: str | Recipe, known: Facts, data: st.DataObject
@@ -421,6 +431,9 @@ def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     assert None not in [chosen.method.flat().get(name, 0) for name in BALANCES[0]._fields]
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(known=FACTS, data=st.data())
 def test_the_notes_name_what_was_chosen_by_a_rule(known: Facts, data: st.DataObject) -> None:
     """And nothing that was given."""
@@ -437,6 +450,9 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: Facts, data: st.DataObj
     assert not any("\n" in note for note in notes)
 
 
+@hypothesis.settings(
+    deadline=None
+)  # building an encoder to look at it takes a while the first time
 @given(name=st.sampled_from(sorted(RECIPES)), known=FACTS)
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
 def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> None:
@@ -468,7 +484,7 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         and not isinstance(value, type)
         and getattr(value, "__module__", defaults.__name__) == defaults.__name__
     }
-    imported = {"METHODS", "Family", "math"}
+    imported = {"METHODS", "Family", "math", "view_contrast"}
     assert RESULTS.keys() == rules - imported - {"RESULTS", "method_with_settings"}
     for rule, files in RESULTS.items():
         assert files, rule
