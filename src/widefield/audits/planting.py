@@ -22,7 +22,7 @@ from widefield.audits.bounds import (
 )
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioFeature, ImageFeature
+from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest
@@ -31,7 +31,7 @@ from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
     plant.name: plant.levels()
-    for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
+    for plant in PLANTS.values()
     if issubclass(plant, ImageFeature | AudioFeature)
 }
 """Options of each plant from hard to easy: size and opacity grow, then the color is the same in
