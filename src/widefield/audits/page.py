@@ -180,9 +180,9 @@ def _plants(audit: Audit) -> list[Figure]:
         figures.append(
             Lines(
                 title=f"Do plants hide the {audit.kind}?",
-                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(audit)} that "
-                f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
-                "plants alone.",
+                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(audit)} "
+                f"that stay the same when all {audit.kind} get a plant. Low where the encoder looks "
+                "at plants alone.",
                 series=neighbors,
                 x_label="ease",
                 y_label="neighbors kept",
@@ -216,8 +216,8 @@ def _trained(audit: Audit) -> list[Figure]:
 def _spectrum(audit: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
-        caption="Singular values of the centered features, as shares of the largest. A line that falls "
-        "off early says that a few directions carry everything; a flat one, that many do.",
+        caption="Singular values of the centered features, as shares of the largest. A line that "
+        "falls off early says that a few directions carry everything; a flat one, that many do.",
         series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
         x_label="direction",
         y_label="share of the largest",
@@ -233,8 +233,8 @@ def _firing(audit: Audit) -> list[Figure]:
     return [
         Bars(
             title="How often do neurons fire?",
-            caption=f"Share of {audit.kind} on which a neuron is active, mean over each layer, first "
-            f"to last. Sparse layers hold features that few {audit.kind} have.",
+            caption=f"Share of {audit.kind} on which a neuron is active, mean over each layer, "
+            f"first to last. Sparse layers hold features that few {audit.kind} have.",
             shares={layers[i]: audit.firing[layers[i]] for i in shown},
         )
     ]
@@ -257,8 +257,8 @@ def _alike(audit: Audit) -> Figure:
     article = "an" if audit.kind == "images" else "a"
     return Gallery(
         title=f"Which {audit.kind} look alike to it?",
-        caption=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
-        "it in the encoder's eyes. What they share is what it sees.",
+        caption=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest "
+        "to it in the encoder's eyes. What they share is what it sees.",
         rows=[(row.name, row.pictures) for row in audit.neighbors],
         separate_first=True,
     )
