@@ -27,7 +27,7 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
     for task, suspected in facts["suspected_labels"].items():
         print_line(
             f"{task}: {suspected['count']} labels to check; kNN accuracy "
-            f"{percent(suspected['neighbors_agree'])} % on {found.judged(task)}"
+            f"{percent(suspected['neighbors_agree'])} % on {found.checked(task)}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")
