@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
-from widefield.config.resolve import Facts, resolve
+from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import evaluating, on_device
@@ -36,8 +36,8 @@ from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
 from widefield.probes import fit_and_vote, majority_hits, pixels
 from widefield.probes.features import image_batch
-from widefield.train.build import DataFacts, build
-from widefield.train.distributed import lone_fabric
+from widefield.train.build import DataInfo, build
+from widefield.train.distributed import single_fabric
 from widefield.train.loop import Trainer
 
 CEILING_STEPS = 600
@@ -256,10 +256,10 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
     feature_dim = encode(encoder, dataset.images[:1]).shape[1]
-    info = Facts.of(dataset, device=device, feature_dim=feature_dim)
+    info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)
-    state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)
-    trainer = Trainer(state, fabric=lone_fabric(device), loader=loader)
+    state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
+    trainer = Trainer(state, fabric=single_fabric(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 

@@ -162,10 +162,10 @@ def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the training data of a run, and check that they did not change."""
     data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
     with images_progress(quiet, "reading images") as progress:
-        options = run.recipe().opening() | run.form()
+        options = run.recipe().data_options() | run.form()
         dataset = open_dataset(data, **options, progress=progress)
     dataset = run.manifest.in_order(dataset)
-    run.manifest.refuse_other(dataset)
+    run.manifest.check_data(dataset)
     return dataset
 
 
