@@ -223,12 +223,8 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.images), features(data.test.images)
-    classes = {task: len(names) for task, names in data.train.classes.items()}
-    train_y, test_y = (
-        {task: torch.from_numpy(y).to(train_h.device) for task, y in half.labels.items()}
-        for half in (data.train, data.test)
-    )
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    train_y, test_y = data.targets(train_h.device)
+    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
     return {
         task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=knn)
         for task, (linear, knn) in results.items()
@@ -237,8 +233,8 @@ def probe_tasks(
 
 def _majority(data: TrainTest, task: str) -> ProbeResult:
     """Return the hits of predicting the commonest class of the training images."""
-    y, expected = (torch.from_numpy(half.labels[task]) for half in (data.train, data.test))
-    hits = majority_hits(y, expected, len(data.train.classes[task])).numpy()
+    train_y, test_y = data.targets()
+    hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
     return ProbeResult(hits=hits, knn=float(hits.mean()))
 
 

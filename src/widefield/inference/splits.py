@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
@@ -32,6 +34,21 @@ class TrainTest:
 
     train: Dataset
     test: Dataset
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Task -> number of classes."""
+        return {task: len(names) for task, names in self.train.classes.items()}
+
+    def targets(
+        self, device: torch.device | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return task -> class ids int64 [n] of the training and of the test examples."""
+        train, test = (
+            {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
+            for half in (self.train, self.test)
+        )
+        return train, test
 
     def only(self, task: str) -> "TrainTest":
         """Return the same images, with the labels of one task."""
