@@ -24,7 +24,7 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.data import Loader, open_dataset
-from widefield.data.builtin.photos import photograph
+from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
@@ -44,7 +44,7 @@ INK, FAINT = "#22262b", "#8a9099"
 
 def photographs() -> tuple[Tensor, Tensor]:
     """The photographs with a shape planted, x [3, 3, S, S] in [0, 1], and its mask [3, 1, S, S]."""
-    squares = [_square(photograph(name)) for name in PHOTOGRAPHS]
+    squares = [_square(load_photo(name)) for name in PHOTOGRAPHS]
     planted = plant(np.stack(squares), Shapes(), seed=1)
     x = torch.from_numpy(planted.images).permute(0, 3, 1, 2).float() / 255
     return x, torch.from_numpy(planted.mask)[:, None]

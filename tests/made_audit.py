@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from widefield.audits.pictures import ImageMap, PictureRow
+from widefield.audits.pictures import ImageMap, ImageRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
@@ -68,7 +68,7 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
 def whole(text: str = "plain") -> Audit:
     """An audit with every part, and `text` wherever a string goes."""
     tasks = {text: task(text, 0.5), "unclear": task("unclear", None)}
-    row = PictureRow(name=text, pictures=pictures(4))
+    row = ImageRow(name=text, pictures=pictures(4))
     grades = tuple(task(text, share) for share in (0.1, None, 0.5, 0.7, 0.9))
     return Audit(
         encoder=text,

@@ -5,12 +5,12 @@ from typing import get_args
 from pages.format import table
 from widefield.evaluation.paired import ScoreVerdict
 from widefield.evaluation.verdicts import (
-    CONSISTENCY_FALL,
+    CONSISTENCY_DECREASE,
     LEARNED,
+    MAX_DECREASE,
     MIN_GAP,
-    MIN_RISE,
+    MIN_INCREASE,
     RANK_SHARE,
-    TOLERATED_FALL,
     WEAKENED,
     ComparisonVerdict,
     ShareVerdict,
@@ -24,7 +24,7 @@ WITH, WITHOUT = f"{INITIAL}, with labels", f"{INITIAL}, without labels"
 
 def verdicts() -> str:
     """Return every verdict, what it judges, and its rule."""
-    point, fall = f"{100 * TOLERATED_FALL:g} point", f"{100 * CONSISTENCY_FALL:g} points"
+    point, fall = f"{100 * MAX_DECREASE:g} point", f"{100 * CONSISTENCY_DECREASE:g} points"
     rules = [
         (STATE, "healthy", "neither of the two below"),
         (
@@ -80,7 +80,7 @@ def verdicts() -> str:
             UNTRAINED,
             "better",
             "the mean of neighbor consistency, rotation prediction and quadrant retrieval is "
-            f"higher, by more than {100 * MIN_RISE:g} points",
+            f"higher, by more than {100 * MIN_INCREASE:g} points",
         ),
         (UNTRAINED, "inconclusive", "else, if this mean is lower: labels needed"),
         (UNTRAINED, "no significant difference", "else"),

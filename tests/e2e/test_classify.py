@@ -98,7 +98,7 @@ def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
         ([("00.png", "red"), ("01.png", " ")], "path,label", "at least two classes"),
         ([("00.png", "red")], "path,path", "two columns 'path'"),
         ([("00.png", "red")], "path,color", "no column 'label'"),
-        ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' stands twice"),
+        ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' is listed twice"),
         ([("00.png", "red")], "file,label", "no column 'path'"),
         ([], "path,label", "at least two classes"),
     ],

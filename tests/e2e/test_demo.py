@@ -9,7 +9,7 @@ import soundfile
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
 from widefield.workflows import demo as module
-from widefield.workflows.demo import COLUMNS, demo, verdict
+from widefield.workflows.demo import COLUMNS, demo, summarize
 
 SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
 
@@ -49,7 +49,7 @@ def test_demo_leaves_runs_a_report_and_a_table(
     tasks = done.to_json()["tasks"]
     assert tasks.keys() == {"class", "digits"}
     page = done.report.read_text()
-    assert verdict(done.table) in page
+    assert summarize(done.table) in page
     for task, columns in done.table.items():
         assert tuple(columns) == COLUMNS
         # Four sources of features, so four numbers: a column in the place of another would repeat.
@@ -75,7 +75,7 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
     assert done.to_json()["tasks"].keys() == {"class", "background"}
     page = done.report.read_text()
     assert page.count("<audio controls") == 6
-    assert verdict(done.table) in page
+    assert summarize(done.table) in page
     with pytest.raises(ValueError, match="add --audio, or leave data out"):
         demo(out=tmp_path / "other", data=tmp_path / "words", quiet=True)
 
@@ -83,20 +83,23 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("ours", "expected"),
     [
-        ((0.41, 0.6), "beats both floors on class and digits."),
-        ((0.39, 0.6), "beats both floors on digits; not on class."),  # one floor may be as high
-        ((0.31, 0.35), "beats both floors on digits; not on class."),
+        ((0.41, 0.6), "better than both floors on class and digits."),
+        (
+            (0.39, 0.6),
+            "better than both floors on digits; not on class.",
+        ),  # one floor may be as high
+        ((0.31, 0.35), "better than both floors on digits; not on class."),
     ],
 )
 def test_the_verdict_counts_only_what_surely_beats_both_floors(
     ours: tuple[float, float], expected: str
 ) -> None:
-    assert verdict({"class": row(ours), "digits": row((0.5, 0.6))}).endswith(expected)
+    assert summarize({"class": row(ours), "digits": row((0.5, 0.6))}).endswith(expected)
 
 
 def test_the_verdict_says_when_nothing_was_learned() -> None:
-    text = verdict({"class": row((0.2, 0.3))})
-    assert text.endswith("beats both floors on no task; not on class.")
+    text = summarize({"class": row((0.2, 0.3))})
+    assert text.endswith("better than both floors on no task; not on class.")
 
 
 def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +109,10 @@ def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.Monk
     done = demo(out=tmp_path / "tour", windows=True, quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "place"}
     page = done.report.read_text()
-    assert verdict(done.table) in page
+    assert summarize(done.table) in page
     assert "On the left the window as it is" in page
     assert "encoder conv1d" in page
     assert "my-windows.npz" in page
     assert "<audio" not in page
-    with pytest.raises(ValueError, match="two tours: choose one"):
+    with pytest.raises(ValueError, match="two demos: choose one"):
         demo(out=tmp_path / "other", windows=True, audio=True, quiet=True)

@@ -44,7 +44,7 @@ def test_a_flat_folder_is_probed_by_its_table(command: Command) -> None:
     assert found["fitted_on"] == "pictures:train"
     assert found["scored_on"] == "pictures:test"
     assert found["notes"][:2] == [
-        "the data are divided 80 / 20: one part is fitted on, the other scored",
+        "the data are split 80 / 20: fitted on one part, scored on the other",
         "30 of 90 examples have no 'label' and 'light' in labels.csv: left out",
     ]
     scored = [int(note.split()[4]) for note in found["notes"] if "test split: " in note]
@@ -122,7 +122,7 @@ def test_few_labels_color_the_map_alone(table: list[dict[str, str]]) -> None:
             "leave train_data out (--train-data)",
         ),
         (["audit", "pixels", "photos"], "photos has labels of its own"),
-        (["probe", "pixels"], "pixels is no run of ours: say which data to judge it on"),
+        (["probe", "pixels"], "pixels is not a widefield run: give the data"),
         (["probe", "pixels", "pictures", "--task", "shape"], "no column 'shape'"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_run_without_labels_is_probed_on_data_with_them(command: Command) -> N
         shutil.copy(f"pictures/{i:02}.png", f"labeled/{color}")
     found = command.json("probe", "run", "labeled", "--no-floors")
     assert found["scored_on"] == "labeled:test"
-    assert found["notes"][0].startswith("the data are divided 80 / 20")
+    assert found["notes"][0].startswith("the data are split 80 / 20")
     assert any(note.startswith("fitted on: train split: ") for note in found["notes"])
     built_in = command.json("probe", "run", "photos:test", "--max-examples", "32", "--no-floors")
     assert built_in["notes"][0] == "fitted on the train split of the data, scored on the test split"
@@ -166,9 +166,9 @@ def test_what_a_run_on_arrays_needs_is_said(command: Command) -> None:
     for call, remedy in (
         (
             lambda: widefield.probe("run", data, quiet=True),
-            r"say what to fit on with train_data=DATA",
+            r"give data to fit on, train_data=DATA",
         ),
-        (lambda: widefield.probe("run", train_data=data, quiet=True), "say what to score on"),
+        (lambda: widefield.probe("run", train_data=data, quiet=True), "give data to score on"),
         (lambda: widefield.audit("run", quiet=True), "give the data to judge it on"),
     ):
         with pytest.raises(ValueError, match=gone + remedy):

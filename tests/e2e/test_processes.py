@@ -100,7 +100,7 @@ def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
             rank.kill()  # where the test fails
             rank.communicate()
     assert ranks[0].returncode == 2, said
-    assert "each tells the 8 examples of its own part of a batch apart, not all 16" in said
+    assert "each contrasts the 8 examples of its own part of a batch, not all 16" in said
     lines = [line for line in said.splitlines() if line.startswith("widefield: ")]
     assert len(lines) == 1, said
     assert "rank 0 of 2 stops, because another rank ended" in lines[0]

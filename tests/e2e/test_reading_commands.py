@@ -28,7 +28,7 @@ def test_embed_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
     for suffix in (".npz", ".parquet"):
         told = command.text("embed", "pixels", folder, "--out", tmp_path / f"e{suffix}")
         assert all(line.isprintable() for line in told.splitlines())
-        assert "note: not read, because they are no images of a known kind: 1 .heic" in told
+        assert "note: not read, because they are not images of a known type: 1 .heic" in told
         assert "1 pipes, sockets or devices" in told
         assert r"the first 'cat\xff/bad\x1b]0;title\x07.png': not an image" in told
     with np.load(tmp_path / "e.npz") as saved:
@@ -42,7 +42,7 @@ def test_probe_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
     told = command.text(*words)
     assert all(line.isprintable() for line in told.splitlines())
     # Both are parts of one folder, of which it is said once.
-    assert told.count("not read, because they are no images of a known kind: 1 .heic") == 1
+    assert told.count("not read, because they are not images of a known type: 1 .heic") == 1
     assert "scored on: test split" in told
     assert command.json(*words)["tasks"]["class"]["accuracy"] == 1
 
@@ -57,5 +57,5 @@ def test_splits_are_refused_by_every_command(tmp_path: Path, command: Command) -
         ("probe", "pixels", data, "--train-data", data),
         ("audit", "pixels", data),
     ):
-        assert "splits and no classes; name one of them" in command.refused(*words)
+        assert "splits, not classes; name one of them" in command.refused(*words)
     assert sorted(os.listdir(tmp_path)) == ["data"]

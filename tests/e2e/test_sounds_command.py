@@ -17,7 +17,7 @@ import widefield
 from commands import Command
 from widefield.audits import bounds, planting
 from widefield.audits.page import audit_page
-from widefield.audits.pictures import HEARD_BESIDE, HEARD_ROWS
+from widefield.audits.pictures import SOUND_NEIGHBORS, SOUND_ROWS
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, save_encoder
 
@@ -63,7 +63,7 @@ def test_the_encoder_takes_waveforms_or_spectrograms(trained: Path) -> None:
 def test_the_report_plays_examples(trained: Path) -> None:
     page = (trained / "report.html").read_text()
     assert page.count('<audio controls preload="none" src="data:audio/wav;base64,') == 6
-    assert "What it heard" in page
+    assert "Example sounds" in page
     assert "media-src data:" in page
     for label in ("seconds", ">Hz<", "background h", "class "):
         assert label in page
@@ -91,9 +91,9 @@ def test_an_audit_plants_sounds(
     text = page.read_text()
     assert "tone" in text
     assert "class" in text
-    assert text.count("<audio controls") == HEARD_ROWS * (1 + HEARD_BESIDE)
+    assert text.count("<audio controls") == SOUND_ROWS * (1 + SOUND_NEIGHBORS)
     assert text.count(">Hz<") == text.count("<audio controls")
-    for words in ("Which sounds are alike to it?", "A map of the sounds"):
+    for words in ("Which sounds have similar features?", "A map of the sounds"):
         assert words in text
     assert "images" not in text
 
@@ -138,8 +138,8 @@ def test_an_audit_without_labels_plants_tones_and_clicks(
         bare.pop(task, None)
     found = widefield.audit(trained, bare, quiet=True)
     assert found.tasks.keys() == {"tone", "clicks"}
-    assert len(found.sounds) == HEARD_ROWS
-    assert audit_page(found).count("<audio") >= HEARD_ROWS
+    assert len(found.sounds) == SOUND_ROWS
+    assert audit_page(found).count("<audio") >= SOUND_ROWS
 
 
 def test_explore_shows_spectrograms(sounds: Path, trained: Path, command: Command) -> None:

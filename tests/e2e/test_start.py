@@ -16,7 +16,7 @@ import widefield
 from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
-from widefield.evaluation.comparison import PHRASES
+from widefield.evaluation.comparison import TEMPLATES
 from widefield.train.manifest import Manifest
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
@@ -320,7 +320,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     assert "init: resnet-tiny, its mean" in said
     assert "neighbor consistency under augmentation: " in out
     verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
-    assert f"{PHRASES[verdict].format('the initial encoder')}: " in out
+    assert f"{TEMPLATES[verdict].format('the initial encoder')}: " in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
     assert shown["comparison"]["verdict"] == verdict
 

@@ -52,7 +52,7 @@ def test_every_command_takes_windows(sensors: Path, trained: Path, command: Comm
         assert saved["features"].shape == (240, 256)
     command.text("audit", trained, sensors / "w.npz", "--out", sensors / "audit.html")
     assert "activity" in (sensors / "audit.html").read_text()
-    assert "Which windows look alike to it?" in (sensors / "audit.html").read_text()
+    assert "Which windows have similar features?" in (sensors / "audit.html").read_text()
     command.text("explore", trained, sensors / "w.npz", "--out", sensors / "explore.html")
     assert "240 windows" in (sensors / "explore.html").read_text()
     code, _, said = command("audit", trained, sensors / "w.npz", "--plant", "tone")

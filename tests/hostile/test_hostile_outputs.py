@@ -45,7 +45,10 @@ def test_files_are_open_to_whom_the_umask_says(tmp_path: Path, umask: int) -> No
 def test_a_neighboring_file_is_not_overwritten(encoder: Path, tmp_path: Path) -> None:
     out, beside = tmp_path / "mine.safetensors", tmp_path / "mine.json"
     beside.write_text('{"mine": 1}')
-    for overwrite, words in ((False, "mine.json is already there"), (True, "is no encoder's")):
+    for overwrite, words in (
+        (False, "mine.json is already there"),
+        (True, "does not belong to an encoder"),
+    ):
         with pytest.raises(ValueError, match=words):
             export(encoder, out, overwrite=overwrite)
     assert beside.read_text() == '{"mine": 1}'
@@ -133,7 +136,7 @@ def test_an_audit_whose_page_cannot_be_written_is_kept(
     def fail(*args: object, **given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(audit_file, "write_audit_page", fail)
+    monkeypatch.setattr(audit_file, "write_page", fail)
     audit = audit_file._with_page(made_audit.whole(), tmp_path / "page.html", False)
     assert audit.report is None
     assert "the report was not written: [Errno 28] No space left on device" in audit.notes
@@ -147,7 +150,7 @@ def test_a_cache_that_is_full_costs_no_result(
     result = ProbeResult(hits=np.ones(3, dtype=bool), knn=0.5)
     bounds._save(tmp_path / "full" / "x.npz", result, said.append)
     assert len(said) == 1
-    assert "not kept for later" in said[0]
+    assert "not cached" in said[0]
     bounds._save(tmp_path / "free" / "x.npz", result, said.append)
     assert len(said) == 1
     assert bounds._load(tmp_path / "free" / "x.npz") is not None

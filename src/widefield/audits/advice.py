@@ -1,7 +1,6 @@
-"""What to try next, for the encoder that was audited.
+"""Advice on what to try next, for the encoder that was audited.
 
-A run of widefield is told of settings that its own recipe has, and of no others; the maker of any
-other encoder is told in words.
+For a widefield run it names options that the method of the run has; for others it names none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,38 +8,30 @@ from typing import Any
 
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.train.run_dir import RunFolder
 
-_RISE = 0.02
-"""Least rise of a learned share over the second half of training that counts as one."""
-_FINER = {"logit_scale": "larger", "temperature": "smaller"}
-"""Settings that make a loss ask for finer differences between images, and which way."""
-
-
-def run_settings(run: RunFolder) -> dict[str, Any]:
-    """Return name -> value of every setting of the recipe of `run`."""
-    return run.recipe().flat()
+_MIN_INCREASE = 0.02
+"""Smallest increase of a learned share over the second half of training that counts."""
+_LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}
+"""Settings that make a loss sensitive to finer differences, and in which direction."""
 
 
-def advice(audit: Audit) -> tuple[str, ...]:
-    """Say what to try next: views, method, loss, more training, other data."""
-    behind = _with_verdict(audit, "suppressed", "weakened")
-    unclear = _with_verdict(audit, "unclear")
-    inseparable = _with_verdict(audit, "not separable")
+def advice(result: Audit) -> tuple[str, ...]:
+    """Return what to try next: views, method, loss, more training, other data."""
+    behind = _select(result, "suppressed", "weakened")
     steps: list[str] = []
     if behind:
-        steps += [_views(audit.settings, behind), _method(audit)]
-        steps += _finer(audit)
-        steps.append(_training(audit, behind))
-    if unclear:
+        steps += [_views(result.settings, behind), _method(result)]
+        steps += _loss(result)
+        steps.append(_training(result, behind))
+    if names := _select(result, "unclear"):
         steps.append(
-            f"Data: the interval of {_listed(unclear)} holds several verdicts. Score on more "
-            f"{audit.kind}."
+            f"Data: the interval of {_join(names)} holds several verdicts. Score on more "
+            f"{result.kind}."
         )
-    if inseparable:
+    if names := _select(result, "not separable"):
         steps.append(
-            f"Data: floor and ceiling nearly meet for {_listed(inseparable)}. Score on more "
-            f"{audit.kind}, or choose data in which raw pixels tell less."
+            f"Data: floor and ceiling nearly meet for {_join(names)}. Score on more "
+            f"{result.kind}, or choose data on which raw pixels have a lower accuracy."
         )
     if not steps:
         steps.append("Nothing asked about is missing: plant harder features with `--plant`.")
@@ -48,54 +39,56 @@ def advice(audit: Audit) -> tuple[str, ...]:
 
 
 def _views(settings: Mapping[str, Any], behind: Sequence[str]) -> str:
-    lead = "Views: an encoder drops the features that views change."
+    reason = "Views: an encoder drops the features that views change."
     if "views" not in settings:
-        return f"{lead} Train with views that leave {_listed(behind)} as it is."
+        return f"{reason} Train with views that leave {_join(behind)} as it is."
     other = "gentle" if settings["views"] != "gentle" else "expert"
     return (
-        f"{lead} Train with `--views {other}` in place of `{settings['views']}` and put that run "
-        f"beside this one with `--compare`, looking at {_listed(behind)}."
+        f"{reason} Train with `--views {other}` in place of `{settings['views']}` and compare "
+        f"that run with this one by `--compare`, on {_join(behind)}."
     )
 
 
-def _method(audit: Audit) -> str:
-    settings = audit.settings
+def _method(result: Audit) -> str:
+    settings = result.settings
     if "method" not in settings:
         return (
             "Method: another objective weighs features differently. Train one on the same "
-            f"{audit.kind} and put it beside this encoder with `--compare`."
+            f"{result.kind} and compare it with this encoder by `--compare`."
         )
     return (
         f"Method: objectives weigh features differently. Train with another `--method` than "
-        f"`{settings['method']}` and put that run beside this one with `--compare`."
+        f"`{settings['method']}` and compare that run with this one by `--compare`."
     )
 
 
-def _finer(audit: Audit) -> list[str]:
+def _loss(result: Audit) -> list[str]:
     steps = []
-    for name, way in _FINER.items():
-        value = audit.settings.get(name)
-        if value is not None:  # None: the run chose it by its length, and never began
+    for name, direction in _LOSS_SETTINGS.items():
+        value = result.settings.get(name)
+        if value is not None:  # None: not resolved, because the run did not start
             steps.append(
-                f"Loss: a {way} `--{name.replace('_', '-')}` than {value:g} asks for finer "
-                f"differences between {audit.kind}."
+                f"Loss: a {direction} `--{name.replace('_', '-')}` than {value:g} contrasts finer "
+                f"differences between {result.kind}."
             )
     return steps
 
 
-def _training(audit: Audit, behind: Sequence[str]) -> str:
-    """Say whether longer training is likely to help, from the checkpoints if they were judged.
+def _training(result: Audit, behind: Sequence[str]) -> str:
+    """Return whether longer training is likely to help, by the checkpoints if they were audited.
 
-    That nothing rose is said only if all tasks that are behind were judged there.
+    They have to cover all tasks that are behind to show that nothing rose.
     """
-    raise_it = "raise `--epochs`" if "epochs" in audit.settings else "train for longer"
-    if len(audit.checkpoints) >= 2:
-        rising = _rising(audit.checkpoints)
-        if rising:
-            return f"More training: {_listed(rising)} rose over the second half of it; {raise_it}."
-        if all(task in row for row in audit.checkpoints.values() for task in behind):
+    raise_it = "raise `--epochs`" if "epochs" in result.settings else "train for longer"
+    if len(result.checkpoints) >= 2:
+        increasing = _increasing(result.checkpoints)
+        if increasing:
+            return (
+                f"More training: {_join(increasing)} rose over the second half of it; {raise_it}."
+            )
+        if all(task in row for row in result.checkpoints.values() for task in behind):
             return "More training: nothing rose over the second half of it; more would hardly help."
-    if not audit.settings:  # there are no checkpoints to look back at
+    if not result.settings:  # not a run, so without checkpoints
         return "More training: features that are learned late need it; train for longer."
     return (
         "More training: `--all-checkpoints` shows whether the learned share was still rising; if "
@@ -103,21 +96,17 @@ def _training(audit: Audit, behind: Sequence[str]) -> str:
     )
 
 
-def _rising(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]:
+def _increasing(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]:
     """Return the tasks whose learned share rose over the second half of training."""
     end = max(checkpoints)
     half = max((epoch for epoch in checkpoints if 2 * epoch <= end), default=min(checkpoints))
     before, last = checkpoints[half], checkpoints[end]
-    return [task for task in last if _learned(last[task]) > _learned(before[task]) + _RISE]
+    return [task for task in last if last[task].share > before[task].share + _MIN_INCREASE]
 
 
-def _learned(task: TaskAudit) -> float:
-    return float("nan") if task.learned is None else task.learned
+def _select(result: Audit, *words: str) -> list[str]:
+    return [name for name, task in result.tasks.items() if task.verdict in words]
 
 
-def _with_verdict(audit: Audit, *words: str) -> list[str]:
-    return [name for name, task in audit.tasks.items() if task.verdict in words]
-
-
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,7 +1,8 @@
-"""Floors and ceiling of a task: raw pixels, an untrained encoder, the commonest class; supervision.
+"""Floors and ceiling of a task, between which an audit places an encoder.
 
-All depend on the data and the architecture alone, so they are cached on disk and serve every
-encoder that is audited on the same examples.
+Floors are the accuracies of raw pixels, of the untrained architecture and of the commonest class;
+the ceiling is that of the architecture trained with labels. They depend on data and architecture
+alone, so they are cached on disk for every encoder that is audited on the same examples.
 """
 
 import functools
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
+from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
@@ -31,7 +32,7 @@ from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.evaluation.floors import FLOORS, floors
 from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
-from widefield.inference.splits import TrainTest, subset
+from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
 from widefield.probes import fit_and_vote, majority_hits, pixels
 from widefield.probes.features import image_batch
@@ -40,7 +41,7 @@ from widefield.train.distributed import single_fabric
 from widefield.train.loop import Trainer
 
 CEILING_STEPS = 600
-"""Steps that a ceiling is trained for."""
+"""Training steps of a ceiling."""
 BUDGET: dict[str, Any] = {
     "method": CEILING,
     "views": "gentle",
@@ -48,22 +49,31 @@ BUDGET: dict[str, Any] = {
     "lr": 3e-3,
     "warmup_epochs": 1.0,
 }
-"""What else a ceiling's recipe sets; gentle views keep what a crop or a mirror would destroy."""
-DRAWS = 3
-"""Untrained encoders from each start that an unclear verdict is held against."""
+"""Recipe of a ceiling. Gentle views preserve features that crops and flips would destroy."""
+NUM_SEEDS = 3
+"""Untrained encoders of each initialization where a verdict is unclear."""
 
 _FORMAT = 2
-"""A part of every key; it grows when the same settings come to give other results."""
+"""Part of every cache key. Increase it when the same settings give other results."""
 
-Say = Callable[[str], None]
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Settings that all measurements of an audit share."""
+
+    cache: Path | None
+    """Folder of cached floors and ceilings; None for `audits` in widefield's cache."""
+    seed: int
+    log: Callable[[str], None]
+    """Called before what takes long."""
 
 
 class _Source(NamedTuple):
-    """Features that probes are fitted to, and everything that decides them."""
+    """Features of a floor or ceiling, and the cache key of everything that they depend on."""
 
     kind: str
-    features: Callable[[], FeatureFunction]
-    facts: list[Any]
+    features: FeatureFunction
+    key: list[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +81,19 @@ class Bounds:
     """Floors and ceiling of every encoder of one architecture, on each task."""
 
     floors: Mapping[str, Mapping[str, ProbeResult]]
-    """`pixels`, `random` or `majority` -> task -> what probes find in these features."""
+    """`pixels`, `random` or `majority` -> task -> result of the probes."""
     ceiling: Mapping[str, ProbeResult]
-    """Task -> what probes find in an encoder that was trained with that task's labels."""
+    """Task -> result of the probes for an encoder that was trained with that task's labels."""
 
 
 def audit_tasks(
     extractor: FeatureExtractor, data: TrainTest, bounds: Bounds, *, seed: int
 ) -> dict[str, TaskAudit]:
-    """Judge every task of `data`, each between its floor and its ceiling."""
+    """Return the verdict on every task of `data`."""
+    if not data.train.labels:
+        return {}
     return {
-        task: verdict(
+        task: audit_task(
             task,
             result,
             {name: row[task] for name, row in bounds.floors.items()},
@@ -94,24 +106,14 @@ def audit_tasks(
 
 
 def measure_bounds(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    *,
-    cache: Path | None,
-    seed: int,
-    say: Say,
-    draws: int = 1,
+    extractor: FeatureExtractor, data: TrainTest, options: AuditOptions, *, num_seeds: int = 1
 ) -> Bounds:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
-    The floor `random` is the best of `draws` untrained encoders from each start. `cache` is the
-    folder that keeps what was measured, by default `audits` in widefield's cache; `say` is told
-    what takes long.
+    The floor `random` is the best of `num_seeds` untrained encoders of each initialization.
     """
     by_task = {
-        task: graded_bounds(
-            extractor, [data.only(task)], cache=cache, seed=seed, say=say, draws=draws
-        )[0]
+        task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
         for task in data.train.labels
     }
     return Bounds(
@@ -126,66 +128,68 @@ def measure_bounds(
 def graded_bounds(
     extractor: FeatureExtractor,
     grades: Sequence[TrainTest],
+    options: AuditOptions,
     *,
-    cache: Path | None,
-    seed: int,
-    say: Say,
-    draws: int = 1,
+    num_seeds: int = 1,
 ) -> list[Bounds]:
-    """Measure floors and ceiling of one task at several grades, each of which has it alone.
+    """Measure floors and ceiling of one task at several grades, which have no other task.
 
     One supervised encoder, trained on a mixture of the grades, is the ceiling of all of them.
     """
     (task,) = grades[0].train.labels
-    folder = cache_folder() / "audits" if cache is None else cache
+    folder = options.cache or cache_folder() / "audits"
     sample = grades[0].train.images[:2]
     mixture = _mixture([grade.train for grade in grades])
-    architecture = _architecture(extractor.untrained(sample), sample)
+    architecture = _architecture(extractor.untrained_encoders(sample)[0], sample)
 
-    @functools.cache  # one training for all grades, and none if all of them are in the cache
-    def supervised() -> FeatureFunction:
-        say(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, kept for later")
-        encoder = train_supervised(extractor.untrained(sample), mixture, seed=seed)
-        return _features_of(encoder)
+    @functools.cache  # trained once for all grades, and not at all if all of them are cached
+    def supervised() -> nn.Module:
+        options.log(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, then cached")
+        return train_supervised(extractor.untrained_encoders(sample)[0], mixture, seed=options.seed)
 
-    def measured(source: _Source, *, grade: TrainTest) -> dict[str, ProbeResult]:
-        file = folder / f"{source.kind}-{_key([source.kind, seed, *source.facts], grade)}.npz"
+    def cached(source: _Source, *, grade: TrainTest) -> dict[str, ProbeResult]:
+        key = _key([source.kind, options.seed, *source.key], grade)
+        file = folder / f"{source.kind}-{key}.npz"
         result = _load(file)
         if result is None:
-            result = probe_tasks(source.features(), grade, seed=seed)[task]
-            _save(file, result, say)
+            result = probe_tasks(source.features, grade, seed=options.seed)[task]
+            _save(file, result, options.log)
         return {task: result}
 
     untrained = [
-        _Source("random", partial(_features_of, encoder), [_architecture(encoder, sample), draw])
-        for draw in range(draws)
-        for encoder in extractor.untrained_starts(sample, seed=1 + draw)
+        _Source("random", partial(encode, encoder), [_architecture(encoder, sample), seed])
+        for seed in range(num_seeds)
+        for encoder in extractor.untrained_encoders(sample, seed=1 + seed)
     ]
-    facts = [architecture, CEILING_STEPS, BUDGET, mixture.digests().tolist()]
+    ceiling = _Source(
+        "ceiling",
+        lambda images: encode(supervised(), images),
+        [architecture, CEILING_STEPS, BUDGET, mixture.digests().tolist()],
+    )
     return [
         Bounds(
             floors=floors(
-                partial(measured, grade=grade),
-                pixels=_Source("pixels", lambda: pixels, []),
+                partial(cached, grade=grade),
+                pixels=_Source("pixels", pixels, []),
                 untrained=untrained,
                 majority={task: _majority(grade, task)},
             ),
-            ceiling=measured(_Source("ceiling", supervised, facts), grade=grade),
+            ceiling=cached(ceiling, grade=grade),
         )
         for grade in grades
     ]
 
 
-def refuse_untrainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:
-    """Refuse a module that no gradient passes: its ceiling would be itself, without a word.
+def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:
+    """Check that a module can be trained; otherwise its ceiling would be the module itself.
 
     Raises:
-        ValueError: `sample`, images [n, H, W, C], passes without a trace for autograd.
+        ValueError: autograd computes no gradient for `sample`, images [n, H, W, C].
     """
     module = extractor.encoder
-    if module is None or isinstance(module, Encoder):  # those of ours can be trained
+    if module is None or isinstance(module, Encoder):  # always trainable
         return
-    encode(module, sample)  # what is wrong apart from gradients is told by itself
+    encode(module, sample)  # raises errors that have nothing to do with gradients
     if not _passes_gradient(module, sample):
         raise ValueError(
             f"no gradient passes {extractor.name}, so that no ceiling can be trained: leave "
@@ -195,17 +199,17 @@ def refuse_untrainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> Non
 
 
 def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
-    """Return whether features of a module depend on its weights, or on images, for autograd."""
+    """Return whether autograd traces features of a module to its weights, or to the images."""
     device = choose_device("auto")
     bf16 = choose_precision("auto", device) == "bf16-mixed"
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
     with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            x = x.requires_grad_().clone()  # a leaf could not be normalized in place
+            x = x.requires_grad_().clone()  # in-place operations fail on a leaf
         try:
             return bool(module(x).requires_grad)
-        except RuntimeError:  # an array of numpy cannot be made of what needs a gradient
+        except RuntimeError:  # a conversion to numpy fails on tensors that require grad
             return False
 
 
@@ -219,74 +223,62 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.images), features(data.test.images)
-    classes = {task: len(names) for task, names in data.train.classes.items()}
-    train_y, test_y = _labels(data.train, train_h), _labels(data.test, test_h)
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    train_y, test_y = data.targets(train_h.device)
+    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
     return {
-        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=votes)
-        for task, (linear, votes) in results.items()
+        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=knn)
+        for task, (linear, knn) in results.items()
     }
 
 
-def _labels(dataset: Dataset, h: Tensor) -> dict[str, Tensor]:
-    return {task: torch.from_numpy(y).to(h.device) for task, y in dataset.labels.items()}
-
-
-def _features_of(encoder: nn.Module) -> FeatureFunction:
-    return partial(encode, encoder)
-
-
 def _majority(data: TrainTest, task: str) -> ProbeResult:
-    """Return what is right of saying the commonest class of the training images every time."""
-    y, expected = (torch.from_numpy(half.labels[task]) for half in (data.train, data.test))
-    hits = majority_hits(y, expected, len(data.train.classes[task])).numpy()
+    """Return the hits of predicting the commonest class of the training images."""
+    train_y, test_y = data.targets()
+    hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
     return ProbeResult(hits=hits, knn=float(hits.mean()))
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
     """Train `encoder` in place on the labels of `dataset` for about `CEILING_STEPS` steps.
 
-    If there are more examples than those steps can show once, some from all over them are taken.
+    If there are more examples than these steps use, a subset spread over all of them is taken.
     """
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
-        encoder.requires_grad_()  # it was frozen for use, and its ceiling is what it can learn
+        encoder.requires_grad_()  # the ceiling is what a frozen encoder could learn
     batch_size = min(BUDGET["batch_size"], len(dataset))
-    dataset = subset(dataset, dataset.spread_rows(CEILING_STEPS * batch_size))
+    dataset = dataset.subset(dataset.spread_rows(CEILING_STEPS * batch_size)).first_read()
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
-    facts = RunContext.of(dataset, device=device, feature_dim=_width(encoder, dataset))
-    recipe, _ = resolve("default", settings, facts)
+    feature_dim = encode(encoder, dataset.images[:1]).shape[1]
+    info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
+    recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, fabric=single_fabric(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 
 
-def _width(encoder: nn.Module, dataset: Dataset) -> int:
-    return int(encode(encoder, dataset.images[:1]).shape[1])
-
-
 def _mixture(grades: Sequence[Dataset]) -> Dataset:
-    """Take example i from grade i mod the number of grades; the labels are the same in all."""
+    """Return a dataset whose example i is that of grade i modulo the number of grades."""
     if len(grades) == 1:
         return grades[0]
     images = np.array(grades[0].images)
     for i, grade in enumerate(grades):
         images[i :: len(grades)] = grade.images[i :: len(grades)]
-    # Of long sounds the middle, which probes hear: segments drawn anew would be of one grade.
+    # Long sounds are reduced to the middle that probes use: new segments would be of one grade.
     return replace(grades[0], images=images, plain=None, clips=None)
 
 
 def _key(settings: list[Any], data: TrainTest) -> str:
-    """Return a name for everything that decides a result."""
-    digest = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
+    """Return a hash of everything that a result depends on."""
+    hash_ = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
     for half in (data.train, data.test):
-        digest.update(half.digests().tobytes())
+        hash_.update(half.digests().tobytes())
         for task, y in half.labels.items():
-            digest.update(f"{task}/{len(half.classes[task])}".encode() + y.tobytes())
-    return digest.hexdigest()
+            hash_.update(f"{task}/{len(half.classes[task])}".encode() + y.tobytes())
+    return hash_.hexdigest()
 
 
 def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
@@ -301,33 +293,33 @@ def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
 
 
 def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
-    """Return a few numbers that tell the features of untrained modules apart, but for rounding.
+    """Return rounded projections of the features, which distinguish untrained modules.
 
-    A module that is not ours may have the name and the shapes of another, and other code.
+    Two modules of a user may have the same name and shapes, and different code.
     """
     h = encode(encoder, sample).cpu()
     column = torch.arange(h.shape[1])
-    seen = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)
-    return [[round(value, 3) for value in row] for row in seen.tolist()]
+    projected = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)
+    return [[round(value, 3) for value in row] for row in projected.tolist()]
 
 
 def _load(file: Path) -> ProbeResult | None:
     try:
         arrays = read_arrays(file)
         return ProbeResult(hits=arrays["hits"].astype(np.bool_), knn=float(arrays["knn"]))
-    except (OSError, ValueError, KeyError, TypeError):  # absent, damaged, or somebody else's
+    except (OSError, ValueError, KeyError, TypeError):  # absent, damaged or of another program
         return None
 
 
-def _save(file: Path, result: ProbeResult, say: Say) -> None:
-    """Keep a result for later; where that fails, say so, because the work is done already."""
+def _save(file: Path, result: ProbeResult, log: Callable[[str], None]) -> None:
+    """Cache a result; an error is only logged, because the result is known already."""
 
-    def write(draft: Path) -> None:
-        with draft.open("wb") as opened:
-            np.savez(opened, hits=result.hits, knn=np.float64(result.knn))
+    def write(temp_path: Path) -> None:
+        with temp_path.open("wb") as f:
+            np.savez(f, hits=result.hits, knn=np.float64(result.knn))
 
     try:
         write_atomically(file, write)
     except (OSError, DiskFullError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        say(f"not kept for later, {file.parent} cannot be written: {reason}; --cache names another")
+        log(f"not cached, {file.parent} cannot be written: {reason}; give another --cache")

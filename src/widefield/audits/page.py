@@ -1,10 +1,9 @@
-"""An audit as one page: the verdicts in words, what to try, then figures that explain them.
+"""The HTML page of an audit: verdicts, advice, and figures that explain them.
 
-The page is a function of the `Audit` alone, so that it can be drawn again from the audit's JSON.
+The page is a function of the `Audit` alone.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -12,80 +11,69 @@ from widefield.audits.advice import advice
 from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.files import checked_output
 from widefield.evaluation.floors import FLOORS
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
+    AudioRows,
     AuditReport,
     Bars,
     Figure,
     Gallery,
     Lines,
-    Listening,
-    Places,
     Recording,
+    ScatterPlot,
     TaskVerdict,
-    write_page,
 )
 
 _LAYERS = 12
-"""Most layers whose firing is shown."""
-_EASE = {
-    "images": "small, faint and colorful (1) to large, opaque, white and always at one place",
+"""Largest number of layers in the figure of activations."""
+_GRADE_RANGE = {
+    "images": "small, faint and colorful (1) to large, opaque, white and always at one position",
     "sounds": "far below the sound (1) to as loud as it",
 }
-"""What the ends of the grades of planted features are like."""
-_CURVES = 4
-"""Most curves that a reader can tell apart in one figure."""
+"""The first and last grade of planted features."""
+_MAX_LINES = 4
+"""Largest number of curves that are legible in one figure."""
 
 
-def audit_page(audit: Audit) -> str:
-    """Return the page of `audit` as HTML; the same audit gives the same text."""
+def audit_page(result: Audit) -> str:
+    """Return the page of `result` as HTML; the same audit gives the same text."""
     return AuditReport(
-        title=f"widefield audit of {audit.encoder}",
-        summary=summary(audit),
-        notes=[f"Note: {note}." for note in audit.notes],
-        verdicts=_verdicts(audit),
-        next_steps=advice(audit),
-        example=_one(audit),
+        title=f"widefield audit of {result.encoder}",
+        summary=summary(result),
+        notes=[f"Note: {note}." for note in result.notes],
+        verdicts=_rows(result),
+        next_steps=advice(result),
+        example=_one(result),
         figures=[
-            *_over_training(audit),
-            *_plants(audit),
-            *_trained(audit),
-            _spectrum(audit),
-            *_firing(audit),
-            *_galleries(audit),
-            *_map(audit),
+            *_over_training(result),
+            *_by_grade(result),
+            *_trained(result),
+            _spectrum(result),
+            *_activations(result),
+            _neighbors(result),
+            *_preferred(result),
+            *_map(result),
         ],
         diagnostics=[
             (
                 name.replace("_", " "),
-                _number(value),
-                DIAGNOSTICS[name].meaning.replace("image", _one(audit)),
+                "not defined" if value is None else f"{value:.3g}",
+                DIAGNOSTICS[name].meaning.replace("image", _one(result)),
             )
-            for name, value in audit.features.items()
+            for name, value in result.features.items()
         ],
-        facts=_facts(audit),
+        metadata=_metadata(result),
     ).html()
 
 
-def write_audit_page(audit: Audit, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the page of `audit` to the `.html` file `out`.
-
-    Raises:
-        ValueError: `out` cannot be written; the message says why.
-    """
-    path = checked_output(out, (".html",), overwrite=overwrite)
-    return write_page(audit_page(audit), path, overwrite=overwrite)
-
-
-def summary(audit: Audit) -> str:
-    """Say which tasks are learned, weakened and suppressed, in one sentence an encoder."""
-    if not audit.compared:
-        verdicts = _grouped(audit.tasks)
-        return f"{verdicts[:1].upper()}{verdicts[1:]}."
-    rows = {audit.encoder: audit.tasks, **audit.compared}
+def summary(result: Audit) -> str:
+    """Return which tasks are learned, weakened and suppressed, one sentence for each encoder."""
+    if not result.compared:
+        text = _grouped(result.tasks)
+        return f"{text[:1].upper()}{text[1:]}."
+    rows = {result.encoder: result.tasks, **result.compared}
     return " ".join(f"{name}, {_grouped(row)}." for name, row in rows.items())
 
 
@@ -97,53 +85,53 @@ def _grouped(tasks: Mapping[str, TaskAudit]) -> str:
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items() if names)
 
 
-def _verdicts(audit: Audit) -> list[TaskVerdict]:
-    encoders = {audit.encoder: audit.tasks, **audit.compared}
+def _rows(result: Audit) -> list[TaskVerdict]:
+    rows = {result.encoder: result.tasks, **result.compared}
     return [
         TaskVerdict(
             task=name,
             encoder=encoder,
-            word=tasks[name].words(),
+            word=tasks[name].describe(),
             learned=_interval(tasks[name]),
             numbers=_numbers(tasks[name]),
         )
-        for name in audit.tasks
-        for encoder, tasks in encoders.items()
+        for name in result.tasks
+        for encoder, tasks in rows.items()
         if name in tasks
     ]
 
 
-def _facts(audit: Audit) -> dict[str, str]:
+def _metadata(result: Audit) -> dict[str, str]:
     return {
-        "fitted on": f"{audit.fitted_on}, {audit.examples[0]} {audit.kind}",
-        "scored on": f"{audit.scored_on}, {audit.examples[1]} {audit.kind}",
+        "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
+        "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
         **{
-            f"agrees with {name}": f"{100 * share:.0f} % by linear CKA of the features"
-            for name, share in audit.similarity.items()
+            f"linear CKA with {name}": f"{100 * share:.0f} %"
+            for name, share in result.similarity.items()
         },
-        "seed": str(audit.seed),
-        "widefield": audit.widefield,
-        **audit.machine,
+        "seed": str(result.seed),
+        "widefield": result.widefield,
+        **result.machine,
     }
 
 
-def _over_training(audit: Audit) -> list[Figure]:
-    epochs = list(audit.checkpoints)
+def _over_training(result: Audit) -> list[Figure]:
+    epochs = list(result.checkpoints)
     tasks = [
         task
-        for task in (audit.checkpoints[epochs[0]] if epochs else ())
-        if any(audit.checkpoints[epoch][task].learned is not None for epoch in epochs)
+        for task in (result.checkpoints[epochs[0]] if epochs else ())
+        if any(result.checkpoints[epoch][task].learned is not None for epoch in epochs)
     ]
     if not tasks:
         return []
     return [
         Lines(
             title="When was it learned?",
-            how="Learned share of each task at every checkpoint. A curve that rises and falls "
-            "again was suppressed by what came later.",
+            caption="Learned share of each task at every checkpoint. A feature whose curve rises "
+            "and falls again was suppressed later in training.",
             series={
-                task: (epochs, [_share(audit.checkpoints[epoch][task]) for epoch in epochs])
-                for task in tasks[:_CURVES]
+                task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
+                for task in tasks[:_MAX_LINES]
             },
             x_label="epoch",
             y_label="learned",
@@ -152,24 +140,24 @@ def _over_training(audit: Audit) -> list[Figure]:
     ]
 
 
-def _plants(audit: Audit) -> list[Figure]:
+def _by_grade(result: Audit) -> list[Figure]:
     learned = {
-        name: (range(1, len(plant.grades) + 1), [_share(grade) for grade in plant.grades])
-        for name, plant in audit.plants.items()
+        name: (range(1, len(plant.grades) + 1), [grade.share for grade in plant.grades])
+        for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
     neighbors = {
         name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
-        for name, plant in audit.plants.items()
+        for name, plant in result.plants.items()
     }
     figures: list[Figure] = []
     if learned:
         figures.append(
             Lines(
                 title="How easy must a planted feature be?",
-                how=f"Learned share of each plant, from {_EASE[audit.kind]} (5). The sooner a "
-                "curve rises, the better the encoder sees. Gaps are not separable: too faint even "
-                "for the ceiling, or plain to raw pixels.",
+                caption=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The "
+                "earlier a curve rises, the more sensitive the encoder is. Grades without a value "
+                "are not separable: too faint for the ceiling, or predictable from raw pixels.",
                 series=learned,
                 x_label="ease",
                 y_label="learned",
@@ -179,10 +167,10 @@ def _plants(audit: Audit) -> list[Figure]:
     if neighbors:
         figures.append(
             Lines(
-                title=f"Do plants hide the {audit.kind}?",
-                how=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(audit)} that "
-                f"stay the same when all {audit.kind} get a plant. Low where the encoder looks at "
-                "plants alone.",
+                title=f"Do plants hide the {result.kind}?",
+                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} "
+                f"that stay the same when all {result.kind} get a plant. It is low where features "
+                "depend on the plant alone.",
                 series=neighbors,
                 x_label="ease",
                 y_label="neighbors kept",
@@ -192,125 +180,115 @@ def _plants(audit: Audit) -> list[Figure]:
     return figures
 
 
-def _trained(audit: Audit) -> list[Figure]:
+def _trained(result: Audit) -> list[Figure]:
     return [
         Bars(
-            title=f"What does {trained.plant} do to training?",
-            how=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
-            f"{audit.kind} as they are and with the plant in each. A task that loses by the plant "
-            "is suppressed by it.",
+            title=f"How does {trained.plant} change training?",
+            caption=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
+            f"{result.kind} as they are and with the plant in each. The plant suppresses a task "
+            "whose share is lower with it.",
             shares={
-                f"{task}, {shown}": tasks[task].learned or 0.0
+                f"{task}, {name}": tasks[task].learned or 0.0
                 for task in trained.planted
-                for shown, tasks in (
+                for name, tasks in (
                     ("as they are", trained.without),
                     ("planted", trained.planted),
                 )
                 if tasks[task].learned is not None
             },
         )
-        for trained in audit.trained
+        for trained in result.trained
     ]
 
 
-def _spectrum(audit: Audit) -> Figure:
+def _spectrum(result: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
-        how="Singular values of the centered features, as shares of the largest. A line that falls "
-        "off early says that a few directions carry everything; a flat one, that many do.",
-        series={"singular values": (range(1, len(audit.spectrum) + 1), audit.spectrum)},
+        caption="Singular values of the centered features, over the largest one. If they decrease "
+        "early, the features vary in few directions; if the curve is flat, in many.",
+        series={"singular values": (range(1, len(result.spectrum) + 1), result.spectrum)},
         x_label="direction",
-        y_label="share of the largest",
-        logarithmic=True,
+        y_label="relative to the largest",
+        log_scale=True,
     )
 
 
-def _firing(audit: Audit) -> list[Figure]:
-    if not audit.firing:
+def _activations(result: Audit) -> list[Figure]:
+    if not result.firing:
         return []
-    layers = list(audit.firing)
-    shown = np.unique(np.linspace(0, len(layers) - 1, _LAYERS).round().astype(int))
+    layers = list(result.firing)
+    indices = np.unique(np.linspace(0, len(layers) - 1, _LAYERS).round().astype(int))
     return [
         Bars(
-            title="How often do neurons fire?",
-            how=f"Share of {audit.kind} on which a neuron is active, mean over each layer, first "
-            f"to last. Sparse layers hold features that few {audit.kind} have.",
-            shares={layers[i]: audit.firing[layers[i]] for i in shown},
+            title="How often are neurons active?",
+            caption=f"Share of {result.kind} on which a neuron is active, mean over each layer, "
+            f"first to last. The features of sparse layers occur in few {result.kind}.",
+            shares={layers[i]: result.firing[layers[i]] for i in indices},
         )
     ]
 
 
-def _alike(audit: Audit) -> Figure:
-    if audit.sounds:
-        return Listening(
-            title="Which sounds are alike to it?",
-            how="The first of each row is a sound, the others are those nearest to it in the "
-            "encoder's ears, by their log-mel spectrograms. What they share is what it hears.",
+def _neighbors(result: Audit) -> Figure:
+    if result.sounds:
+        return AudioRows(
+            title="Which sounds have similar features?",
+            caption="The first sound of each row and its nearest neighbors by the features, with "
+            "log-mel spectrograms. What they share is what the encoder represents.",
             rows=[
                 [
                     sound_of(Recording(name=name, wav=wav))
                     for name, wav in zip(row.names, row.wavs, strict=True)
                 ]
-                for row in audit.sounds
+                for row in result.sounds
             ],
         )
-    article = "an" if audit.kind == "images" else "a"
     return Gallery(
-        title=f"Which {audit.kind} look alike to it?",
-        how=f"On the left {article} {_one(audit)}, framed; beside it the {audit.kind} nearest to "
-        "it in the encoder's eyes. What they share is what it sees.",
-        rows=[(row.name, row.pictures) for row in audit.neighbors],
-        first_apart=True,
+        title=f"Which {result.kind} have similar features?",
+        caption=f"The {_one(result)} on the left, framed, and its nearest neighbors by the "
+        "features. What they share is what the encoder represents.",
+        rows=[(row.name, row.pictures) for row in result.neighbors],
+        separate_first=True,
     )
 
 
-def _galleries(audit: Audit) -> list[Figure]:
-    if not audit.preferred:
-        return [_alike(audit)]
-    return [
-        _alike(audit),
-        Gallery(
-            title="What do its features want to see?",
-            how="Framed, an image made to excite one of the features that vary most; beside it "
-            "the real images that excite that feature most.",
-            rows=[(row.name, row.pictures) for row in audit.preferred],
-            first_apart=True,
-        ),
-    ]
-
-
-def _map(audit: Audit) -> list[Figure]:
-    if audit.map is None:
+def _preferred(result: Audit) -> list[Figure]:
+    if not result.preferred:
         return []
-    how = (
-        f"{audit.kind.capitalize()} near each other are alike to the encoder (t-SNE); point at a "
-        f"dot to see its {_one(audit)}. Distances between far groups mean nothing"
-    )
-    if audit.map.task is not None:
-        how += f"; colors stand for the classes of `{audit.map.task}`, and repeat after four"
     return [
-        Places(
-            title=f"A map of the {audit.kind}",
-            how=f"{how}.",
-            places=audit.map.places,
-            pictures=audit.map.pictures,
-            names=audit.map.names,
-            groups=audit.map.groups,
+        Gallery(
+            title="What activates its features?",
+            caption="Framed, an image that was optimized to activate one of the features that vary "
+            "most; beside it the images of the data that activate it most.",
+            rows=[(row.name, row.pictures) for row in result.preferred],
+            separate_first=True,
         )
     ]
 
 
-def _one(audit: Audit) -> str:
-    """Return what one of the examples is called."""
-    return audit.kind.removesuffix("s")
+def _map(result: Audit) -> list[Figure]:
+    if result.map is None:
+        return []
+    caption = (
+        f"t-SNE of the features: {result.kind} with similar features are near each other, and "
+        f"distances between far groups mean nothing. Point at a dot to see its {_one(result)}"
+    )
+    if result.map.task is not None:
+        caption += f"; colors are the classes of `{result.map.task}`, and repeat after four"
+    return [
+        ScatterPlot(
+            title=f"A map of the {result.kind}",
+            caption=f"{caption}.",
+            points=result.map.places,
+            images=result.map.pictures,
+            names=result.map.names,
+            groups=result.map.groups,
+        )
+    ]
 
 
-def _number(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.3g}"
-
-
-def _share(task: TaskAudit) -> float:
-    return float("nan") if task.learned is None else task.learned
+def _one(result: Audit) -> str:
+    """Return the noun for one example."""
+    return result.kind.removesuffix("s")
 
 
 def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
@@ -322,7 +300,7 @@ def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
 def _numbers(task: TaskAudit) -> str:
     floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
     return (
-        f"probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], nearest "
-        f"neighbors {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
+        f"linear probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], "
+        f"kNN {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
         f"{task.classes} classes"
     )

@@ -1,7 +1,6 @@
-"""What the pictures of an audit are drawn from: small arrays, and PNG files in base64."""
+"""Data of the figures of an audit: small arrays, and PNG files in base64."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from widefield.core.hardware import choose_device
 from widefield.core.modes import on_device
 from widefield.data import Dataset
-from widefield.inference.pictures import pictures_of, recorded
+from widefield.inference.pictures import recorded, render_examples
 from widefield.metrics import (
     activation_maximization,
     color_axes,
@@ -22,41 +21,37 @@ from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 
-MAP_IMAGES, ROWS, _NEIGHBORS, FEATURES, EXCITING, FIRING_IMAGES = 300, 6, 7, 8, 4, 64
-"""Images in the map; images with neighbors, and neighbors of each; features whose preferred image
-is made, and real images beside it; images that neurons fire at."""
-HEARD_ROWS, HEARD_BESIDE = 5, 2
-"""Sounds with neighbors, and neighbors of each: a second of sound takes 20 to 40 kilobytes."""
+MAP_IMAGES = 300
+ROWS, _NEIGHBORS = 6, 7
+"""Images that are shown with neighbors, and neighbors of each."""
+FEATURES, TOP_IMAGES = 8, 4
+"""Features whose preferred image is optimized, and images of the data beside it."""
+ACTIVATION_IMAGES = 64
+"""Images on which activations are measured."""
+SOUND_ROWS, SOUND_NEIGHBORS = 5, 2
+"""As `ROWS` and `_NEIGHBORS`; fewer, because a second of sound takes 20 to 40 kilobytes."""
 STEPS = 128
 """Steps of gradient ascent towards a preferred image."""
 _MAP_SIDE = 32
-"""Longest side of a picture in the map, in pixels: there are many."""
+"""Longest side of an image in the map, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureRow:
-    """Pictures side by side: the first is what the others explain."""
+class ImageRow:
+    """An image, and the images that explain it."""
 
     name: str
     pictures: tuple[str, ...]
     """PNG files in base64."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"name": self.name, "pictures": list(self.pictures)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class SoundRow:
-    """Sounds side by side: the first is what the others explain."""
+    """A sound, and the sounds that explain it."""
 
     names: tuple[str, ...]
     wavs: tuple[str, ...]
     """WAV files in base64."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"names": list(self.names), "wavs": list(self.wavs)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,80 +66,76 @@ class ImageMap:
     pictures: tuple[str, ...]
     """PNG files in base64."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**asdict(self), "places": [list(place) for place in self.places]}
 
-
-def spectrum_shares(h: Tensor) -> tuple[float, ...]:
-    """Return the singular values of features h [n, D] as shares of the largest, without zeros."""
+def normalized_spectrum(h: Tensor) -> tuple[float, ...]:
+    """Return the singular values of features h [n, D] over the largest one, without zeros."""
     sigma = singular_values(h).cpu()
     sigma = sigma[sigma > 0]
-    # Six digits are more than a figure shows, and a third of the JSON.
-    return tuple(float(f"{share:.6g}") for share in (sigma / sigma[:1]).tolist()) or (1.0,)
+    # Six digits suffice for a figure, and make the JSON a third as long.
+    return tuple(float(f"{value:.6g}") for value in (sigma / sigma[:1]).tolist()) or (1.0,)
 
 
-def neighbor_rows(dataset: Dataset, h: Tensor) -> tuple[PictureRow, ...]:
-    """Return images from all over `dataset`, each with the images nearest to it by h [n, D].
+def neighbor_images(dataset: Dataset, h: Tensor) -> tuple[ImageRow, ...]:
+    """Return images spread over `dataset`, each with its nearest neighbors by h [n, D].
 
-    Sounds give none: `neighbor_sounds` lets them be heard.
+    Empty for sounds, for which there is `neighbor_sounds`.
     """
     if dataset.kind == "sounds":
         return ()
     rows = dataset.spread_rows(ROWS)
     nearest = nearest_neighbors(h, min(_NEIGHBORS, len(h) - 1)).cpu().numpy()
     return tuple(
-        PictureRow(
+        ImageRow(
             name=dataset.paths[row],
-            pictures=tuple(map(png, pictures_of(dataset, [row, *nearest[row]]))),
+            pictures=tuple(map(png, render_examples(dataset, [row, *nearest[row]]))),
         )
         for row in rows
     )
 
 
 def neighbor_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
-    """Return sounds from all over `dataset`, each with the sounds nearest to it by h [n, D].
+    """Return sounds spread over `dataset`, each with its nearest neighbors by h [n, D].
 
-    Images and windows, which cannot be listened to, give none.
+    Empty for images and windows.
     """
     if dataset.kind != "sounds":
         return ()
-    nearest = nearest_neighbors(h, min(HEARD_BESIDE, len(h) - 1)).cpu().numpy()
-    rows = (recorded(dataset, [row, *nearest[row]]) for row in dataset.spread_rows(HEARD_ROWS))
+    nearest = nearest_neighbors(h, min(SOUND_NEIGHBORS, len(h) - 1)).cpu().numpy()
+    rows = (recorded(dataset, [row, *nearest[row]]) for row in dataset.spread_rows(SOUND_ROWS))
     return tuple(
         SoundRow(names=tuple(r.name for r in row), wavs=tuple(r.wav for r in row)) for row in rows
     )
 
 
-def mean_firing(encoder: nn.Module, dataset: Dataset) -> dict[str, float]:
+def mean_activation_rates(encoder: nn.Module, dataset: Dataset) -> dict[str, float]:
     """Return layer -> share of images on which a neuron is active, mean over its neurons.
 
-    An encoder without activations that are modules of their own gives an empty dictionary.
+    Empty for an encoder whose activation functions are not modules.
     """
     device = choose_device("auto")
     try:
         with on_device(encoder, device):
-            rates = firing_rates(encoder, image_batch(dataset.images[:FIRING_IMAGES], device))
+            rates = firing_rates(encoder, image_batch(dataset.images[:ACTIVATION_IMAGES], device))
     except ValueError:
         return {}
     return {name.removeprefix("backbone."): float(rate.mean()) for name, rate in rates.items()}
 
 
-def preferred_rows(
+def preferred_images(
     encoder: nn.Module, dataset: Dataset, h: Tensor, *, seed: int
-) -> tuple[PictureRow, ...]:
-    """Return a made image for each feature of h [n, D] that varies most, and real images with it.
+) -> tuple[ImageRow, ...]:
+    """Return an optimized image for each feature of h [n, D] that varies most, with real images.
 
-    Raw pixels give none: what excites a pixel is plain. Nor do windows and sounds, for which no
-    prior says what a made one should look like.
+    Empty for raw pixels, where the result is obvious, and for windows and sounds, for which there
+    is no prior on what an optimized example looks like.
     """
     if isinstance(encoder, Pixels) or dataset.kind != "images":
         return ()
     device = choose_device("auto")
-    x = image_batch(dataset.images[:FIRING_IMAGES], device)
+    x = image_batch(dataset.images[:ACTIVATION_IMAGES], device)
     units = h.std(0).topk(min(FEATURES, h.shape[1])).indices.tolist()
     with on_device(encoder, device):
-        made = activation_maximization(
+        preferred = activation_maximization(
             encoder,
             units,
             shape=(x.shape[1], x.shape[2], x.shape[3]),
@@ -152,19 +143,19 @@ def preferred_rows(
             steps=STEPS,
             seed=seed,
         )
-    shown = (255 * made).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
-    exciting = h[:, units].topk(min(EXCITING, len(h)), dim=0).indices.cpu().numpy()
+    pixels = (255 * preferred).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
+    top = h[:, units].topk(min(TOP_IMAGES, len(h)), dim=0).indices.cpu().numpy()
     return tuple(
-        PictureRow(
+        ImageRow(
             name=f"feature {unit}",
-            pictures=(png(shown[i]), *(png(dataset.images[row]) for row in exciting[:, i])),
+            pictures=(png(pixels[i]), *(png(dataset.images[row]) for row in top[:, i])),
         )
         for i, unit in enumerate(units)
     )
 
 
 def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
-    """Lay out images from all over `dataset` by their features h [n, D]; None below four."""
+    """Map images spread over `dataset` by their features h [n, D]; None for fewer than four."""
     if len(h) < 4:
         return None
     rows = dataset.spread_rows(MAP_IMAGES)
@@ -174,11 +165,11 @@ def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
     if task is not None:
         classes = dataset.classes[task]
         names = [f"{classes[group]}: {name}" for group, name in zip(groups, names, strict=True)]
-    places = tsne_map(h[torch.from_numpy(rows).to(h.device)], seed=seed).tolist()
+    points = tsne_map(h[torch.from_numpy(rows).to(h.device)], seed=seed).tolist()
     return ImageMap(
         task=task,
-        places=tuple((round(x, 3), round(y, 3)) for x, y in places),
+        places=tuple((round(x, 3), round(y, 3)) for x, y in points),
         names=tuple(names),
         groups=tuple(groups),
-        pictures=tuple(png(image, _MAP_SIDE) for image in pictures_of(dataset, rows)),
+        pictures=tuple(png(image, _MAP_SIDE) for image in render_examples(dataset, rows)),
     )

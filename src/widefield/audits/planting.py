@@ -1,54 +1,59 @@
-"""Features of graded ease planted into images: an audit that needs no labels.
+"""Planted features of graded difficulty: the part of an audit that needs no labels.
 
-An encoder that sees only the easiest plants, which are large, opaque, white and always at one
-place, has learned little of the feature. An encoder may also see a plant so well that images with
-the same plant become neighbors: it then hides what the images themselves show.
+An encoder that predicts only the easiest plants, which are large, opaque, white and always at one
+position, has learned little of the feature. An encoder may also be so sensitive to a plant that
+images with the same plant become neighbors: the plant then hides the content of the images.
 """
 
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from widefield.audits.bounds import DRAWS, Bounds, Say, audit_tasks, graded_bounds, measure_bounds
+from widefield.audits.bounds import (
+    NUM_SEEDS,
+    AuditOptions,
+    Bounds,
+    audit_tasks,
+    graded_bounds,
+    measure_bounds,
+)
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioOverlay, ImageOverlay
+from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
-from widefield.inference.splits import TrainTest, subset
+from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
 from widefield.workflows.pretrain import pretrain
 
-GRADES: dict[str, tuple[ImageOverlay | AudioOverlay, ...]] = {
-    plant.name: plant.grades()
-    for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
-    if issubclass(plant, ImageOverlay | AudioOverlay)
+GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
+    plant.name: plant.levels()
+    for plant in PLANTS.values()
+    if issubclass(plant, ImageFeature | AudioFeature)
 }
-"""Options of each plant from hard to easy to see: size and opacity grow, then the color is the
-same in every image, then the place too. At a fixed place raw pixels tell as much as any encoder."""
+"""Options of each plant from hard to easy: size and opacity grow, then the color is the same in
+every image, then the position too. At a fixed position raw pixels suffice for a linear probe."""
 MIDDLE = 2
-"""Position of the grade whose verdict is the plant's."""
-_EXAMPLES = {"train": 2000, "test": 1000}
-"""How many images are planted at most."""
+"""Index of the grade whose verdict is the plant's."""
+_MAX_TRAIN, _MAX_TEST = 2000, 1000
+"""Largest numbers of planted images."""
 GRAPH_NEIGHBORS = 10
-"""How many nearest neighbors of an image are compared."""
+"""Nearest neighbors of an image that are compared."""
 TRAIN_IMAGES = 80_000
-"""How many images a short pretraining is shown, counted with repetition."""
+"""Images of a short pretraining, epochs times examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantAudit:
-    """One planted feature at every grade of ease, hard to easy."""
+    """One planted feature at every grade, from hard to easy."""
 
     name: str
     grades: tuple[TaskAudit, ...]
     neighbors_kept: tuple[float, ...]
-    """At each grade, the share of its nearest neighbors that an image keeps when all images are
-    planted."""
+    """Share of its nearest neighbors that an image keeps when all images are planted, by grade."""
     neighbors_by_chance: float
     """`neighbors_kept` of unrelated features."""
 
@@ -57,21 +62,12 @@ class PlantAudit:
         """The verdict at the middle grade."""
         return self.grades[MIDDLE]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "name": self.name,
-            "grades": [grade.to_json() for grade in self.grades],
-            "neighbors_kept": list(self.neighbors_kept),
-            "neighbors_by_chance": self.neighbors_by_chance,
-        }
-
     def line(self) -> str:
-        """Say in one plain sentence what planting does to the images' own neighbors."""
-        middle, easiest = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
+        """Return in one sentence how planting changes the neighbors of the images."""
+        middle, last = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
         return (
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
-            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {easiest:.0f} %"
+            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {last:.0f} %"
         )
 
 
@@ -87,134 +83,98 @@ class TrainAudit:
     planted: Mapping[str, TaskAudit]
     """Task -> verdict after training on the planted images."""
     neighbors_shared: float
-    """Share of nearest neighbors, among plain images, that the two encoders agree on."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "plant": self.plant,
-            "method": self.method,
-            "epochs": self.epochs,
-            "without": {task: verdict.to_json() for task, verdict in self.without.items()},
-            "planted": {task: verdict.to_json() for task, verdict in self.planted.items()},
-            "neighbors_shared": self.neighbors_shared,
-        }
+    """Share of nearest neighbors, among plain images, that the two encoders have in common."""
 
     def line(self) -> str:
-        """Say in one plain sentence what the plant did to training."""
+        """Return in one sentence how the plant changed training."""
         parts = [
-            f"{task} {_share(self.without[task])} learned without it, {_share(planted)} with it"
-            for task, planted in self.planted.items()
+            f"{task} {_share(self.without[task])} learned without it, {_share(result)} with it"
+            for task, result in self.planted.items()
         ]
         return f"{self.method} with {self.plant} planted: {'; '.join(parts)}"
 
 
-def has_room(data: TrainTest, name: str, *, seed: int) -> bool:
-    """Return whether a probe can be fitted to the plant `name`, whose classes are drawn by chance.
+def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
+    """Return whether a probe can be fitted to the plant `name`, whose classes are random.
 
-    It needs two classes or more, and two examples of each that is there.
+    It needs two classes or more, and two examples of each.
     """
     y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
-    # Drawn by place, not by image.
-    _, sizes = np.unique(y[: _EXAMPLES["train"]], return_counts=True)
-    return len(sizes) > 1 and bool(sizes.min() > 1)
+    # The class depends on the position in the data, so the first are those of the subset.
+    _, counts = np.unique(y[:_MAX_TRAIN], return_counts=True)
+    return len(counts) > 1 and bool(counts.min() > 1)
 
 
 def audit_plant(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    name: str,
-    *,
-    cache: Path | None,
-    seed: int,
-    say: Say,
-) -> tuple[PlantAudit, Bounds]:
-    """Judge the plant `name` at every grade, and what it does to the images' neighbors.
+    extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
+) -> tuple[PlantAudit, tuple[TrainTest, Bounds]]:
+    """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
 
-    Where a grade is unclear, all are held against more draws of the untrained floor.
+    Where a grade is unclear, all are compared with more seeds of the untrained floor.
 
     Returns:
-        What was found, and floors and ceiling of the middle grade, for `judge_plant`.
+        The results, and data, floors and ceiling of the middle grade.
     """
-    data = _thinned(data)
-    planted = [data.planted(feature, seed=seed) for feature in GRADES[name]]
-
-    def judged(draws: int) -> tuple[list[Bounds], tuple[TaskAudit, ...]]:
-        bounds = graded_bounds(extractor, planted, cache=cache, seed=seed, say=say, draws=draws)
-        pairs = zip(planted, bounds, strict=True)
-        return bounds, tuple(audit_tasks(extractor, *pair, seed=seed)[name] for pair in pairs)
-
-    bounds, grades = judged(draws=1)
-    if any(grade.verdict == "unclear" for grade in grades):
-        bounds, grades = judged(draws=DRAWS)
+    data = _subset(data)
+    splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
+    for num_seeds in (1, NUM_SEEDS):
+        bounds = graded_bounds(extractor, splits, options, num_seeds=num_seeds)
+        grades = tuple(
+            audit_tasks(extractor, *pair, seed=options.seed)[name]
+            for pair in zip(splits, bounds, strict=True)
+        )
+        if all(grade.verdict != "unclear" for grade in grades):
+            break
     k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     plain = extractor.features(data.test.images)
-    found = PlantAudit(
+    result = PlantAudit(
         name=name,
         grades=grades,
         neighbors_kept=tuple(
             float(neighbor_agreement(plain, extractor.features(grade.test.images), k).mean())
-            for grade in planted
+            for grade in splits
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
     )
-    return found, bounds[MIDDLE]
-
-
-def judge_plant(
-    extractor: FeatureExtractor, data: TrainTest, name: str, bounds: Bounds, *, seed: int
-) -> TaskAudit:
-    """Judge the plant `name` at its middle grade, of another encoder of the same architecture."""
-    planted = _thinned(data).planted(GRADES[name][MIDDLE], seed=seed)
-    return audit_tasks(extractor, planted, bounds, seed=seed)[name]
+    return result, (splits[MIDDLE], bounds[MIDDLE])
 
 
 def audit_training(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    name: str,
-    method: str,
-    *,
-    cache: Path | None,
-    seed: int,
-    say: Say,
+    extractor: FeatureExtractor, data: TrainTest, name: str, method: str, options: AuditOptions
 ) -> TrainAudit:
-    """Pretrain twice from scratch, without and with the plant, and judge both on all tasks.
+    """Pretrain twice from scratch, without and with the plant, and audit both on all tasks.
 
-    The image's own tasks are probed on the plain images, the plant on the planted ones.
+    The tasks of the data are probed on the plain images, the plant on the planted ones.
     """
-    planted = data.planted(GRADES[name][MIDDLE], seed=seed)
+    planted = data.planted(GRADES[name][MIDDLE], seed=options.seed)
     architecture = EncoderSettings(name=extractor.architecture or DEFAULT_ARCHITECTURE)
     if isinstance(extractor.encoder, Encoder):
         architecture = EncoderSettings.of(extractor.encoder.config)
     epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
     k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
-    verdicts, features = [], []
-    for shown in (data, planted):
-        say(
+    results, features = [], []
+    for train_data in (data.train, planted.train):
+        options.log(
             f"pretraining {architecture.name} with {method} for {epochs} epochs on "
-            f"{shown.train.spec}"
+            f"{train_data.spec}"
         )
-        encoder = _pretrained(shown.train, method, architecture, epochs, seed)
+        encoder = _pretrained(train_data, method, architecture, epochs, options.seed)
         trained = FeatureExtractor(
             name=method, encoder=encoder, image_size=encoder.config.image_size
         )
         tasks: dict[str, TaskAudit] = {}
         for labeled in (data, planted):
-            if labeled.train.labels:
-                # Either may be unclear, and both are held against the same floors.
-                bounds = measure_bounds(
-                    trained, labeled, cache=cache, seed=seed, say=say, draws=DRAWS
-                )
-                tasks |= audit_tasks(trained, labeled, bounds, seed=seed)
-        verdicts.append(tasks)
+            # The first verdict may be unclear for one encoder alone, and both need equal floors.
+            bounds = measure_bounds(trained, labeled, options, num_seeds=NUM_SEEDS)
+            tasks |= audit_tasks(trained, labeled, bounds, seed=options.seed)
+        results.append(tasks)
         features.append(trained.features(data.test.images))
     return TrainAudit(
         plant=name,
         method=method,
         epochs=epochs,
-        without=verdicts[0],
-        planted=verdicts[1],
+        without=results[0],
+        planted=results[1],
         neighbors_shared=float(neighbor_agreement(features[0], features[1], k).mean()),
     )
 
@@ -223,9 +183,8 @@ def _pretrained(
     dataset: Dataset, method: str, architecture: EncoderSettings, epochs: int, seed: int
 ) -> Encoder:
     with tempfile.TemporaryDirectory() as folder:
-        trained = pretrain(
-            # Labels go along: a method reads them only if it is supervised.
-            dataset.arrays(),
+        result = pretrain(
+            dataset.arrays(),  # with labels, for supervised methods
             seconds=None if dataset.rate is None else dataset.images.shape[2] / dataset.rate,
             out=Path(folder) / "run",
             method=method,
@@ -236,20 +195,18 @@ def _pretrained(
             seed=seed,
             quiet=True,
         )
-    if not trained.finished:
+    if not result.finished:
         raise KeyboardInterrupt
-    return trained.encoder
+    return result.encoder
 
 
-def _thinned(data: TrainTest) -> TrainTest:
-    """Take examples from all over both halves."""
-
-    def some(dataset: Dataset, most: int) -> Dataset:
-        return subset(dataset, dataset.spread_rows(most))
-
-    return TrainTest(
-        train=some(data.train, _EXAMPLES["train"]), test=some(data.test, _EXAMPLES["test"])
+def _subset(data: TrainTest) -> TrainTest:
+    """Return a subset spread over all examples of both splits."""
+    train, test = (
+        half.subset(half.spread_rows(count)).first_read()
+        for half, count in ((data.train, _MAX_TRAIN), (data.test, _MAX_TEST))
     )
+    return TrainTest(train=train, test=test)
 
 
 def _share(task: TaskAudit) -> str:

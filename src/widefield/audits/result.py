@@ -1,12 +1,13 @@
-"""Everything that an audit found, as its callers, its page, its command and its file have it."""
+"""The result of an audit, and its JSON."""
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from widefield.audits.pictures import ImageMap, PictureRow, SoundRow
+from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import refuse_strange
@@ -14,16 +15,16 @@ from widefield.core.types import Kind
 from widefield.core.validation import check
 
 LARGEST = 2**28
-"""Bytes of an audit's file at most."""
+"""Largest size of an audit's file, bytes."""
 _FORMAT = 3
-"""Number of the layout of the JSON."""
+"""Version of the JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What an audit found: numbers first, then what pictures are drawn from.
+    """Results of an audit, and what its figures are drawn from.
 
-    `audit_page(audit)` draws the page from nothing else.
+    `audit_page(audit)` depends on nothing else.
     """
 
     encoder: str
@@ -32,7 +33,7 @@ class Audit:
     fitted_on: str
     scored_on: str
     examples: tuple[int, int]
-    """How many images probes were fitted on, and scored on."""
+    """Numbers of examples that probes were fitted on, and scored on."""
     tasks: Mapping[str, TaskAudit]
     """The data's own tasks, then the planted ones at their middle grade."""
     plants: Mapping[str, PlantAudit]
@@ -47,63 +48,37 @@ class Audit:
     features: Mapping[str, float | None]
     """Diagnostics of the features of the images scored; None where one is not defined."""
     notes: tuple[str, ...]
-    """What the reader of the verdicts should know."""
+    """What may limit the verdicts."""
     seed: int
     widefield: str
-    """Version that made the audit."""
+    """Version of widefield."""
     machine: Mapping[str, str]
     firing: Mapping[str, float]
     """Layer -> share of images on which a neuron is active, mean over its neurons."""
     spectrum: tuple[float, ...]
     """Singular values of the centered features, as shares of the largest."""
-    neighbors: tuple[PictureRow, ...]
-    """An image, then the images nearest to it."""
-    preferred: tuple[PictureRow, ...]
-    """A picture made to excite a feature, then the images that excite it most."""
+    neighbors: tuple[ImageRow, ...]
+    """An image, then its nearest neighbors."""
+    preferred: tuple[ImageRow, ...]
+    """An image optimized to activate a feature, then the images that activate it most."""
     map: ImageMap | None
     """A t-SNE map of the images; None for fewer than four images."""
     report: Path | None
     """The page that was written."""
     kind: Kind = "images"
-    """What was scored."""
+    """Kind of the data."""
     sounds: tuple[SoundRow, ...] = ()
-    """A sound, then the sounds nearest to it; none of images and windows."""
+    """A sound, then its nearest neighbors; empty for images and windows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
-        return {
-            "format": _FORMAT,
-            "encoder": self.encoder,
-            "settings": dict(self.settings),
-            "fitted_on": self.fitted_on,
-            "scored_on": self.scored_on,
-            "examples": list(self.examples),
-            "tasks": _tasks_to_json(self.tasks),
-            "plants": {name: plant.to_json() for name, plant in self.plants.items()},
-            "trained": [trained.to_json() for trained in self.trained],
-            "compared": {name: _tasks_to_json(row) for name, row in self.compared.items()},
-            "similarity": dict(self.similarity),
-            "checkpoints": {
-                str(epoch): _tasks_to_json(row) for epoch, row in self.checkpoints.items()
-            },
-            "features": dict(self.features),
-            "notes": list(self.notes),
-            "seed": self.seed,
-            "widefield": self.widefield,
-            "machine": dict(self.machine),
-            "report": None if self.report is None else str(self.report),
-            "firing": dict(self.firing),
-            "spectrum": list(self.spectrum),
-            "neighbors": [row.to_json() for row in self.neighbors],
-            "preferred": [row.to_json() for row in self.preferred],
-            "map": None if self.map is None else self.map.to_json(),
-            "kind": self.kind,
-            "sounds": [row.to_json() for row in self.sounds],
-        }
+        text = json.dumps({"format": _FORMAT, **asdict(self)}, default=os.fspath)
+        values: dict[str, Any] = json.loads(text)
+        return values
 
 
 def read_findings(path: str | Path) -> list[str]:
-    """Return the verdict of each task as a sentence, from what `widefield audit --json` printed.
+    """Return the verdict on each task as a sentence, from the JSON of `widefield audit --json`.
 
     Raises:
         ValueError: there is no such file, or it holds no audit.
@@ -123,7 +98,3 @@ def read_findings(path: str | Path) -> list[str]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"the audit is damaged: {error}") from error
     return [task.line() for task in tasks.values()]
-
-
-def _tasks_to_json(tasks: Mapping[str, TaskAudit]) -> dict[str, Any]:
-    return {task: audit.to_json() for task, audit in tasks.items()}

@@ -1,16 +1,15 @@
-"""What a probe's accuracy means once floor and ceiling are known.
+"""The verdict on one task: where its accuracy lies between floor and ceiling.
 
     learned = (accuracy - floor) / (ceiling - floor), clipped to [0, 1]
 
-Its interval is a percentile bootstrap over the test examples, 95 %. The encoder, the floor and the
-ceiling are resampled together: they answer for the same examples, so their differences are surer
-than each alone. The interval of the accuracy alone is Wilson's, as `probe` has it.
+Its 95 % interval is a percentile bootstrap over the test examples. Encoder, floor and ceiling are
+resampled together, since they are scored on the same examples: differences then vary less than
+each accuracy alone. The interval of the accuracy is Wilson's, as in `probe`.
 """
 
 import base64
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +27,12 @@ from widefield.probes.linear import wilson
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """How well one task can be read off one source of features."""
+    """Result of the probes for one task and one source of features."""
 
     hits: NDArray[np.bool_]
     """Which test examples the linear probe classifies correctly, bool [n]."""
     knn: float
-    """Accuracy of the nearest neighbors' vote."""
+    """kNN accuracy."""
 
     @property
     def accuracy(self) -> float:
@@ -43,12 +42,12 @@ class ProbeResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAudit:
-    """One task: where the encoder lies between floor and ceiling."""
+    """The verdict on one task, and the accuracies that it is based on."""
 
     task: str
     verdict: ShareVerdict
     learned: float | None
-    """Share of the way from floor to ceiling; None if the two are not separable."""
+    """Position between floor (0) and ceiling (1); None if the two are not separable."""
     learned_low: float | None
     learned_high: float | None
     """The ends of the interval of `learned`."""
@@ -66,14 +65,15 @@ class TaskAudit:
     right: str
     """Which test examples the probe classifies correctly: one bit each, in base 64."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
     def hits(self) -> NDArray[np.bool_]:
-        """Return which test examples the probe classifies correctly, bool [n]."""
+        """Return `right` as bool [n]."""
         bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
         return np.unpackbits(bits, count=self.test_examples).astype(bool)
+
+    @property
+    def share(self) -> float:
+        """Return `learned`, or NaN if floor and ceiling are not separable."""
+        return float("nan") if self.learned is None else self.learned
 
     def difference_from(self, other: "TaskAudit") -> PairedDifference:
         """Return the paired difference of accuracy from another encoder, on the same examples.
@@ -81,28 +81,28 @@ class TaskAudit:
         Example:
             >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
             >>> probes = [ProbeResult(hits=hits, knn=0.5) for hits in (none, all_)]
-            >>> before, after = (verdict("a", p, {"pixels": p}, p, classes=2) for p in probes)
+            >>> before, after = (audit_task("a", p, {"pixels": p}, p, classes=2) for p in probes)
             >>> after.difference_from(before).verdict
             'higher'
         """
         return paired_difference(other.hits(), self.hits())
 
     def line(self) -> str:
-        """Return the verdict in one plain sentence."""
+        """Return the verdict in one sentence."""
         accuracy, floor, ceiling = map(_percent, (self.accuracy, self.floor, self.ceiling))
-        lowest = FLOORS[self.floor_of]
+        name = FLOORS[self.floor_of]
         if self.accuracy < self.floor:
-            places = f"{accuracy}, below {lowest} at {floor}; full supervision at {ceiling}"
+            position = f"{accuracy}, below {name} at {floor}; full supervision at {ceiling}"
         elif self.accuracy > self.ceiling:
-            places = f"{accuracy}, above full supervision at {ceiling}; {lowest} at {floor}"
+            position = f"{accuracy}, above full supervision at {ceiling}; {name} at {floor}"
         else:
-            places = f"{accuracy} between {lowest} at {floor} and full supervision at {ceiling}"
+            position = f"{accuracy} between {name} at {floor} and full supervision at {ceiling}"
         if self.learned is None:
-            return f"{self.task}: not separable; {places}: too close to tell"
-        return f"{self.task}: {self.words()}, {_percent(self.learned)} of the way; {places}"
+            return f"{self.task}: not separable; {position}, which are too close"
+        return f"{self.task}: {self.describe()}, {_percent(self.learned)} of the way; {position}"
 
-    def words(self) -> str:
-        """Return the verdict, and between which ones it lies if it is unclear."""
+    def describe(self) -> str:
+        """Return the verdict; if it is unclear, with the verdicts that it lies between."""
         if self.verdict != "unclear":
             return self.verdict
         assert self.learned_low is not None
@@ -110,7 +110,7 @@ class TaskAudit:
         return f"unclear, {name_share(self.learned_low)} to {name_share(self.learned_high)}"
 
 
-def verdict(
+def audit_task(
     task: str,
     encoder: ProbeResult,
     floors: Mapping[str, ProbeResult],
@@ -119,31 +119,32 @@ def verdict(
     classes: int,
     seed: int = 0,
 ) -> TaskAudit:
-    """Judge one task, from probes of the same test examples.
+    """Return the verdict on one task, from probes that were scored on the same test examples.
 
     Example:
         >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
         >>> floors = {"pixels": ProbeResult(hits=none, knn=0.1)}
         >>> probes = (ProbeResult(hits=half, knn=0.5), floors, ProbeResult(hits=all_, knn=1.0))
-        >>> verdict("shape", *probes, classes=3).verdict
+        >>> audit_task("shape", *probes, classes=3).verdict
         'weakened'
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
     hits = (result.hits for result in (encoder, floor, ceiling))
-    reached, least, most = bootstrap_means(*hits, seed=seed)
-    gap = ceiling.accuracy - floor.accuracy
+    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
+    gap = high_means - low_means
+    distance = ceiling.accuracy - floor.accuracy
     learned = learned_low = learned_high = None
-    word: ShareVerdict = "not separable"
-    if gap >= MIN_GAP and interval(most - least)[0] > 0:
-        learned = float(np.clip((encoder.accuracy - floor.accuracy) / gap, 0, 1))
-        fractions = np.clip((reached - least) / np.maximum(most - least, 1e-9), 0, 1)
-        learned_low, learned_high = interval(fractions)
-        word = judge_share(learned_low, learned_high)
+    verdict: ShareVerdict = "not separable"
+    if distance >= MIN_GAP and interval(gap)[0] > 0:
+        learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
+        ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
+        learned_low, learned_high = interval(ratios)
+        verdict = judge_share(learned_low, learned_high)
     low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
     return TaskAudit(
         task=task,
-        verdict=word,
+        verdict=verdict,
         learned=learned,
         learned_low=learned_low,
         learned_high=learned_high,

@@ -25,7 +25,7 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
     _print(result)
     for note in result.notes:
         print_line(f"note: {note}")
-    print_line(f"{out}: {len(result.paths)} predictions from {len(result.given)} labels")
+    print_line(f"{out}: {len(result.paths)} predictions from {len(result.labels)} labels")
 
 
 def _print(result: "Classification") -> None:
@@ -34,7 +34,7 @@ def _print(result: "Classification") -> None:
         print_line("no cross-validation: a class has a single label, give each class two or more")
     else:
         print_table(
-            f"{result.encoder}, cross-validated on {len(result.given)} labels",
+            f"{result.encoder}, cross-validated on {len(result.labels)} labels",
             ["class", "labels", "recall %", "most often confused with", "predicted"],
             [
                 [

@@ -27,7 +27,7 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
     for task, info in values["suspected_labels"].items():
         print_line(
             f"{task}: {info['count']} labels to check; kNN accuracy "
-            f"{percent(info['neighbors_agree'])} % on {found.judged(task)}"
+            f"{percent(info['neighbors_agree'])} % on {found.checked(task)}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")

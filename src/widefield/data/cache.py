@@ -1,10 +1,9 @@
-"""Decoded pixels: in memory where they fit, and in a cache file on disk, decoded once.
+"""Cache of decoded pixels: in memory if they fit, otherwise memory-mapped from disk.
 
-What does not fit into memory is always cached, and what took long to decode is, so that the next
-command on the same images need not wait again.
+Pixels are cached on disk if they do not fit into memory or were slow to decode.
 
-A cache entry is a folder named by a hash of everything that decides its content. It is
-written under another name and renamed when complete, so an entry that can be seen is whole.
+A cache entry is a folder named by a hash of everything that determines its content. It is written
+under a temporary name and renamed when complete, so every visible entry is complete.
 """
 
 import hashlib
@@ -25,22 +24,21 @@ from numpy.typing import NDArray
 from widefield.core.memory import free_host_memory
 
 _FORMAT = 4
-"""Part of every key; raised when decoding, resizing or planting changes its result, or a key names
-more of what decides it."""
+"""Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 SLOW = 10.0
-"""Seconds of decoding from which on images that fit into memory are cached too."""
-_ROOM = 10
-"""They are only where the disk has so many times their size free."""
+"""Decoding time in seconds above which pixels in memory are cached too."""
+_FREE_FACTOR = 10
+"""Pixels in memory are cached only if the free disk space is this multiple of their size."""
 MAX_CACHE_BYTES = 50 * 10**9
-"""Bytes of all entries together; those that nobody has used for longest make room for a new one."""
-_DEAD = 7 * 24 * 3600
-"""Seconds after which an entry that is not finished is one whose process was killed."""
-_ENTRY, _UNFINISHED = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w+")
-"""Names of entries; the cache's folder holds other things too."""
+"""Limit of the total size of all entries; the least recently used ones are removed."""
+_STALE_SECONDS = 7 * 24 * 3600
+"""Age in seconds above which a temporary entry is left over from a killed process."""
+_ENTRY, _TEMP_ENTRY = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w+")
+"""Names of entries; the cache folder has other files too."""
 
 Record = dict[str, Any]
-"""What is known once the pixels are: plain JSON values."""
+"""Metadata of pixels, JSON values."""
 
 
 def load_or_build(
@@ -50,57 +48,57 @@ def load_or_build(
     key: Callable[[], str] | None,
     budget: int | None = None,
 ) -> tuple[NDArray[np.uint8], Record, str]:
-    """Return pixels of `shape`, the record that came with them, and where they are, in words.
+    """Return pixels of `shape`, their record, and where they are stored, as text.
 
     `build` writes the pixels into an array and returns the record. Above `budget` bytes (default:
-    half of the available memory) that array is a file in the cache, returned as a read-only
-    memory map; a second call with the same key finds it and builds nothing. Below, it is cached if
-    building it was slow. Without a key it is kept in memory, and nowhere else.
+    half of the available memory) the array is a file in the cache, returned as a read-only memory
+    map. Below, it is in memory, and cached if `build` was slow. Cached pixels are not built again.
+    Without a key, pixels are kept in memory only.
     """
     size = int(np.prod(shape))
     if key is None:
         pixels = np.empty(shape, dtype=np.uint8)
         return pixels, build(pixels), f"kept in memory: {_bytes(size)}"
     entry = cache_folder() / key()
-    fits = size <= (free_host_memory() // 2 if budget is None else budget)
-    found = _read_entry(entry, shape, in_memory=fits)
-    if fits:
-        if found is not None:
-            return *found, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
-        return _built_in_memory(entry, shape, build)
-    if found is None:
+    in_memory = size <= (free_host_memory() // 2 if budget is None else budget)
+    cached = _read_entry(entry, shape, in_memory=in_memory)
+    if in_memory:
+        if cached is not None:
+            return *cached, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
+        return _build_in_memory(entry, shape, build)
+    if cached is None:
         _write_entry(entry, shape, build)
-        found = _read_entry(entry, shape, in_memory=False)
-        assert found is not None, "it was just written"
-    return *found, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
+        cached = _read_entry(entry, shape, in_memory=False)
+        assert cached is not None, "it was just written"
+    return *cached, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
 
 
-def _built_in_memory(
+def _build_in_memory(
     entry: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
 ) -> tuple[NDArray[np.uint8], Record, str]:
-    """Build in memory, and cache what took long if there is room for it."""
+    """Build in memory; cache the result if that was slow and the disk has space."""
     pixels = np.empty(shape, dtype=np.uint8)
-    began = time.monotonic()
+    start_time = time.monotonic()
     record = build(pixels)
-    place = f"kept in memory: {_bytes(pixels.nbytes)}"
-    if time.monotonic() - began < SLOW:
-        return pixels, record, place
+    storage = f"kept in memory: {_bytes(pixels.nbytes)}"
+    if time.monotonic() - start_time < SLOW:
+        return pixels, record, storage
 
     def copy(out: NDArray[np.uint8]) -> Record:
         out[:] = pixels
         return record
 
     try:
-        _write_entry(entry, shape, copy, room=_ROOM)
-    except (OSError, ValueError):  # a cache that cannot be written costs the next command time
-        return pixels, record, place
-    return pixels, record, f"{place}, for later commands in {entry} too"
+        _write_entry(entry, shape, copy, free_factor=_FREE_FACTOR)
+    except (OSError, ValueError):  # without a cache the next command decodes again
+        return pixels, record, storage
+    return pixels, record, f"{storage}, for later commands in {entry} too"
 
 
 def _read_entry(
     entry: Path, shape: tuple[int, ...], *, in_memory: bool
 ) -> tuple[NDArray[np.uint8], Record] | None:
-    """Return pixels and record of an entry; None if there is none, or it is damaged."""
+    """Return pixels and record of an entry, or None; a damaged entry is removed."""
     if not entry.is_dir():
         return None
     record = _read_record(entry)
@@ -110,8 +108,8 @@ def _read_entry(
     except (OSError, ValueError, EOFError):
         pixels = np.empty(0)
     if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
-        with suppress(OSError):  # of a cache that can only be read
-            os.utime(entry)  # it is in use
+        with suppress(OSError):  # a read-only cache
+            os.utime(entry)  # the time of last use
         return pixels, record
     shutil.rmtree(entry, ignore_errors=True)
     return None
@@ -126,7 +124,7 @@ def _read_record(entry: Path) -> Record | None:
 
 
 def cached_record(key: str) -> Record | None:
-    """Return what is known of cached pixels; None if there are none of that key."""
+    """Return the record of cached pixels, or None."""
     return _read_record(cache_folder() / key)
 
 
@@ -135,68 +133,68 @@ def _write_entry(
     shape: tuple[int, ...],
     build: Callable[[NDArray[np.uint8]], Record],
     *,
-    room: int = 1,
+    free_factor: int = 1,
 ) -> None:
-    """Build an entry where the disk has `room` times its size free."""
+    """Build an entry if the disk has `free_factor` times its size free."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
+        temp_dir = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
     except OSError as error:
         raise ValueError(
             f"cannot write to the cache '{entry.parent}': {error.strerror}; "
             "set XDG_CACHE_HOME to a folder that can be written"
         ) from None
     try:
-        _fill_entry(unfinished, shape, build, room)
+        _fill_entry(temp_dir, shape, build, free_factor)
         try:
-            unfinished.rename(entry)
+            temp_dir.rename(entry)
         except OSError:
-            if not entry.is_dir():  # else another process made the same entry first
+            if not entry.is_dir():  # otherwise another process wrote the same entry first
                 raise
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(temp_dir, ignore_errors=True)
     _prune(entry)
 
 
-def _prune(kept: Path) -> None:
-    """Remove entries, the longest unused first, until all fit into `MAX_CACHE_BYTES` bytes.
+def _prune(current: Path) -> None:
+    """Remove the least recently used entries until all fit into `MAX_CACHE_BYTES`.
 
-    A process that has an entry open goes on with it: its file stays until it is closed.
+    A process that has an entry open can still use it: the file exists until it is closed.
     """
     entries: list[tuple[float, int, Path]] = []
-    for path in kept.parent.iterdir():
+    for path in current.parent.iterdir():
         with suppress(OSError):  # another process may be removing it
             age = time.time() - path.stat().st_mtime
             if _ENTRY.fullmatch(path.name):
                 entries.append((age, sum(file.stat().st_size for file in path.iterdir()), path))
-            elif _UNFINISHED.fullmatch(path.name) and age > _DEAD:
+            elif _TEMP_ENTRY.fullmatch(path.name) and age > _STALE_SECONDS:
                 _remove(path)
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries, reverse=True):
-        if total > MAX_CACHE_BYTES and path != kept:
+        if total > MAX_CACHE_BYTES and path != current:
             _remove(path)
             total -= size
 
 
 def _remove(entry: Path) -> None:
-    """Take an entry away in one step, so that nobody finds half of it, and then delete it."""
-    with suppress(OSError):  # another process was first
-        grave = Path(tempfile.mkdtemp(prefix=f"{entry.name[:32]}.", dir=entry.parent))
+    """Rename an entry, so that no process sees a part of it, then delete it."""
+    with suppress(OSError):  # another process removed it first
+        temp_dir = Path(tempfile.mkdtemp(prefix=f"{entry.name[:32]}.", dir=entry.parent))
         try:
-            entry.rename(grave / "entry")
+            entry.rename(temp_dir / "entry")
         finally:
-            shutil.rmtree(grave, ignore_errors=True)
+            shutil.rmtree(temp_dir, ignore_errors=True)
 
 
 def _fill_entry(
     folder: Path,
     shape: tuple[int, ...],
     build: Callable[[NDArray[np.uint8]], Record],
-    room: int,
+    free_factor: int,
 ) -> None:
     size = int(np.prod(shape))
     free = shutil.disk_usage(folder).free
-    if room * size > free:
+    if free_factor * size > free:
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
             "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or max_examples"
@@ -210,18 +208,20 @@ def _fill_entry(
 
 
 def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> str:
-    """Return a name for what `settings`, `names` and `files` (by size and time) decide."""
+    """Return a hash of `settings`, `names` and `files` (by path, size and time)."""
     digest = hashlib.blake2b(repr((_FORMAT, settings)).encode(), digest_size=16)
     for name in names:
         digest.update(name.encode() + b"\0")
     for file in files:
         try:
             status = file.stat()
-            readable = os.access(file, os.R_OK)  # what was skipped comes to count once it is
-            facts = (os.fsencode(file.absolute()), status.st_size, status.st_mtime_ns, readable)
-        except OSError:  # it will be skipped, and come to count once it can be read
-            facts = (os.fsencode(file.absolute()), -1, -1, False)
-        digest.update(repr(facts).encode())
+            is_readable = os.access(
+                file, os.R_OK
+            )  # a skipped file invalidates the entry once it is readable
+            info = (os.fsencode(file.absolute()), status.st_size, status.st_mtime_ns, is_readable)
+        except OSError:  # skipped, like an unreadable file
+            info = (os.fsencode(file.absolute()), -1, -1, False)
+        digest.update(repr(info).encode())
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What `open_dataset` returns: decoded examples in a stable order."""
+"""The data set: decoded examples in a stable order, with labels and planted features."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -21,41 +21,41 @@ _STATISTICS_CHUNK = 512
 class Dataset:
     """Decoded examples 0..n-1 in a stable order.
 
-    An example's index is its position here, after split and limit and without skipped files.
+    The index of an example is its position after split, `max_examples` and skipped files.
     """
 
     spec: str
-    """What was opened, in canonical form, e.g. "photos:train+digits"."""
+    """Canonical data spec, e.g. "photos:train+digits"."""
     images: NDArray[Any]
-    """uint8 [n, H, W, C], in memory or a read-only memory map; windows are float32 [n, 1, T, C],
-    sounds int16 [n, 1, T, 1]."""
+    """uint8 [n, H, W, C]; windows float32 [n, 1, T, C]; sounds int16 [n, 1, T, 1]. In memory or a
+    read-only memory map."""
     labels: dict[str, NDArray[np.int64]]
-    """Class ids of each task, int64 [n]: the source's own tasks first, then the planted ones. -1
-    where a table of labels has none, if such examples were asked for."""
+    """Class ids of each task, int64 [n]: tasks of the source, then planted ones. -1 is an
+    unlabeled example."""
     classes: dict[str, tuple[str, ...]]
-    """Class names of each task; a label is a position in this tuple."""
+    """Class names of each task, indexed by class id."""
     paths: list[str]
-    """Name of each example: its sorted relative path, or "row 17" of an array."""
+    """Name of each example: its relative path, or "row 17" of an array."""
     skipped: tuple[Skipped, ...] = ()
-    """Files that could not be used, and why."""
+    """Files that could not be read, with reasons."""
     notes: tuple[str, ...] = ()
-    """One-line facts to tell the user once: what was chosen in reading."""
-    place: str = ""
-    """Place of the pixels, in words."""
+    """Messages to the user, one line each, such as the number of resized images."""
+    storage: str = ""
+    """Where the pixels are stored, as text."""
     max_value: float | None = None
-    """The value that is white in images of more than 8 bits, where the files do not say it."""
+    """Value of white in images of more than 8 bits, if the files do not define it."""
     planted: tuple[Overlay | SoundOverlay, ...] = ()
-    """What was drawn over the images, in its order."""
+    """Overlays that are drawn on the images, in order."""
     plain: NDArray[Any] | None = None
-    """`images` without what was drawn over them, if some of it is drawn anew at each read;
-    `images` and `labels` are then those of read 0."""
+    """`images` without overlays, if an overlay is resampled at each read; `images` and `labels`
+    are those of read 0."""
     stacked: DigitChannel | None = None
-    """What fills the last channel."""
+    """Planted digits in the last channel."""
     rate: int | None = None
-    """Samples a second of sounds, Hz."""
+    """Sampling rate of sounds, Hz."""
     clips: Clips | None = None
-    """The sounds that `images` shows the middle of, where some are longer than an example: a
-    segment is drawn at each read in training."""
+    """Whole sounds, if some are longer than an example. `images` has their centers; training
+    samples a segment at each read."""
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -71,15 +71,14 @@ class Dataset:
 
     @property
     def kind(self) -> Kind:
-        """What the examples are."""
+        """Kind of the examples."""
         return kind_of(self.images.dtype)
 
     def arrays(self) -> dict[str, Any]:
-        """Return examples and labels as `open_dataset` takes them in memory.
+        """Return examples and labels as arrays that `open_dataset` accepts.
 
-        A task is left out where some examples have no label of it: arrays cannot say so. A sound
-        longer than an example is its middle there; one that is silent is skipped or refused, as
-        silent sounds are.
+        Tasks with unlabeled examples are left out. Sounds longer than an example are cut to their
+        center.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -95,7 +94,7 @@ class Dataset:
         return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **labels}
 
     def form(self) -> dict[str, Any]:
-        """Return the options of `open_dataset` by which further examples are opened as these.
+        """Return the options of `open_dataset` that open other data in the same format.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -107,9 +106,9 @@ class Dataset:
         return {} if self.rate is None else {"sample_rate": self.rate}
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
-        """Return the examples `rows`, numbered anew from 0; what is planted on each stays.
+        """Return the examples `rows`, renumbered from 0, with the same planted features.
 
-        A slice shares the pixels; an array of positions copies them.
+        A slice shares the pixels; an array of indices copies them.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -130,43 +129,41 @@ class Dataset:
         )
 
     def with_overlay(self, overlay: Overlay | SoundOverlay) -> "Dataset":
-        """Return the same examples with one more feature drawn over a copy of the images."""
-        assert not overlay.fresh, "the images show read 0 alone"
+        """Return the same examples with another planted feature, on a copy of the images."""
+        assert not overlay.fresh, "images show read 0 only"
         index = np.arange(len(self))
         images = np.array(self.images, order="C")
-        overlay.paint(images, index)
-        still = self.first_read()
+        overlay.apply(images, index)
+        fixed = self.first_read()
         return replace(
-            still,
+            fixed,
             spec=f"{self.spec}+{overlay.name}",
             images=images,
             labels={**self.labels, overlay.name: overlay.labels(index)},
             classes={**self.classes, overlay.name: overlay.classes},
-            planted=(*still.planted, overlay),
+            planted=(*fixed.planted, overlay),
         )
 
     def spread_rows(self, most: int) -> NDArray[np.int64]:
-        """Return up to `most` rows from all over the data, in order; the same at each call.
+        """Return up to `most` rows in order, one at random from each of `most` equal parts.
 
-        Folders are in the order of their classes, so that the first rows would be of one class.
-        Evenly spaced ones would be too, where classes take turns: one row is drawn from each of
-        `most` equal parts.
+        The result is the same at each call. The first rows of a folder are of one class, and
+        evenly spaced rows may be too, if classes alternate.
         """
-        edges = np.linspace(0, len(self), min(most, len(self)) + 1, dtype=np.int64)
-        return np.random.default_rng(0).integers(edges[:-1], edges[1:])
+        bounds = np.linspace(0, len(self), min(most, len(self)) + 1, dtype=np.int64)
+        return np.random.default_rng(0).integers(bounds[:-1], bounds[1:])
 
     def first_read(self) -> "Dataset":
-        """Return the same examples with every feature as at read 0, in each epoch alike."""
-        still = tuple(replace(overlay, fresh=False) for overlay in self.planted)
-        return replace(self, planted=still, plain=None)
+        """Return the same examples with all features fixed as at read 0."""
+        fixed = tuple(replace(overlay, fresh=False) for overlay in self.planted)
+        return replace(self, planted=fixed, plain=None)
 
     def read(
         self, index: NDArray[np.int64], read: int
     ) -> tuple[NDArray[Any], dict[str, NDArray[np.int64]]]:
-        """Return pixels [k, H, W, C] and labels of the examples `index`, as of a read.
+        """Return pixels [k, H, W, C] and labels of the examples `index` at a read.
 
-        What is planted `fresh` is drawn anew for each `read`, as are segments of long sounds; all
-        else is the same at any.
+        Features planted with `fresh` and segments of long sounds are resampled for each `read`.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -176,21 +173,21 @@ class Dataset:
             True
         """
         if self.clips is not None:
-            images: NDArray[Any] = self.clips.drawn(index, read)
+            images: NDArray[Any] = self.clips.sample(index, read)
         else:
-            stored = self.images if self.plain is None else self.plain
-            images = np.array(stored[index], order="C")
+            source = self.images if self.plain is None else self.plain
+            images = np.array(source[index], order="C")
         labels = {task: ids[index] for task, ids in self.labels.items()}
-        if self.drawn_at_reads:
+        if self.varies:
             for overlay in self.planted:
-                overlay.paint(images, index, read)
+                overlay.apply(images, index, read)
                 labels[overlay.name] = overlay.labels(index, read)
         return images, labels
 
     def masks(self, index: NDArray[np.int64], read: int = 0) -> NDArray[np.bool_]:
-        """Return the pixels that planted features cover in the examples `index`.
+        """Return the pixels of the examples `index` that planted features cover.
 
-        Bool [k, H, W, 1], all channels alike; [k, H, W, C] where a channel is stacked.
+        Bool [k, H, W, 1], equal for all channels; [k, H, W, C] with a stacked channel.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -207,8 +204,8 @@ class Dataset:
         return np.concatenate([image, self.stacked.draw(index)[..., None] > 0], axis=3)
 
     @property
-    def drawn_at_reads(self) -> bool:
-        """Whether an example differs from read to read, so that features are planted then."""
+    def varies(self) -> bool:
+        """Whether examples are resampled at each read; planted features are drawn then."""
         return self.plain is not None or self.clips is not None
 
     def digests(self) -> NDArray[np.uint64]:
@@ -229,11 +226,10 @@ class Dataset:
         return digests.astype(np.uint64)
 
     def channel_mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the mean and the standard deviation of each channel, in [0, 1] units.
+        """Return mean and standard deviation of each channel, in [0, 1] units.
 
-        Windows and sounds have their own units. Exact up to 50,000 examples; beyond, over every
-        k-th, where k is the least that leaves 50,000 or fewer. A channel that never varies gets
-        deviation 1/255, so that dividing by it is safe.
+        Windows and sounds have their own units. Up to 50,000 examples are used, evenly spaced. A
+        constant channel gets a deviation of 1/255, so that division is safe.
         """
         step = -(-len(self) // _STATISTICS_EXAMPLES)
         if self.kind != "images":
@@ -243,9 +239,9 @@ class Dataset:
         for first in range(0, len(self), _STATISTICS_CHUNK * step):
             chunk = self.images[first : first + _STATISTICS_CHUNK * step : step]
             for channel in range(channels):
-                seen = np.bincount(chunk[..., channel].ravel(), minlength=256)
-                total[channel] += seen @ np.arange(256)
-                square[channel] += seen @ np.arange(256) ** 2
+                histogram = np.bincount(chunk[..., channel].ravel(), minlength=256)
+                total[channel] += histogram @ np.arange(256)
+                square[channel] += histogram @ np.arange(256) ** 2
             count += chunk[..., 0].size
         mean = total / count
         std = np.sqrt(np.maximum(square / count - mean**2, 1.0))
@@ -255,23 +251,23 @@ class Dataset:
 def _mean_std_over_time(
     signals: NDArray[Any],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel of [n, 1, T, C]; a constant one gets deviation 1.
+    """Return mean and deviation of each channel of [n, 1, T, C]; 1 for a constant channel.
 
-    Means are taken first and squares around them, because sensors may stand far from zero.
+    Two passes, because the offset of a sensor may be large compared with its variation.
     """
     parts = range(0, len(signals), _STATISTICS_CHUNK)
     scale = 1 / 32_768 if signals.dtype == np.int16 else 1.0
     count = signals[..., 0].size
 
-    def total(square_around: float | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def total(center: float | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         result = np.zeros(signals.shape[-1])
         for first in parts:
             x = scale * signals[first : first + _STATISTICS_CHUNK].astype(np.float64)
-            x = x if square_around is None else (x - square_around) ** 2
+            x = x if center is None else (x - center) ** 2
             result += x.sum((0, 1, 2))
         return result / count
 
     mean = total()
     std = np.sqrt(total(mean))
-    constant = std <= 1e-6 * np.abs(mean)  # no smallest deviation: tesla and ampere are large units
+    constant = std <= 1e-6 * np.abs(mean)  # relative, because units are arbitrary
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())

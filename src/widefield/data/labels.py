@@ -1,4 +1,4 @@
-"""Tables of labels: which example has which, by its path, from a file or from memory."""
+"""Tables of labels by path, from a CSV file or from memory."""
 
 import csv
 import math
@@ -17,13 +17,13 @@ from widefield.data.examples import Examples
 from widefield.data.readers.recordings import Recordings
 
 _LARGEST = 2**30
-"""Bytes of a file of labels, at most."""
+"""Size limit of a file of labels, bytes."""
 _PATH, _LABEL = "path", "label"
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
-"""Keys of arrays in memory that are no task."""
-_NOTHING = ("NAType", "NaTType")
-"""What pandas calls its values that are missing; they are compared with nothing."""
-_FORMS = (
+"""Keys of arrays in memory that are not tasks."""
+_MISSING_TYPES = ("NAType", "NaTType")
+"""Types of missing values in pandas, which cannot be compared."""
+_FORMATS = (
     "a .csv file, a table such as a pandas DataFrame with the columns path and label, a Series of "
     "labels indexed by path, or a mapping path -> label"
 )
@@ -31,7 +31,7 @@ _FORMS = (
 
 @runtime_checkable
 class Frame(Protocol):
-    """A table in memory, as pandas and polars have them."""
+    """A table in memory, such as a pandas or polars DataFrame."""
 
     @property
     def columns(self) -> Any:
@@ -43,44 +43,43 @@ class Frame(Protocol):
 
 @runtime_checkable
 class Series(Protocol):
-    """Labels indexed by path, as pandas has them."""
+    """Labels indexed by path, such as a pandas Series."""
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """Return each path with its label."""
 
 
 Labels = str | Path | Mapping[str, str] | Frame | Series
-"""What `read_labels` reads."""
+"""Input of `read_labels`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelTable:
-    """Labels of some examples, for one task or several."""
+    """Labels of some examples, for one or several tasks."""
 
     source: str
-    """What the table is called in messages."""
+    """Name of the table in messages."""
     tasks: Mapping[str, Mapping[str, str]]
-    """Task -> path -> label; an example without a label of a task is not in its mapping."""
+    """Task -> path -> label; unlabeled examples are missing."""
 
-    def named_as(self, names: Sequence[str], base: str) -> "LabelTable":
-        """Return the same labels under the `names` of the examples of the folder `base`.
+    def with_names(self, names: Sequence[str], base: str) -> "LabelTable":
+        """Return the same labels, each path replaced by one of the `names` of the folder `base`.
 
-        A path is that name, or leads to it: from the root, or from the working folder.
+        A path is a name, an absolute path, or relative to the working folder.
 
         Raises:
-            ValueError: a path that is not among the examples, means two of them, or means the
-                same as another one.
+            ValueError: a path matches no example or two, or two paths match the same one.
 
         Example:
             >>> table = read_labels({"photos/cat/0.png": "cat"})
-            >>> table.named_as(["cat/0.png"], "./photos").tasks
+            >>> table.with_names(["cat/0.png"], "./photos").tasks
             {'label': {'cat/0.png': 'cat'}}
         """
         known = set(names)
-        paths = {path for given in self.tasks.values() for path in given}
+        paths = {path for by_path in self.tasks.values() for path in by_path}
         name_of = {path: path for path in paths}
         if not paths <= known:
-            name_of = self._read_from(base, paths, known)
+            name_of = self._match_paths(base, paths, known)
         unknown = sorted(paths - name_of.keys())
         if unknown:
             raise ValueError(
@@ -88,63 +87,63 @@ class LabelTable:
                 f"them as embed does, for example {names[0]!r}"
             )
         tasks = {}
-        for task, given in self.tasks.items():
-            tasks[task] = {name_of[path]: label for path, label in given.items()}
-            if len(tasks[task]) < len(given):
+        for task, by_path in self.tasks.items():
+            tasks[task] = {name_of[path]: label for path, label in by_path.items()}
+            if len(tasks[task]) < len(by_path):
                 raise ValueError(f"{self.source} names one example by two paths: keep one of them")
         return replace(self, tasks=tasks)
 
-    def _read_from(self, base: str, paths: Iterable[str], known: set[str]) -> dict[str, str]:
-        """Return path -> name of those that mean one example, as such or on the way to `base`."""
+    def _match_paths(self, base: str, paths: Iterable[str], known: set[str]) -> dict[str, str]:
+        """Return path -> name for the paths that match an example."""
         folder = os.path.expanduser(base)
         folders = (os.path.abspath(folder), os.path.realpath(folder))
         name_of: dict[str, str] = {}
         for path in paths:
-            whole = os.path.abspath(os.path.expanduser(path))
-            readings = [path, os.path.normpath(path)]
-            readings += [os.path.relpath(whole, root) for root in folders]
-            found = sorted(known.intersection(readings))
-            if len(found) > 1:
+            absolute_path = os.path.abspath(os.path.expanduser(path))
+            candidates = [path, os.path.normpath(path)]
+            candidates += [os.path.relpath(absolute_path, root) for root in folders]
+            matches = sorted(known.intersection(candidates))
+            if len(matches) > 1:
                 raise ValueError(
-                    f"{self.source}: {path!r} means {found[0]!r} or {found[1]!r}: give paths "
+                    f"{self.source}: {path!r} means {matches[0]!r} or {matches[1]!r}: give paths "
                     "relative to the folder of the data"
                 )
-            if found:
-                name_of[path] = found[0]
+            if matches:
+                name_of[path] = matches[0]
         return name_of
 
     def ids(self, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-        """Return the class ids of each task, int64 [n], -1 where there is no label.
+        """Return the class ids of each task, int64 [n]; -1 for no label.
 
         Example:
             >>> read_labels({"a": "cat", "c": "ant"}).ids(["a", "b", "c"])["label"].tolist()
             [1, -1, 0]
         """
         ids, classes = {}, self.classes()
-        for task, given in self.tasks.items():
+        for task, by_path in self.tasks.items():
             number = {name: k for k, name in enumerate(classes[task])}
-            found = [number[given[name]] if name in given else -1 for name in names]
-            ids[task] = np.array(found, dtype=np.int64)
+            task_ids = [number[by_path[name]] if name in by_path else -1 for name in names]
+            ids[task] = np.array(task_ids, dtype=np.int64)
         return ids
 
     def classes(self) -> dict[str, tuple[str, ...]]:
         """Return the class names of each task, sorted."""
-        return {task: tuple(sorted(set(given.values()))) for task, given in self.tasks.items()}
+        return {task: tuple(sorted(set(by_path.values()))) for task, by_path in self.tasks.items()}
 
 
 def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
-    """Read which path has which label; every column but `path` is a task.
+    """Read a table of labels; each column except `path` is a task.
 
-    An empty cell is no label, and a column without a name, such as the row numbers that pandas
-    writes, no task.
+    Empty cells are missing labels. Columns without a name, such as the index that pandas writes,
+    are ignored.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
             path -> label.
-        only: the one column that is a task; what stands in others does not matter then.
+        only: read only this task.
 
     Raises:
-        ValueError: it is none of these, cannot be read, lacks a column, or has a path twice.
+        ValueError: the input has another type, cannot be read, lacks a column, or repeats a path.
 
     Example:
         >>> read_labels({"cat/0.png": "cat", "1.png": 7}).tasks
@@ -153,41 +152,39 @@ def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
     source, lines = "labels", None
     if isinstance(labels, str | Path):
         source = printable(str(labels))
-        columns, lines = _of_file(Path(labels), source)
+        columns, lines = _read_csv(Path(labels), source)
     elif isinstance(labels, Frame):
-        given = list(getattr(labels, "column_names", labels.columns))  # pyarrow has its own word
-        names = _checked_names([str(name).strip() for name in given], source)
-        called = {str(name).strip(): name for name in given}
-        columns = {name: _values(labels[called[name]]) for name in names}
+        header = list(getattr(labels, "column_names", labels.columns))  # the name in pyarrow
+        names = _checked_names([str(name).strip() for name in header], source)
+        originals = {str(name).strip(): name for name in header}
+        columns = {}
+        for name in names:
+            column = labels[originals[name]]
+            columns[name] = list(column.to_pylist() if hasattr(column, "to_pylist") else column)
     elif isinstance(labels, Mapping | Series):
         pairs = list(labels.items())
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
     else:
-        raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMS}")
-    return _table(columns if only is None else _with_one(columns, only, source), source, lines)
+        raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
+    return _table(columns if only is None else _select_column(columns, only, source), source, lines)
 
 
-def _with_one(columns: dict[str, list[Any]], task: str, source: str) -> dict[str, list[Any]]:
-    """Return the paths and the column of one task.
+def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dict[str, list[Any]]:
+    """Return the columns `path` and `task`.
 
     Raises:
-        ValueError: there are others, and it is not among them.
+        ValueError: there are other columns but not `task`.
     """
-    others = [name for name in columns if name != _PATH]
-    chosen = [name for name in others if printable(name) == task]
-    if others and not chosen:
-        told = ", ".join(map(printable, others))
-        raise ValueError(f"{source} has no column {task!r}: beside path it has {told}")
-    return {name: columns[name] for name in (_PATH, *chosen)}
+    tasks = [name for name in columns if name != _PATH]
+    selected = [name for name in tasks if printable(name) == task]
+    if tasks and not selected:
+        found = ", ".join(map(printable, tasks))
+        raise ValueError(f"{source} has no column {task!r}: beside path it has {found}")
+    return {name: columns[name] for name in (_PATH, *selected)}
 
 
-def _values(column: Any) -> list[Any]:
-    """Return the values of a column of a table in memory."""
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
-
-
-def _of_file(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
-    """Return the columns of a .csv file, and the line of each row."""
+def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return the columns of a .csv file and the line number of each row."""
     refuse_strange(path, largest=_LARGEST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -198,20 +195,20 @@ def _of_file(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is no CSV file in UTF-8: {error}") from error
-    _refuse_surplus(rows, source)
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}") from error
+    _check_row_lengths(rows, source)
     return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
 
 
-def _refuse_surplus(rows: list[tuple[int, dict[Any, Any]]], source: str) -> None:
-    """Refuse text beyond the last column, which would be cut off a label; empty cells may be there.
+def _check_row_lengths(rows: list[tuple[int, dict[Any, Any]]], source: str) -> None:
+    """Check that no row has text beyond the last column: it would be the end of a label.
 
     Raises:
-        ValueError: a row has such text.
+        ValueError: a row has more cells than the header, and they are not empty.
     """
     for line, row in rows:
-        surplus = row.get(None, ())  # where csv puts the cells that no column is for
-        if any(cell.strip() for cell in surplus):
+        extra = row.get(None, ())  # csv stores cells without a column under None
+        if any(cell.strip() for cell in extra):
             raise ValueError(
                 f"{source} line {line} has more cells than the header: put labels and paths that "
                 "hold a comma in double quotes"
@@ -219,7 +216,7 @@ def _refuse_surplus(rows: list[tuple[int, dict[Any, Any]]], source: str) -> None
 
 
 def _checked_names(names: list[str], source: str) -> list[str]:
-    """Return the columns that have a name, of which `path` is one and no two are the same."""
+    """Return the columns with a name; check that `path` is there and none is repeated."""
     named = [name for name in names if name.strip()]
     for name in named:
         if named.count(name) > 1:
@@ -234,9 +231,9 @@ def _no_column(source: str, name: str) -> ValueError:
 
 
 def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) -> LabelTable:
-    """Return the table of these columns; `lines` are those of a file."""
+    """Return the table of these columns; `lines` are line numbers of a file."""
 
-    def place(row: int) -> str:
+    def location(row: int) -> str:
         return f"{source} row {row}" if lines is None else f"{source} line {lines[row]}"
 
     paths = columns.pop(_PATH)
@@ -245,16 +242,16 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
     for name in columns:
         if name in _KEYS:
             raise ValueError(
-                f"{source} has a column {name!r}, which is what arrays of examples are called: "
+                f"{source} has a column {name!r}, which is reserved for arrays of examples: "
                 "rename it"
             )
     first: set[str] = set()
     for row, path in enumerate(paths):
         if not isinstance(path, str | os.PathLike) or not str(path):
-            raise ValueError(f"{place(row)}: {path!r} is no path")
+            raise ValueError(f"{location(row)}: {path!r} is not a path")
         paths[row] = str(path)
         if paths[row] in first:
-            raise ValueError(f"{place(row)}: {paths[row]!r} stands twice")
+            raise ValueError(f"{location(row)}: {paths[row]!r} is listed twice")
         first.add(paths[row])
     tasks: dict[str, dict[str, str]] = {printable(name): {} for name in columns}
     for name, values in columns.items():
@@ -262,8 +259,8 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
             label = _text(value)
             if label is None:
                 raise ValueError(
-                    f"{place(row)}: {paths[row]!r} has a {type(value).__name__} as its "
-                    f"{printable(name)}: give {_FORMS}"
+                    f"{location(row)}: {paths[row]!r} has a {type(value).__name__} as its "
+                    f"{printable(name)}: give {_FORMATS}"
                 )
             if label:
                 tasks[printable(name)][paths[row]] = label
@@ -271,64 +268,64 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
 
 
 def _text(value: object) -> str | None:
-    """Return a label's text, "" for a missing one, None for what is no label."""
+    """Return a label as text, "" for a missing one, None for a value of another type."""
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or type(value).__name__ in _NOTHING:
+    if value is None or type(value).__name__ in _MISSING_TYPES:
         return ""
     if isinstance(value, float):
         if math.isnan(value):
             return ""
-        # Whole numbers become floats in a column of which some are missing.
+        # pandas converts integers to floats in a column with missing values.
         value = int(value) if value.is_integer() else value
     return printable(str(value).strip()) if isinstance(value, str | int | float) else None
 
 
 def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:
-    """Return the examples with the labels of a table, in place of their own.
+    """Return the examples with their labels replaced by those of a table.
 
     Args:
-        examples: what a reader found.
-        table: their labels.
-        base: the folder that they were found in.
-        unlabeled: keep those that lack a label of a task, as class -1; otherwise they are left
-            out, and counted in a note.
+        examples: the result of a reader.
+        table: the labels.
+        base: the folder of the examples.
+        unlabeled: keep examples without a label of a task, as class -1; otherwise drop them and
+            add a note.
 
     Raises:
-        ValueError: a path that is not among the examples, or no example with every label.
+        ValueError: a path matches no example, or no example has all labels.
     """
-    table = table.named_as(examples.names, base)
+    table = table.with_names(examples.names, base)
     ids = table.ids(examples.names)
-    told = replace(examples, labels=ids, classes=table.classes())
+    labeled_examples = replace(examples, labels=ids, classes=table.classes())
     rows = np.flatnonzero(np.all([y >= 0 for y in ids.values()], axis=0))
     if unlabeled or len(rows) == len(examples.names):
-        return told
+        return labeled_examples
     what = " and ".join(map(repr, ids))
     if not len(rows):
         raise ValueError(f"{table.source} has no example with {what}: fill the empty cells")
     left = len(examples.names) - len(rows)
     note = f"{left} of {len(examples.names)} examples have no {what} in {table.source}: left out"
-    return replace(_rows_of(told, rows), notes=(*examples.notes, note))
+    return replace(_rows_of(labeled_examples, rows), notes=(*examples.notes, note))
 
 
 def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
-    """Return these rows of what a reader found; pixels are copied."""
-    few = rows.tolist()
+    """Return these rows of the result of a reader; pixels are copied."""
+    indices = rows.tolist()
     sounds, files = examples.recordings, examples.files
     return replace(
         examples,
-        names=[examples.names[row] for row in few],
+        names=[examples.names[row] for row in indices],
         labels={task: y[rows] for task, y in examples.labels.items()},
         pixels=None if examples.pixels is None else examples.pixels[rows],
-        files=None if files is None else _picked(files, few),
+        files=None if files is None else _select(files, indices),
         recordings=None
         if sounds is None
         else Recordings(
-            files=None if sounds.files is None else _picked(sounds.files, few),
-            clips=None if sounds.clips is None else _picked(sounds.clips, few),
+            files=None if sounds.files is None else _select(sounds.files, indices),
+            clips=None if sounds.clips is None else _select(sounds.clips, indices),
             rate=sounds.rate,
         ),
     )
 
 
-def _picked(items: Any, rows: list[int]) -> Any:
+def _select(items: Any, rows: list[int]) -> Any:
     return [items[row] for row in rows]

@@ -1,4 +1,4 @@
-"""What a user is told of how images were read, in a few lines."""
+"""Notes to the user on how images were decoded, one line each."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.types import Size
+from widefield.data.spec import BUILT_IN, Spec
 
 _CHOICES = {
     "first": "show the first of several pages or frames",
@@ -13,13 +14,20 @@ _CHOICES = {
     "turned": "are turned as their EXIF orientation says",
     "cmyk": "come from CMYK, without its color profile",
 }
-"""What may be chosen for an image beside size and depth."""
+"""Text of each choice in decoding, except size and bit depth."""
 
 _CHUNK = 512
 
 
+def split_note(spec: Spec, n: int) -> list[str]:
+    """Return a note if `spec` selects a split of a path."""
+    if spec.split is None or spec.base in BUILT_IN:
+        return []
+    return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name"]
+
+
 def size_note(resized: int, n: int, size: Size) -> list[str]:
-    """Say how many of `n` images were brought to one size."""
+    """Return a note if some of `n` images were resized."""
     if not resized:
         return []
     return [
@@ -28,14 +36,14 @@ def size_note(resized: int, n: int, size: Size) -> list[str]:
     ]
 
 
-def choice_notes(choices: Mapping[str, int], n: int) -> list[str]:
-    """Say in one line what was chosen for how many of `n` images."""
-    made = [f"{choices[name]} {words}" for name, words in _CHOICES.items() if choices.get(name)]
-    return [f"of {n} images, {'; '.join(made)}"] if made else []
+def choices_note(choices: Mapping[str, int], n: int) -> list[str]:
+    """Return a note with the number of images for each choice."""
+    parts = [f"{choices[name]} {text}" for name, text in _CHOICES.items() if choices.get(name)]
+    return [f"of {n} images, {'; '.join(parts)}"] if parts else []
 
 
 def depth_note(deep: int, n: int, max_value: float | None, largest: float) -> list[str]:
-    """Say what became white in images of more than 8 bits."""
+    """Return a note on the value of white in images of more than 8 bits."""
     if not deep:
         return []
     if max_value is None:
@@ -47,7 +55,7 @@ def depth_note(deep: int, n: int, max_value: float | None, largest: float) -> li
 
 
 def dark_note(images: NDArray[np.uint8]) -> list[str]:
-    """Say that images uint8 [n, H, W, C] hold 0 and 1 alone, as masks do: they look black."""
+    """Return a note if images uint8 [n, H, W, C] have only 0 and 1, as masks: they look black."""
     highest = 0
     for first in range(0, len(images), _CHUNK):
         highest = max(highest, int(images[first : first + _CHUNK].max()))

@@ -1,4 +1,4 @@
-"""Data sets as they are opened: read a source, select examples, decode them, plant features."""
+"""`open_dataset`: read a source, select examples, decode them, plant features."""
 
 import os
 from collections.abc import Mapping
@@ -22,31 +22,32 @@ from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable, labeled
 from widefield.data.notes import (
-    choice_notes,
+    choices_note,
     dark_note,
     depth_note,
     size_note,
+    split_note,
 )
 from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
 from widefield.data.planted import (
-    AudioOverlay,
+    AudioFeature,
     Canvas,
     DigitChannel,
     Feature,
-    ImageOverlay,
+    ImageFeature,
     Overlay,
     StackedDigits,
 )
 from widefield.data.readers.arrays import Array, read_memory, read_npy, read_npz, read_windows
 from widefield.data.readers.images import common_size, read_folder, resize_array
 from widefield.data.readers.windows import read_parquet
-from widefield.data.select import choose, split_rows
-from widefield.data.skipped import Skipped, refuse_many, skipped_note
+from widefield.data.select import balanced_subset, split_rows
+from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
 
 Data = str | Path | Array | Mapping[str, Any]
-"""What a call takes as data: a spec or a path, images as an array, or arrays by name."""
+"""Data as calls accept it: a spec or path, images as an array, or arrays by name."""
 
 _CHUNK = 512
 
@@ -70,23 +71,22 @@ def open_dataset(
 
     Args:
         data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`.
-        max_examples: take this many, balanced over the classes of the first task, in stable order.
-        image_size: side of square images, or height and width; default: the common size, see
-            `images.common_size`.
-        max_value: value that is white in images of more than 8 bits; default: see `data.depth`.
-        seed: the seed of the planted features.
-        held_out: draw planted features from held-out sources; `:test` always does.
-        labels: labels in place of those that the data have; see `data.labels`.
-        unlabeled: keep examples without one of these labels, as class -1, instead of leaving
-            them out.
-        seconds: length of an example of sounds; default: 1.
-        sample_rate: samples a second of sounds, Hz; default: their own, at most 16,000.
-        memory_budget: bytes of pixels that may be kept in memory; default: half of what is free.
-        progress: called with (done, total) images, every few dozen files while they are decoded;
-            never when the cache has them, or when arrays are used as they are.
+        max_examples: number of examples, balanced over the classes of the first task.
+        image_size: side of square images, or height and width; default: see `common_size` in
+            `data.readers.images`.
+        max_value: value of white in images of more than 8 bits; default: see
+            `data.decode.high_bit_depth`.
+        seed: seed of the planted features.
+        held_out: use held-out sources of planted features, as `:test` always does.
+        labels: labels that replace those of the data; see `data.labels`.
+        unlabeled: keep examples without a label, as class -1, instead of dropping them.
+        seconds: duration of an example of sounds; default: 1.
+        sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
+        memory_budget: limit of pixels in memory, bytes; default: half of the free memory.
+        progress: called with (done, total) images while files are decoded.
 
     Raises:
-        ValueError: in one line, what was wrong with the data or the arguments.
+        ValueError: the data cannot be read, or an argument does not fit them.
 
     Example:
         >>> dataset = open_dataset("photos:test+digits", max_examples=100)
@@ -118,14 +118,14 @@ def open_dataset(
             memory_budget=memory_budget,
             progress=progress,
         )
-    if size is not None and size[0] == 1:  # that of windows: no resizing of images makes sense
+    if size is not None and size[0] == 1:  # the size of a window
         raise ValueError(
-            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} are asked for, "
+            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} were requested, "
             "as windows and sounds have them: give data of the kind that the encoder was trained on"
         )
     features = _features(spec, examples)
     task = next(iter(examples.labels), None)
-    opened = partial(
+    load = partial(
         _open,
         examples=examples,
         canvas=Canvas(
@@ -140,17 +140,17 @@ def open_dataset(
         memory_budget=memory_budget,
         progress=progress,
     )
-    dataset = opened(spec, features)
+    dataset = load(spec, features)
     if any(overlay.fresh for overlay in dataset.planted):
-        return replace(dataset, plain=opened(replace(spec, plants=()), []).images)
+        return replace(dataset, plain=load(replace(spec, plants=()), []).images)
     return dataset
 
 
 def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str, Kind]:
-    """Return what a source is called and what it holds, before anything of it is decoded.
+    """Return the spec and the kind of a source without decoding it.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the source cannot be read.
     """
     spec, examples = _read(data, None)
     if examples.recordings is not None:
@@ -162,11 +162,11 @@ def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str,
 def count_of_source(
     data: str | Path | Array | Mapping[str, Array], labels: LabelTable | None = None
 ) -> int:
-    """Return how many examples a source holds, before anything of it is decoded.
+    """Return the number of examples of a source without decoding it.
 
     Args:
-        data: as `open_dataset` takes them.
-        labels: count those that have all of these labels.
+        data: as for `open_dataset`.
+        labels: count only examples with all of these labels.
 
     Raises:
         ValueError: it cannot be read.
@@ -182,25 +182,20 @@ def count_of_source(
 
 
 def _features(spec: Spec, examples: Examples) -> list[Feature]:
-    """Return what is to be planted.
+    """Return the features to plant.
 
     Raises:
-        ValueError: the data has a task of that name, or features that do not go together.
+        ValueError: a task with the name of a feature exists, or features that cannot be combined.
     """
-    for plant in spec.plants:
-        if plant.name in examples.labels:
-            raise ValueError(
-                f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
-            )
-    features = [plant.feature() for plant in spec.plants]
-    heard = [feature.name for feature in features if isinstance(feature, AudioOverlay)]
-    if heard:
-        raise ValueError(f"'+{heard[0]}' is planted in sounds, and '{spec.base}' holds images")
+    features = spec.features(examples.labels)
+    names = [feature.name for feature in features if isinstance(feature, AudioFeature)]
+    if names:
+        raise ValueError(f"'+{names[0]}' is planted in sounds, and '{spec.base}' holds images")
     stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
-    if stacked and any(isinstance(f, ImageOverlay) and f.fresh for f in features):
-        raise ValueError(f"'+{stacked[0].name}' stays as it is: it does not go with ':fresh'")
+    if stacked and any(isinstance(f, ImageFeature) and f.fresh for f in features):
+        raise ValueError(f"'+{stacked[0].name}' cannot be combined with ':fresh'")
     if stacked and any((y < 0).any() for y in examples.labels.values()):
-        raise ValueError(f"'+{stacked[0].name}' goes by the labels, and some examples have none")
+        raise ValueError(f"'+{stacked[0].name}' needs labels, and some examples have none")
     return features
 
 
@@ -215,9 +210,9 @@ def _open(
     memory_budget: int | None,
     progress: ProgressCallback | None,
 ) -> Dataset:
-    """Select and decode the images, draw over them, stack a channel behind theirs."""
+    """Select and decode images, draw overlays, append a stacked channel."""
     rows = split_rows(examples.names, spec)
-    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageOverlay)]
+    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageFeature)]
     channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits)), None)
     *size, channels = canvas.shape
     shape = (*size, channels + (channel is not None))
@@ -229,34 +224,38 @@ def _open(
         return record
 
     def key(max_value: float | None) -> str:
-        # The same for every command that asks for the same pixels, by whatever name.
+        # Equal for all commands that need the same pixels.
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
-        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # they share a folder
+        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
         ids = canvas.class_ids if max_examples is not None or channel is not None else None
-        by_class = None if ids is None else ids.tobytes()  # a table of labels may have changed
+        by_class = None if ids is None else ids.tobytes()  # labels may come from a table
         settings = (shape, max_examples, max_value, rows.tobytes(), planted, named, by_class)
         return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
 
     def known_key() -> str:
-        own = key(None)  # a run's white is that of its data, which were opened without one
-        record = None if max_value is None else cached_record(own)
-        return own if record and record.get("max_value") in (None, max_value) else key(max_value)
+        default_key = key(None)  # a run opened its data without a `max_value` and found it
+        record = None if max_value is None else cached_record(default_key)
+        return (
+            default_key
+            if record and record.get("max_value") in (None, max_value)
+            else key(max_value)
+        )
 
-    whole = (len(choose(examples, rows, max_examples)), *shape)
+    whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
     if examples.origin:
-        images, record, place = load_or_build(whole, build, key=known_key, budget=memory_budget)
+        images, record, storage = load_or_build(whole, build, key=known_key, budget=memory_budget)
     elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
-        images, place = examples.pixels, "used where it is: nothing was copied"
+        images, storage = examples.pixels, "used in place, without a copy"
         record = {"rows": rows.tolist()}
-    else:  # made in memory, so it fits there; and it has no identity to be cached under
-        images, record, place = load_or_build(whole, build, key=None)
-    dataset = _dataset(spec, examples, images, record, overlays, place)
+    else:  # arrays in memory: they fit, and have no identity for a cache key
+        images, record, storage = load_or_build(whole, build, key=None)
+    dataset = _dataset(spec, examples, images, record, overlays, storage)
     return replace(dataset, stacked=_of_rows(channel, record))
 
 
 def _of_rows(channel: DigitChannel | None, record: Record) -> DigitChannel | None:
-    """Return the channel of the examples that were read, in their order."""
+    """Return the channel of the decoded examples, in their order."""
     if channel is None:
         return None
     return replace(channel, class_ids=channel.class_ids[np.array(record["rows"], dtype=np.int64)])
@@ -265,22 +264,24 @@ def _of_rows(channel: DigitChannel | None, record: Record) -> DigitChannel | Non
 def _plant(
     images: NDArray[np.uint8], overlays: list[Overlay], channel: DigitChannel | None
 ) -> None:
-    """Draw over `images` [n, H, W, C] in place; a stacked channel is their last."""
+    """Draw overlays on `images` [n, H, W, C] in place; a stacked channel is the last one."""
     for first in range(0, len(images), _CHUNK):
         index = np.arange(first, min(first + _CHUNK, len(images)))
         part = images[first : first + len(index)]
         if channel is None:
-            _paint(part, overlays, index)
+            _apply_overlays(part, overlays, index)
             continue
         below = np.ascontiguousarray(part[..., :-1])
-        _paint(below, overlays, index)
+        _apply_overlays(below, overlays, index)
         part[..., :-1] = below
         part[..., -1] = channel.draw(index)
 
 
-def _paint(images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np.int64]) -> None:
+def _apply_overlays(
+    images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np.int64]
+) -> None:
     for overlay in overlays:
-        overlay.paint(images, index)
+        overlay.apply(images, index)
 
 
 def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
@@ -293,10 +294,10 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
         return Spec(MEMORY), read_memory(data)
     else:
-        remedy = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
+        hint = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(
             f"cannot read data from {type(data).__name__}; expected a name or path, an array or "
-            f"tensor such as [n, H, W, C], or a mapping of arrays with key 'x': {remedy}"
+            f"tensor such as [n, H, W, C], or a mapping of arrays with key 'x': {hint}"
         )
     if spec.base == "photos":
         is_square = size is not None and size[0] == size[1]
@@ -341,7 +342,7 @@ def _read_cifar(spec: Spec) -> Examples:
 
 
 def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
-    """Return (H, W, C) of the images to be."""
+    """Return (H, W, C) of the decoded images."""
     if examples.files is not None:
         return *(size or common_size(examples.files)), 3
     assert examples.pixels is not None
@@ -361,17 +362,17 @@ def _copy(
     out: NDArray[np.uint8],
     progress: ProgressCallback | None,
 ) -> Record:
-    """Copy the chosen rows of decoded pixels into `out`, brought to its size."""
+    """Copy the selected rows of decoded pixels into `out`, resized if necessary."""
     assert examples.pixels is not None
-    chosen = choose(examples, rows, max_examples)
+    selected = balanced_subset(examples, rows, max_examples)
     size = out.shape[1:3]
     resized = examples.pixels.shape[1:3] != size
-    for first in range(0, len(chosen), _CHUNK):
-        pixels = examples.pixels[chosen[first : first + _CHUNK]]
+    for first in range(0, len(selected), _CHUNK):
+        pixels = examples.pixels[selected[first : first + _CHUNK]]
         out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
         if progress is not None:
-            progress(min(first + _CHUNK, len(chosen)), len(chosen))
-    return {"rows": chosen.tolist(), "choices": {"resized": len(chosen)} if resized else {}}
+            progress(min(first + _CHUNK, len(selected)), len(selected))
+    return {"rows": selected.tolist(), "choices": {"resized": len(selected)} if resized else {}}
 
 
 def _decode(
@@ -383,33 +384,33 @@ def _decode(
     *,
     max_value: float | None,
 ) -> Record:
-    """Decode the chosen rows of encoded files into `out`, leaving no gap for unreadable ones."""
+    """Decode the selected rows of encoded files into `out`, without gaps for unreadable ones."""
     assert examples.files is not None
     failed: dict[int, Skipped] = {}
     while True:
         left = np.setdiff1d(rows, list(failed))
-        chosen = choose(
+        selected = balanced_subset(
             examples, left, None if max_examples is None else min(max_examples, len(left))
         )
-        files, names = zip(*((examples.files[r], examples.names[r]) for r in chosen), strict=True)
-        reading = decode_all(files, names, out[: len(chosen)], progress, max_value)
-        bad = reading.failed
-        failed |= {int(chosen[i]): skipped for i, skipped in bad.items()}
-        refuse_many(list(failed.values()), len(rows))
-        # With a maximum, others take the place of the unreadable ones.
-        if not bad or max_examples is None:
+        files, names = zip(*((examples.files[r], examples.names[r]) for r in selected), strict=True)
+        result = decode_all(files, names, out[: len(selected)], progress, max_value)
+        failures = result.failed
+        failed |= {int(selected[i]): skipped for i, skipped in failures.items()}
+        check_skipped(list(failed.values()), len(rows))
+        # With `max_examples`, others replace the unreadable ones.
+        if not failures or max_examples is None:
             break
-    good = np.setdiff1d(np.arange(len(chosen)), list(bad))
-    for position, row in enumerate(good):
+    kept = np.setdiff1d(np.arange(len(selected)), list(failures))
+    for position, row in enumerate(kept):
         if position != row:
             out[position] = out[row]
     skipped = [(failed[row].path, failed[row].reason) for row in sorted(failed)]
     return {
-        "rows": chosen[good].tolist(),
+        "rows": selected[kept].tolist(),
         "skipped": skipped,
-        "choices": dict(reading.choices),
-        "max_value": reading.max_value,
-        "largest": reading.largest,
+        "choices": dict(result.choices),
+        "max_value": result.max_value,
+        "largest": result.largest,
     }
 
 
@@ -419,7 +420,7 @@ def _dataset(
     images: NDArray[np.uint8],
     record: Record,
     planted: list[Overlay],
-    place: str,
+    storage: str,
 ) -> Dataset:
     rows = np.array(record["rows"], dtype=np.int64)
     n, choices = len(rows), record.get("choices", {})
@@ -427,11 +428,10 @@ def _dataset(
     index, deep, max_value = np.arange(n), choices.get("deep", 0), record.get("max_value")
     height, width = images.shape[1:3]
     notes = [*examples.notes]
-    if spec.split and spec.base not in BUILT_IN:
-        notes.append(f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name")
+    notes += split_note(spec, n)
     notes += size_note(choices.get("resized", 0), n, (height, width))
     notes += depth_note(deep, n, max_value, record.get("largest", 0))
-    notes += choice_notes(choices, n)
+    notes += choices_note(choices, n)
     notes += dark_note(images[:n])
     notes += skipped_note(skipped)
     return Dataset(
@@ -445,7 +445,7 @@ def _dataset(
         paths=[examples.names[row] for row in record["rows"]],
         skipped=skipped,
         notes=tuple(notes),
-        place=place,
+        storage=storage,
         max_value=max_value if deep else None,
         planted=tuple(planted),
     )

@@ -1,19 +1,20 @@
-"""Windows and sounds as they are opened: examples of height 1 whose width is the time."""
+"""Opening of windows: examples of height 1, whose width is time."""
 
 from widefield.core.types import Size
 from widefield.data.dataset import Dataset
 from widefield.data.examples import Examples
-from widefield.data.select import choose, split_rows
-from widefield.data.spec import BUILT_IN, Spec
+from widefield.data.notes import split_note
+from widefield.data.select import balanced_subset, split_rows
+from widefield.data.spec import Spec
 
 
 def open_windows(
     spec: Spec, examples: Examples, *, size: Size | None, max_examples: int | None
 ) -> Dataset:
-    """Select windows; they are in memory already.
+    """Select windows; their pixels are in memory.
 
     Raises:
-        ValueError: something is planted on them, or another length is asked for.
+        ValueError: the spec plants features, or `size` is another length.
     """
     assert examples.pixels is not None
     if spec.plants:
@@ -23,27 +24,19 @@ def open_windows(
         )
     steps = examples.pixels.shape[2]
     if size is not None and size != (1, steps):
-        asked = f"{size[1]} steps" if size[0] == 1 else f"images of {size[0]}x{size[1]}"
+        expected = f"{size[1]} steps" if size[0] == 1 else f"images of {size[0]}x{size[1]}"
         raise ValueError(
-            f"'{spec.base}' holds windows of {steps} steps, and {asked} are asked for; cut the "
+            f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
             "windows to that length, or leave image_size out"
         )
-    rows = choose(examples, split_rows(examples.names, spec), max_examples)
+    rows = balanced_subset(examples, split_rows(examples.names, spec), max_examples)
     whole = len(rows) == len(examples.names)
-    notes = list(examples.notes)
-    if spec.split and spec.base not in BUILT_IN:
-        notes.append(split_note(spec, len(rows)))
     return Dataset(
         spec=str(spec),
         images=examples.pixels if whole else examples.pixels[rows],
         labels={task: ids[rows] for task, ids in examples.labels.items()},
         classes=examples.classes,
         paths=[examples.names[row] for row in rows.tolist()],
-        notes=tuple(notes),
-        place=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
+        notes=(*examples.notes, *split_note(spec, len(rows))),
+        storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
     )
-
-
-def split_note(spec: Spec, n: int) -> str:
-    """Say how a path was divided."""
-    return f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name"

@@ -1,4 +1,4 @@
-"""Which examples of a source are taken: those of a split, and a balanced first part of them."""
+"""Selection of examples: the split, and a class-balanced subset of it."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ TEST_SHARE = 0.2
 
 
 def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
-    """Return the rows of the split: all of a built-in source; a path's by a hash of each name."""
+    """Return the rows of a split: all of a built-in source; 80 / 20 by hash of names of a path."""
     if spec.split is None or spec.base in BUILT_IN:
         return np.arange(len(names))
     hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
@@ -26,13 +26,16 @@ def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
     return rows
 
 
-def choose(
+def balanced_subset(
     examples: Examples, rows: NDArray[np.int64], max_examples: int | None
 ) -> NDArray[np.int64]:
     """Return `max_examples` of `rows`, balanced over the classes of the first task, in order.
 
-    The first of every class, then the second of every class, and so on: a class that runs out
-    leaves its share to the others, and a smaller limit takes a subset of a larger one.
+    Takes the first example of each class, then the second of each, and so on, so that a smaller
+    subset is part of a larger one.
+
+    Raises:
+        ValueError: there are fewer rows.
     """
     if max_examples is None:
         return rows
@@ -41,9 +44,9 @@ def choose(
             f"max_examples is {max_examples} and there are {len(rows)} examples; choose a smaller "
             "max_examples"
         )
-    turn = np.arange(len(rows))
+    rank = np.arange(len(rows))
     for labels in list(examples.labels.values())[:1]:
-        _, ids = np.unique(labels[rows], return_inverse=True)  # those without a label are a class
+        _, ids = np.unique(labels[rows], return_inverse=True)  # unlabeled examples count as a class
         by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
-        turn[by_class] = turn - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(rows[np.argsort(turn, kind="stable")[:max_examples]])
+        rank[by_class] = rank - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(rows[np.argsort(rank, kind="stable")[:max_examples]])

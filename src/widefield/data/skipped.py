@@ -1,23 +1,23 @@
-"""Files that cannot be read: what is kept and told of them, and how many are too many."""
+"""Files that cannot be read: the record, the note, and the limit of their number."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from widefield.core.names import printable
 
-_MOST_SKIPPED = 0.05
+_MAX_SKIPPED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that could not be used."""
+    """A file that could not be read, and why."""
 
     path: str
     reason: str
 
 
 def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
-    """Say how many files cannot be read, and name the first."""
+    """Return a note with the number of unreadable files and the first of them."""
     if not skipped:
         return []
     first = skipped[0]
@@ -27,15 +27,15 @@ def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
     ]
 
 
-def refuse_many(failed: Collection[Skipped], files: int) -> None:
-    """Refuse data of which more than 1 in 20 files cannot be read.
+def check_skipped(failed: Collection[Skipped], files: int) -> None:
+    """Check that at most 5 % of the files failed.
 
     Raises:
-        ValueError: they are that many.
+        ValueError: more than 5 % failed.
     """
-    if len(failed) > _MOST_SKIPPED * files:
+    if len(failed) > _MAX_SKIPPED * files:
         first = min(failed, key=lambda skipped: skipped.path)
         raise ValueError(
-            f"{len(failed)} of {files} files cannot be read, more than {_MOST_SKIPPED:.0%}; "
+            f"{len(failed)} of {files} files cannot be read, more than {_MAX_SKIPPED:.0%}; "
             f"remove or repair them (first: '{first.path}': {first.reason})"
         )

@@ -1,14 +1,15 @@
-"""The way a user names a data set: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
+"""Data specs: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
 BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
-downloaded), a folder, or a `.npz`, `.npy` or `.parquet` file. The built-in ones without a split
-mean `train`; a path without one means all of it; `PATH:train`, `PATH:test` divide it 80 / 20 by a
-hash of the relative path. A path may contain ":" and "+": what exists as a path is taken as one. A
-folder that is named like a built-in source is written `./photos`.
+downloaded), a folder, or a `.npz`, `.npy` or `.parquet` file. The default split of built-in data is
+`train`, and all of a path. `PATH:train` and `PATH:test` divide a path 80 / 20 by a hash of the
+relative path. A path may contain ":" and "+" if it exists. Write `./photos` for a folder with the
+name of a built-in source.
 """
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -19,16 +20,16 @@ from widefield.data.planted import Feature, read_plant
 
 BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
-"""What arrays in memory are called; a file of that name is kept by its absolute path."""
+"""Name of arrays in memory; a file of that name is stored with its absolute path."""
 _NEIGHBORS = 1_000
 
 Split = Literal["train", "test"]
-"""Which part of a source."""
+"""Split of a source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """One `+NAME:OPTION=VALUE` of a data spec; a switch has no value."""
+    """One `+NAME:OPTION=VALUE` of a data spec; a switch has an empty value."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -37,14 +38,10 @@ class Plant:
         options = [f":{key}={value}" if value else f":{key}" for key, value in self.options]
         return "".join([f"+{self.name}", *options])
 
-    def feature(self) -> Feature:
-        """Return the plant with these options."""
-        return read_plant(self.name, dict(self.options))
-
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A parsed data spec; `str` gives its canonical form."""
+    """A parsed data spec; `str` returns its canonical form."""
 
     base: str
     split: Split | None = None
@@ -54,36 +51,49 @@ class Spec:
         split = f":{self.split}" if self.split else ""
         return f"{self.base}{split}{''.join(map(str, self.plants))}"
 
+    def features(self, tasks: Collection[str]) -> list[Feature]:
+        """Return the planted features.
+
+        Raises:
+            ValueError: a feature has the name of one of the `tasks` of the data.
+        """
+        for plant in self.plants:
+            if plant.name in tasks:
+                raise ValueError(
+                    f"the data has a task '{plant.name}' already; '+{plant.name}' cannot be added"
+                )
+        return [read_plant(plant.name, dict(plant.options)) for plant in self.plants]
+
 
 def parse(text: str) -> Spec:
-    """Parse a data spec; the longest part of it that is a source is its base.
+    """Parse a data spec; its base is the longest prefix that is a source.
 
     Example:
         >>> str(parse("photos+digits:alpha=0.5"))
         'photos:train+digits:alpha=0.5'
     """
-    cuts = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
-    for cut in cuts:
-        base_and_split = _parse_base(text[:cut])
+    ends = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
+    for end in ends:
+        base_and_split = _parse_base(text[:end])
         if base_and_split is not None:
-            return Spec(*base_and_split, _parse_plants(text[cut:]))
+            return Spec(*base_and_split, _parse_plants(text[end:]))
     base = text.split("+")[0]
     raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
 
 
 def spec_text(data: str | Path) -> str:
-    """Return a spec as it is; a `Path` is that of a file or folder, whatever its name.
+    """Return a spec as text; a `Path` always means a file or folder.
 
     Example:
         >>> spec_text("photos"), spec_text(Path("./photos"))
         ('photos', './photos')
     """
-    named_alike = isinstance(data, Path) and str(data) in BUILT_IN
-    return os.path.join(".", data) if named_alike else str(data)
+    named_like_builtin = isinstance(data, Path) and str(data) in BUILT_IN
+    return os.path.join(".", data) if named_like_builtin else str(data)
 
 
 def plant_names(text: str) -> frozenset[str]:
-    """Return the names of what a data spec plants.
+    """Return the names of the features that a data spec plants.
 
     Example:
         >>> sorted(plant_names("photos+digits:alpha=0.5+letters"))
@@ -97,16 +107,16 @@ def _parse_base(text: str) -> tuple[str, Split | None] | None:
         return text, "train"
     if _is_path(text):
         return text, None
-    front, _, split = text.rpartition(":")
-    if "+" in split or not (front in BUILT_IN or _is_path(front)):
+    base, _, split = text.rpartition(":")
+    if "+" in split or not (base in BUILT_IN or _is_path(base)):
         return None
     if split == "train":
-        return front, "train"
+        return base, "train"
     if split == "test":
-        return front, "test"
-    inside = os.path.join(front, split)
-    hint = f"; did you mean the folder '{inside}'?" if _is_path(inside) else ""
-    raise ValueError(f"'{front}' has no split '{split}'; known: train, test{hint}")
+        return base, "test"
+    subfolder = os.path.join(base, split)
+    hint = f"; did you mean the folder '{subfolder}'?" if _is_path(subfolder) else ""
+    raise ValueError(f"'{base}' has no split '{split}'; known: train, test{hint}")
 
 
 def _is_path(text: str) -> bool:
@@ -114,7 +124,7 @@ def _is_path(text: str) -> bool:
 
 
 def _parse_plants(text: str) -> tuple[Plant, ...]:
-    # A "+" or ":" inside an option's value is not followed by a name and its end.
+    # A "+" or ":" inside the value of an option is not followed by a complete name.
     first, *rest = re.split(r"\+(?=[\w-]*(?:[:+]|$))", text)
     if first:
         raise ValueError(
@@ -122,13 +132,13 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
         )
     plants = []
     for part in rest:
-        name, *settings = re.split(r":(?=[\w-]+(?:[=:]|$))", part)
+        name, *parts = re.split(r":(?=[\w-]+(?:[=:]|$))", part)
         name, _, source = name.partition(":")  # as in +background:./recordings
         options = {"source": source} if source else {}
-        for setting in settings:
+        for setting in parts:
             key, _, value = setting.partition("=")
             options[key] = value
-        read_plant(name, options)  # refuses what cannot be, before anything is opened
+        read_plant(name, options)  # raises before anything is opened
         plants.append(Plant(name, tuple(sorted(options.items()))))
     names = [plant.name for plant in plants]
     for name in names:
@@ -138,7 +148,7 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
 
 
 def absolute(text: str) -> str:
-    """Return the same spec with an absolute path, so that it means the same in any folder.
+    """Return the same spec with absolute paths, independent of the working folder.
 
     Example:
         >>> absolute("photos+digits")
@@ -161,28 +171,29 @@ def _absolute_source(plant: Plant) -> Plant:
     )
 
 
-def held_out_split(text: str) -> str:
-    """Return the spec of the test split that belongs to the training split `text`.
+def to_test_split(text: str) -> str:
+    """Return the spec of the test split of the training split `text`.
 
-    Raises `ValueError` where there is none: all of a path, or a test split.
+    Raises:
+        ValueError: `text` is a test split or has none, such as a whole path.
 
     Example:
-        >>> held_out_split("photos+digits")
+        >>> to_test_split("photos+digits")
         'photos:test+digits'
     """
     spec = parse(text)
     if spec.split != "train":
         raise ValueError(
-            f"'{spec}' leaves nothing to score on: name other data, or train on "
-            f"'{spec.base}:train' and score on its test split"
+            f"'{spec}' has no test split, so there is nothing to score on: name other data, or "
+            f"train on '{spec.base}:train' and score on its test split"
         )
     return str(replace(spec, split="test"))
 
 
 def same_images(one: str, two: str) -> bool:
-    """Return whether an example of the same name in both is the same image, whatever is planted.
+    """Return whether equal names in both specs mean the same image, planted features aside.
 
-    Built-in splits number their examples anew; the splits of a path share its file names.
+    Splits of a path share its file names; built-in splits number their examples independently.
 
     Example:
         >>> same_images("photos+digits", "photos"), same_images("photos:train", "photos:test")
@@ -192,19 +203,19 @@ def same_images(one: str, two: str) -> bool:
         return False
     try:
         first, second = parse(absolute(one)), parse(absolute(two))
-    except ValueError:  # what was there when it was opened may be gone
+    except ValueError:  # a path may have been deleted since it was opened
         return False
     return first.base == second.base and (first.base not in BUILT_IN or first.split == second.split)
 
 
 def did_you_mean(base: str) -> str:
-    """Return the end of an error message: the name or path nearest to `base`."""
+    """Return the end of an error message with the name or path most similar to `base`."""
     parent = Path(os.path.expanduser(base)).parent
     try:
         with os.scandir(parent) as entries:
-            siblings = [entry.name for entry in islice(entries, _NEIGHBORS)]
+            names = [entry.name for entry in islice(entries, _NEIGHBORS)]
     except (OSError, ValueError):
-        siblings = []
-    known = [*BUILT_IN, *(str(parent / name) for name in siblings)]
+        names = []
+    known = [*BUILT_IN, *(str(parent / name) for name in names)]
     nearest = get_close_matches(base, known, n=1)
     return f"; did you mean '{nearest[0]}'?" if nearest else f"; built in: {', '.join(BUILT_IN)}"

@@ -1,4 +1,4 @@
-"""Spectrograms of a data set of sounds: their mean and deviation, for the encoder to normalize."""
+"""Mean and deviation of log-mel spectrograms, for the normalization in the encoder."""
 
 import numpy as np
 import torch
@@ -7,18 +7,17 @@ from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.types import to_floats
 from widefield.data.dataset import Dataset
 
-_SOUNDS, _CHUNK = 2_000, 100
+_MAX_SOUNDS, _CHUNK = 2_000, 100
 
 
 def spectrogram_mean_std(dataset: Dataset) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation of the log-mel spectrograms of sounds, in [0, 1] units.
 
-    Exact up to 2,000 sounds; beyond, over every k-th, where k is the least that leaves 2,000 or
-    fewer.
+    Up to 2,000 sounds are used, evenly spaced.
     """
     assert dataset.rate is not None
     log_mel = LogMel(FrontEnd(rate=dataset.rate, samples=dataset.images.shape[2]))
-    rows = dataset.images[:: -(-len(dataset) // _SOUNDS)]
+    rows = dataset.images[:: -(-len(dataset) // _MAX_SOUNDS)]
     total, square, count = 0.0, 0.0, 0
     for first in range(0, len(rows), _CHUNK):
         x = torch.from_numpy(np.array(rows[first : first + _CHUNK])).permute(0, 3, 1, 2)

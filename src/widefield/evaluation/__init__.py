@@ -1,1 +1,1 @@
-"""Scores of frozen encoders, their floors, and the comparison of two."""
+"""Scores of frozen encoders, their floors, and the comparison of two encoders."""

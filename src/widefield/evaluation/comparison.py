@@ -1,7 +1,7 @@
-"""Is one encoder better than another? Both are scored on the same images, image by image.
+"""Comparison of two encoders by paired differences of their scores on the same images.
 
-The baseline is the same encoder untrained, or the one that training was initialized from. What is
-scored, and the rule of the verdict, depend on it; see `verdicts.py`.
+The baseline is the untrained encoder, or the one that training was initialized from. The scores and
+the rule of the verdict depend on it; see `verdicts.py`.
 """
 
 import json
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
-from widefield.data.planted import Digits, ImageOverlay, Shapes, plant
+from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
 from widefield.evaluation.cross_fit import ClassIds, CrossFit, Hits, cross_fit
 from widefield.evaluation.floors import floors
@@ -49,17 +49,17 @@ IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
     "untrained": (100, 1000),
     "initial": (30, 2000),
 }
-"""Images without which nothing is compared, and the most that are."""
-_PLANTS: dict[str, ImageOverlay] = {kind.name: kind.grades()[2] for kind in (Shapes, Digits)}
-"""What is planted: the middle of five grades from hard to easy."""
-SMALLEST_SIDE = 16
-"""Pixels below which nothing is planted."""
+"""Smallest and largest number of images."""
+_OVERLAYS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
+"""Planted features, at the middle of five grades from hard to easy."""
+MIN_SIDE = 16
+"""Smallest side of images for planted features, pixels."""
 NAMES = {
     "neighbor_consistency": "neighbor consistency under augmentation",
     "rotation_accuracy": "rotation prediction",
     "quadrant_retrieval": "opposite-quadrant retrieval",
 }
-PHRASES: dict[ComparisonVerdict, str] = {
+TEMPLATES: dict[ComparisonVerdict, str] = {
     "better": "better than {}",
     "worse": "worse than {}",
     "no significant difference": "no significant difference from {}",
@@ -69,18 +69,18 @@ PHRASES: dict[ComparisonVerdict, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """An encoder beside a baseline; pairs are (baseline, encoder)."""
+    """Comparison of an encoder with a baseline; pairs are (baseline, encoder)."""
 
     baseline: Baseline
     verdict: ComparisonVerdict
     reason: str
     without_labels: ComparisonVerdict
-    """What the verdict would be without labels."""
+    """The verdict without labels."""
     examples: int
     health: tuple[FeatureState, FeatureState]
     effective_rank: tuple[float, float]
     cka: float | None
-    """Linear CKA of the two encoders' features; None where one does not vary."""
+    """Linear CKA of the two encoders' features; None if one is constant."""
     label_free: Mapping[str, PairedDifference]
     """`neighbor_consistency`; against the untrained encoder also `rotation_accuracy`,
     `quadrant_retrieval` and the `mean` of the three."""
@@ -103,20 +103,21 @@ class Comparison:
     def write(self, path: Path) -> None:
         """Write it as JSON."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
-        write_atomically(path, lambda draft: draft.write_text(text, "utf-8"))
+        write_atomically(path, lambda temp_path: temp_path.write_text(text, "utf-8"))
 
     @property
-    def phrase(self) -> str:
-        """The verdict and what it is relative to."""
+    def text(self) -> str:
+        """The verdict and the baseline."""
         names = {"untrained": "untrained", "initial": "the initial encoder"}
-        return PHRASES[self.verdict].format(names[self.baseline])
+        return TEMPLATES[self.verdict].format(names[self.baseline])
 
     def lines(self) -> list[str]:
-        """Return the verdict and the scores in plain lines."""
-        scores = self._over_untrained() if self.baseline == "untrained" else self._over_initial()
-        return [f"{self.phrase}: {self.reason}", *scores]
+        """Return the verdict and the scores, one line each."""
+        untrained = self.baseline == "untrained"
+        scores = self._untrained_lines() if untrained else self._initial_lines()
+        return [f"{self.text}: {self.reason}", *scores]
 
-    def _over_untrained(self) -> list[str]:
+    def _untrained_lines(self) -> list[str]:
         raw = {"neighbor_consistency": self.pixels_consistency}
         parts = [
             f"{NAMES[name]} {_percent(score.after)} (untrained {_percent(score.before)}"
@@ -125,26 +126,26 @@ class Comparison:
             if name in NAMES
         ]
         hint = self.linear or self.verdict == "better"
-        lines = ["; ".join(parts) + ("" if hint else "; labels of a few images would show more")]
-        return lines + [self._beside_floors(task) for task in self.linear]
+        lines = ["; ".join(parts) + ("" if hint else "; a few labels would show more")]
+        return lines + [self._linear_line(task) for task in self.linear]
 
-    def _beside_floors(self, task: str) -> str:
-        above = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
-        values = ", ".join(f"{name} {_percent(score.before)}" for name, score in above.items())
+    def _linear_line(self, task: str) -> str:
+        floors = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
+        values = ", ".join(f"{name} {_percent(score.before)}" for name, score in floors.items())
         line = f"linear-probe accuracy ({task}): {_percent(self.linear[task].after)}, {values}"
-        lower = [name for name, score in above.items() if score.verdict == "lower"]
-        equal = [name for name, s in above.items() if s.verdict == "no significant difference"]
+        lower = [name for name, score in floors.items() if score.verdict == "lower"]
+        equal = [name for name, s in floors.items() if s.verdict == "no significant difference"]
         groups = (("significantly below", lower), ("not significantly above", equal))
         below = ", ".join(f"{words} {' and '.join(names)}" for words, names in groups if names)
         return f"{line}: {below}" if below else line
 
-    def _over_initial(self) -> list[str]:
-        rank, alike = self.effective_rank, self.cka
+    def _initial_lines(self) -> list[str]:
+        rank = self.effective_rank
         kinds = (("linear-probe accuracy", self.linear), ("kNN accuracy", self.knn))
         return [
             *(f"{NAMES[name]}: {score.line()}" for name, score in self.label_free.items()),
             f"effective rank: {rank[0]:.0f} to {rank[1]:.0f}; features {self.health[1]}"
-            + ("" if alike is None else f"; linear CKA {alike:.2f}"),
+            + ("" if self.cka is None else f"; linear CKA {self.cka:.2f}"),
             *(
                 f"linear-probe accuracy (planted {task}): {score.line()}"
                 for task, score in self.planted.items()
@@ -164,20 +165,19 @@ def compare(
     labels: Mapping[str, ClassIds] | None = None,
     *,
     baseline: Baseline = "initial",
-    plants: Sequence[str] = tuple(_PLANTS),
+    plants: Sequence[str] = tuple(_OVERLAYS),
     seed: int = 0,
 ) -> Comparison:
     """Compare the features of encoder b with those of the baseline a on the same images.
 
     Args:
-        a: images [n, H, W, C] -> h [n, D]. Of several, such as the untrained encoder from each of
-            its usual initializations, the best one counts with labels, task by task, and the first
-            one without.
+        a: images [n, H, W, C] -> h [n, D], or several encoders, such as the untrained one with each
+            usual initialization: with labels the best counts, task by task, without the first.
         b: the other encoder.
         images: uint8 [n, H, W, C].
         labels: task -> class ids [n]; tasks without two classes of six examples are left out.
-        baseline: what `a` is, which decides the scores and the rule.
-        plants: which of `_PLANTS` to plant against the initial encoder.
+        baseline: what `a` is; scores and rule depend on it.
+        plants: names of planted features, for the comparison with the initial encoder.
         seed: seeds augmentation, plants, folds and intervals.
 
     Example:
@@ -186,33 +186,36 @@ def compare(
         >>> compare(flat, flat, images).verdict
         'no significant difference'
     """
-    encoders = iter([a] if callable(a) else a)
-    first = next(encoders)
+    others = iter([a] if callable(a) else a)
+    first = next(others)
     h = first(images), b(images)
     views = augmented(images, seed)
     scores = [
         _label_free(f, x, images, views, baseline, seed) for f, x in ((first, h[0]), (b, h[1]))
     ]
     label_free = _differences(*scores, seed=seed)
-    planted, raw = {}, {}
+    planted, pixel_scores = {}, {}
     if baseline == "initial":
-        planted = _differences(*(_planted(f, images, plants, seed) for f in (first, b)), seed=seed)
+        hits = (_overlay_hits(f, images, plants, seed) for f in (first, b))
+        planted = _differences(*hits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, seed=seed)
     new = score(h[1])
     if baseline == "untrained" and new:
-        untrained = chain([h[0]], (f(images) for f in encoders))
-        floor = floors(score, pixels=pixels(images), untrained=untrained)
-        old, raw = floor["random"], floor["pixels"]
+        untrained = chain([h[0]], (f(images) for f in others))
+        baselines = floors(score, pixels=pixels(images), untrained=untrained)
+        old, pixel_scores = baselines["random"], baselines["pixels"]
     else:
         old = score(h[0])
     linear, knn, over_pixels = (
         _differences(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
-        for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", raw, new))
+        for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", pixel_scores, new))
     )
     states = health(h[0]), health(h[1])
     rank = states[0].effective_rank, states[1].effective_rank
     collapsed = states[0].verdict == "healthy" != states[1].verdict
+    pixels_consistency = None
     if baseline == "untrained":
+        pixels_consistency = float(neighbor_consistency(pixels(images), pixels(views)).mean())
         without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
         verdict, reason = overruled_by_labels(without_labels, linear)
     else:
@@ -229,13 +232,13 @@ def compare(
         examples=len(images),
         health=(states[0].verdict, states[1].verdict),
         effective_rank=rank,
-        cka=_cka(*h),
+        cka=cka_if_defined(*h),
         label_free=label_free,
         planted=planted,
         linear=linear,
         knn=knn,
         pixels=over_pixels,
-        pixels_consistency=_pixels_consistency(images, views) if baseline == "untrained" else None,
+        pixels_consistency=pixels_consistency,
     )
 
 
@@ -252,18 +255,18 @@ def compare_with_baseline(
 
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
-        dataset: images, such as those that it was trained on; `IMAGE_COUNTS` has how many are used.
-            Of fewer, and of windows and sounds, None is returned.
-        initial: what the encoder was initialized from.
+        dataset: images, such as the training data, as many as in `IMAGE_COUNTS`. The result is None
+            for fewer, and for windows and sounds.
+        initial: encoder with the initial weights.
         seed: seeds untrained weights, augmentation, plants, folds and intervals.
         device: where the encoders run.
-        use_labels: whether the labels may judge, since the encoder was trained without them.
+        use_labels: whether to use labels, if the encoder was trained without them.
     """
     baseline: Baseline = "untrained" if initial is None else "initial"
-    least, most = IMAGE_COUNTS[baseline]
-    if len(dataset) < least or dataset.kind != "images":  # augmentation of signals differs
+    min_count, max_count = IMAGE_COUNTS[baseline]
+    if len(dataset) < min_count or dataset.kind != "images":  # augmentation of signals differs
         return None
-    data = dataset.subset(dataset.spread_rows(most)).first_read()
+    data = dataset.subset(dataset.spread_rows(max_count)).first_read()
 
     def features(network: nn.Module) -> FeatureFunction:
         return partial(extract, network.to(device), device=device)
@@ -275,7 +278,7 @@ def compare_with_baseline(
         data.images,
         data.labels if use_labels else None,
         baseline=baseline,
-        plants=[name for name in _PLANTS if name not in data.labels],
+        plants=[name for name in _OVERLAYS if name not in data.labels],
         seed=seed,
     )
 
@@ -299,22 +302,18 @@ def _label_free(
     return scores | {"mean": np.mean(list(scores.values()), axis=0)}
 
 
-def _pixels_consistency(images: Images, views: Images) -> float:
-    return float(neighbor_consistency(pixels(images), pixels(views)).mean())
-
-
-def _planted(
+def _overlay_hits(
     features: FeatureFunction, images: Images, plants: Sequence[str], seed: int
 ) -> dict[str, Hits]:
-    """Return which planted images a linear probe predicts, feature by feature."""
+    """Return planted feature -> which images a linear probe predicts correctly."""
     _, height, width, channels = images.shape
-    if channels not in (1, 3) or min(height, width) < SMALLEST_SIDE:
+    if channels not in (1, 3) or min(height, width) < MIN_SIDE:
         return {}
-    found: dict[str, CrossFit] = {}
+    results: dict[str, CrossFit] = {}
     for name in plants:
-        drawn = plant(images, _PLANTS[name], seed=seed)
-        found |= cross_fit(features(drawn.images), {name: drawn.labels}, seed=seed)
-    return {name: hits.linear for name, hits in found.items()}
+        sample = plant(images, _OVERLAYS[name], seed=seed)
+        results |= cross_fit(features(sample.images), {name: sample.labels}, seed=seed)
+    return {name: result.linear for name, result in results.items()}
 
 
 def _differences(
@@ -323,10 +322,11 @@ def _differences(
     return {name: paired_difference(old, after[name], seed=seed) for name, old in before.items()}
 
 
-def _cka(before: Tensor, after: Tensor) -> float | None:
+def cka_if_defined(h: Tensor, other: Tensor) -> float | None:
+    """Return the linear CKA of features [n, D] and [n, E]; None if one of them is constant."""
     try:
-        return linear_cka(before, after)
-    except ValueError:  # one of them does not vary
+        return linear_cka(h, other)
+    except ValueError:  # undefined for constant features
         return None
 
 

@@ -1,4 +1,4 @@
-"""Floors of a score: what features have to beat to show that something was learned."""
+"""Floors of a score, above which features show that something was learned."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -8,16 +8,16 @@ FLOORS = {
     "random": "an untrained encoder",
     "majority": "the commonest class",
 }
-"""Floors, and what each is in words."""
+"""Floor -> its description."""
 
 
-class _Scored(Protocol):
+class _HasAccuracy(Protocol):
     @property
     def accuracy(self) -> float: ...
 
 
 E = TypeVar("E")
-S = TypeVar("S", bound=_Scored)
+S = TypeVar("S", bound=_HasAccuracy)
 
 
 def floors(
@@ -30,11 +30,11 @@ def floors(
     """Return floor -> task -> score.
 
     Args:
-        score: encoder -> task -> score, by `accuracy`.
-        pixels: raw pixels in the place of an encoder.
-        untrained: the architecture from each of its usual initializations, maybe drawn several
-            times; the best counts, task by task.
-        majority: scores of the commonest class; without them the floor is left out.
+        score: encoder -> task -> score, with an `accuracy`.
+        pixels: raw pixels in place of an encoder.
+        untrained: the architecture with each usual initialization, of one or more seeds; the best
+            counts, task by task.
+        majority: scores of the commonest class; None to leave this floor out.
 
     Example:
         >>> from types import SimpleNamespace
@@ -42,9 +42,11 @@ def floors(
         >>> floors(score, pixels=0.2, untrained=[0.1, 0.3])["random"]["class"].accuracy
         0.3
     """
-    found = {"pixels": dict(score(pixels))}
-    draws = [score(encoder) for encoder in untrained]
-    found["random"] = {
-        task: max((scores[task] for scores in draws), key=lambda s: s.accuracy) for task in draws[0]
+    pixel_scores = dict(score(pixels))
+    candidates = [score(encoder) for encoder in untrained]
+    best = {
+        task: max((scores[task] for scores in candidates), key=lambda s: s.accuracy)
+        for task in candidates[0]
     }
-    return found if majority is None else found | {"majority": dict(majority)}
+    result = {"pixels": pixel_scores, "random": best}
+    return result if majority is None else result | {"majority": dict(majority)}

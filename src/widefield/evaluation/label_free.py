@@ -1,7 +1,7 @@
-"""Scores of features without labels, for each image in [0, 1].
+"""Scores of features without labels, in [0, 1] for each image.
 
-Distances are those of whitened features, whose strong directions count alike, as for a linear
-probe.
+Distances are those of whitened features, in which all strong directions have equal weight, as for
+a linear probe.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ Images = NDArray[np.uint8]
 Scores = NDArray[np.float64]
 
 _VIEWS = "gentle"
-"""Augmentations that keep an image's content, whichever the run was trained with."""
+"""Augmentations that preserve the content, independent of those of the run."""
 RIDGE = 0.1
 """The ridge of `metrics.whitened`."""
-OPPOSITE = ((0, 3), (1, 2))
-"""Opposite quadrants: top left, top right, bottom left, bottom right."""
+PAIRS = ((0, 3), (1, 2))
+"""Opposite quadrants, of top left, top right, bottom left, bottom right."""
 _BATCH = 256
 _ROUNDING = 1e-12
-"""Cosines that differ by no more are equal: those of equal rows differ by the order of sums."""
+"""Largest difference of equal cosines, which is due to the order of summation."""
 
 
 def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> Scores:
@@ -56,21 +56,21 @@ def augmented(images: Images, seed: int) -> Images:
     """Return one view of each image, uint8 [n, H, W, C]."""
     views = build_views(_VIEWS, channels=images.shape[3], seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    seen = []
+    parts = []
     for first in range(0, len(images), _BATCH):
         x = image_batch(images[first : first + _BATCH], torch.device("cpu"))
         (view,) = views(x, 1, generator)
-        seen.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
-    return np.concatenate(seen)
+        parts.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+    return np.concatenate(parts)
 
 
 def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, seed: int) -> Scores:
     """Return for each image the share of its rotations that a linear probe predicts, [n].
 
     Images are rotated by multiples of 90 degrees, those that are not square by 180. The probe is
-    fitted on the rotations of other images. Images without an upright orientation, such as cells,
-    stay at chance. Gidaris et al. (2018), "Unsupervised representation learning by predicting
-    image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
+    fitted on the rotations of other images. The score is at chance for images without an upright
+    orientation, such as cells. Gidaris et al. (2018), "Unsupervised representation learning by
+    predicting image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
 
     Args:
         h: features [n, D] of the images as they are.
@@ -100,9 +100,9 @@ def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, s
 def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGHBORS) -> Scores:
     """Return for each image the share of its quadrants that retrieve the opposite one, [n].
 
-    A quadrant retrieves the opposite one if this is among its k nearest of the n at that place, by
-    the cosine of whitened features. Chance is k / n, also where all features are equal. Two
-    distant parts of an image share what it shows, and no pixels: the context of Doersch et al.
+    A quadrant retrieves the opposite one if this is among its k nearest of the n at that position,
+    by the cosine of whitened features. Chance is k / n, also if all features are equal. Two distant
+    parts of an image share content, but no pixels: the context of Doersch et al.
     (2015), "Unsupervised visual representation learning by context prediction", as retrieval.
 
     Args:
@@ -119,10 +119,10 @@ def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGH
         >>> float(quadrant_retrieval(on_circle, tinted, 1).mean())
         1.0
     """
-    h = torch.cat([features(quadrant) for quadrant in _quadrants(images)])
+    h = torch.cat([features(part) for part in _quadrants(images)])
     (white,) = whitened(h, ridge=RIDGE)
     unit = functional.normalize(white, dim=1).chunk(4)
-    pairs = [*OPPOSITE, *((b, a) for a, b in OPPOSITE)]
+    pairs = [*PAIRS, *((b, a) for a, b in PAIRS)]
     return torch.stack([_retrieved(unit[a], unit[b], k) for a, b in pairs]).mean(0).cpu().numpy()
 
 
@@ -140,10 +140,10 @@ def _quadrants(images: Images) -> list[Images]:
 def _retrieved(queries: Tensor, keys: Tensor, k: int) -> Tensor:
     """Return the probability that row i of `keys` is among the k nearest to row i of `queries`.
 
-    Keys that are equally near are in random order.
+    Keys of equal distance are in random order.
     """
     cosine = queries @ keys.T
-    own = cosine.diagonal()[:, None]
-    nearer = (cosine > own + _ROUNDING).sum(1)
-    as_near = ((cosine - own).abs() <= _ROUNDING).sum(1)  # itself among them
-    return ((k - nearer) / as_near).clamp(0, 1).double()
+    positive = cosine.diagonal()[:, None]
+    greater = (cosine > positive + _ROUNDING).sum(1)
+    equal = ((cosine - positive).abs() <= _ROUNDING).sum(1)  # including itself
+    return ((k - greater) / equal).clamp(0, 1).double()

@@ -1,6 +1,6 @@
 """Paired differences of scores on the same examples, with a percentile bootstrap.
 
-Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13: examples are drawn
+Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13: examples are sampled
 with replacement, and the 95 % interval runs from the 2.5 % to the 97.5 % quantile of the means.
 """
 
@@ -38,13 +38,10 @@ class PairedDifference:
         return "lower" if self.high < 0 else "no significant difference"
 
     def line(self) -> str:
-        """Return it in percent."""
-        before, after, difference, low, high = (
-            100 * x for x in (self.before, self.after, self.difference, self.low, self.high)
-        )
+        """Return scores, difference and verdict in percent."""
         return (
-            f"{before:.1f} to {after:.1f} %, {difference:+.1f} [{low:+.1f}, {high:+.1f}], "
-            f"{self.verdict}"
+            f"{100 * self.before:.1f} to {100 * self.after:.1f} %, {100 * self.difference:+.1f} "
+            f"[{100 * self.low:+.1f}, {100 * self.high:+.1f}], {self.verdict}"
         )
 
 
@@ -73,8 +70,8 @@ def bootstrap_means(*scores: NDArray[Any], seed: int) -> list[NDArray[np.float64
         True
     """
     n = len(scores[0])
-    drawn = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
-    return [score[drawn].mean(1) for score in scores]
+    sampled = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+    return [score[sampled].mean(1) for score in scores]
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""Every verdict and its rule. `docs/glossary.md` has them as a table.
+"""The verdicts and their rules. `docs/glossary.md` has them as a table.
 
-A score is higher or lower if the 95 % interval of its paired difference excludes 0. Harm is tested
-one-sided: a score has probably fallen if its one-sided 95 % interval lies below 0.
+A score is higher or lower if the 95 % interval of its paired difference excludes 0. A decrease is
+tested one-sided: a score is probably lower if its one-sided 95 % interval lies below 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ ShareVerdict = Literal[LearnedShare, "unclear", "not separable"]
 Judgement = tuple[ComparisonVerdict, str]
 """A verdict and its reason."""
 
-TOLERATED_FALL = 0.01
-"""A score with labels may fall by this much, unless the fall is significant."""
-CONSISTENCY_FALL = 0.05
-"""Neighbor consistency has to fall significantly by more than this for `worse`."""
+MAX_DECREASE = 0.01
+"""Largest decrease of a score with labels, unless it is significant."""
+CONSISTENCY_DECREASE = 0.05
+"""Neighbor consistency has to decrease significantly by more than this for `worse`."""
 RANK_SHARE = 0.5
 """An effective rank below this share of the baseline's is `worse`."""
-MIN_RISE = 0.002
-"""A smaller rise of the mean label-free score occurs with learning rates too low to learn."""
+MIN_INCREASE = 0.002
+"""A smaller increase of the mean label-free score occurs with learning rates close to 0."""
 ONE_SIDED = 1.645 / 1.960
-"""Half width of a one-sided 95 % interval as a share of a two-sided one's, if normal."""
+"""Half width of a one-sided 95 % interval over that of a two-sided one, for a normal."""
 LEARNED = 0.75
-"""A feature is learned from this share on."""
+"""Smallest share of a learned feature."""
 WEAKENED = 0.25
-"""A feature is weakened from this share on, and suppressed below it."""
+"""Smallest share of a weakened feature; below it a feature is suppressed."""
 MIN_GAP = 0.05
-"""A ceiling has to be this much above the floor, and significantly, to be separable from it."""
+"""Smallest distance of floor and ceiling that are separable; it has to be significant too."""
 
 
 def probably_lower(score: PairedDifference) -> bool:
@@ -40,30 +40,30 @@ def probably_lower(score: PairedDifference) -> bool:
 
 
 def may_be_lower(score: PairedDifference) -> bool:
-    """Return whether the one-sided 95 % interval holds a fall by more than a point."""
-    return score.difference - ONE_SIDED * (score.difference - score.low) < -TOLERATED_FALL
+    """Return whether the one-sided 95 % interval contains a decrease by more than a point."""
+    return score.difference - ONE_SIDED * (score.difference - score.low) < -MAX_DECREASE
 
 
 def judge_with_labels(scores: Sequence[PairedDifference]) -> Judgement:
-    """Judge by linear-probe and kNN accuracies, one or more for each task.
+    """Return the verdict by linear-probe and kNN accuracies, one or more for each task.
 
     Example:
         >>> judge_with_labels([PairedDifference(before=0.5, after=0.6, low=0.05, high=0.15)])[0]
         'better'
     """
-    if any(s.difference < -TOLERATED_FALL or probably_lower(s) for s in scores):
-        return "worse", "a score with labels fell"
+    if any(s.difference < -MAX_DECREASE or probably_lower(s) for s in scores):
+        return "worse", "a score with labels decreased"
     if any(s.verdict == "higher" for s in scores):
-        return "better", "a score with labels is significantly higher, and none probably fell"
+        return "better", "a score with labels is significantly higher, and none is probably lower"
     if any(may_be_lower(s) for s in scores):
         return (
             "inconclusive",
-            "no score with labels is significantly higher, and one may have fallen by more than a "
+            "no score with labels is significantly higher, and one may be lower by more than a "
             "point; more labels needed",
         )
     return (
         "no significant difference",
-        "no score with labels is significantly higher, and none fell by more than a point",
+        "no score with labels is significantly higher, and none is lower by more than a point",
     )
 
 
@@ -74,40 +74,40 @@ def judge_without_labels(
     rank: tuple[float, float],
     collapsed: bool,
 ) -> Judgement:
-    """Judge an encoder against the one it was initialized from, without labels.
+    """Return the verdict of a comparison with the initial encoder, without labels.
 
     Args:
         consistency: neighbor consistency under augmentation.
         planted: linear-probe accuracy of each planted feature.
         rank: effective rank before and after.
-        collapsed: whether the features collapsed, and those before had not.
+        collapsed: whether the features collapsed, and those of the initial encoder did not.
 
     Example:
-        >>> lost = PairedDifference(before=0.5, after=0.2, low=-0.35, high=-0.25)
-        >>> judge_without_labels(lost, {}, rank=(40, 40), collapsed=False)[0]
+        >>> lower = PairedDifference(before=0.5, after=0.2, low=-0.35, high=-0.25)
+        >>> judge_without_labels(lower, {}, rank=(40, 40), collapsed=False)[0]
         'worse'
     """
     if collapsed:
         return "worse", "the features collapsed"
     if rank[1] < RANK_SHARE * rank[0]:
         return "worse", "the effective rank is less than half"
-    if consistency.high < -CONSISTENCY_FALL:
+    if consistency.high < -CONSISTENCY_DECREASE:
         return "worse", "neighbor consistency under augmentation is significantly lower"
     lower = [name for name, score in planted.items() if score.verdict == "lower"]
     if planted and len(lower) == len(planted):
         return "worse", f"all planted features are significantly lower ({', '.join(lower)})"
-    # Consistency alone rises with almost any training, whether classes are easier to probe or not.
+    # Consistency alone increases with almost any training, even without a gain in accuracy.
     if (
         consistency.verdict == "higher"
         and not lower
         and any(score.verdict == "higher" for score in planted.values())
     ):
         return "better", "neighbor consistency and a planted feature are significantly higher"
-    return "no significant difference", "nothing was ruined; labels would show what was gained"
+    return "no significant difference", "no score is much lower; labels would show what was gained"
 
 
 def judge_against_untrained(mean: PairedDifference, *, collapsed: bool) -> Judgement:
-    """Judge an encoder against itself untrained by the mean of the label-free scores.
+    """Return the verdict of a comparison with the untrained encoder, by the mean label-free score.
 
     Features that collapsed may still be better than untrained ones.
 
@@ -116,7 +116,7 @@ def judge_against_untrained(mean: PairedDifference, *, collapsed: bool) -> Judge
         >>> judge_against_untrained(mean, collapsed=False)[0]
         'better'
     """
-    if mean.verdict == "higher" and mean.difference > MIN_RISE:
+    if mean.verdict == "higher" and mean.difference > MIN_INCREASE:
         return "better", "the mean of the label-free scores is significantly higher"
     if collapsed:
         return "worse", "the features collapsed"
@@ -125,16 +125,18 @@ def judge_against_untrained(mean: PairedDifference, *, collapsed: bool) -> Judge
     return "no significant difference", "the label-free scores are not significantly higher"
 
 
-def overruled_by_labels(judgement: Judgement, linear: Mapping[str, PairedDifference]) -> Judgement:
+def overruled_by_labels(
+    without_labels: Judgement, linear: Mapping[str, PairedDifference]
+) -> Judgement:
     """Return `worse` if the linear-probe accuracy of a task is significantly lower."""
     lower = [task for task, score in linear.items() if score.verdict == "lower"]
     if not lower:
-        return judgement
+        return without_labels
     return "worse", f"linear-probe accuracy ({', '.join(lower)}) is significantly lower"
 
 
 def judge_share(low: float, high: float) -> ShareVerdict:
-    """Judge a learned share by its 95 % interval.
+    """Return the verdict on a learned share with a 95 % interval.
 
     Example:
         >>> judge_share(0.8, 0.95), judge_share(0.22, 1.0)
@@ -144,7 +146,7 @@ def judge_share(low: float, high: float) -> ShareVerdict:
 
 
 def name_share(learned: float) -> LearnedShare:
-    """Name a learned share in [0, 1].
+    """Return the verdict on a learned share in [0, 1] without an interval.
 
     Example:
         >>> [name_share(share) for share in (0.1, 0.25, 0.75)]

@@ -1,4 +1,4 @@
-"""The encoder that a run begins from, where it does not begin from random weights."""
+"""Pretrained weights that a run is initialized from."""
 
 import os
 from dataclasses import dataclass
@@ -18,29 +18,28 @@ from widefield.encoders import (
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
 from widefield.train.run_dir import RunFolder
 
-_PUBLISHED = ("timm:", "torchvision:")
+_PREFIXES = ("timm:", "torchvision:")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitialEncoder:
-    """Pretrained weights to go on from, and what to tell the user of them."""
+    """A pretrained encoder, with notes for the user."""
 
     encoder: Encoder
     notes: tuple[str, ...] = ()
-    """Which weights were found, and what was changed for the images."""
+    """Which weights these are, and how they were adapted."""
 
-    def fitted(self, dataset: Dataset) -> "InitialEncoder":
-        """Return the same encoder for the images of `dataset`.
+    def adapted(self, dataset: Dataset) -> "InitialEncoder":
+        """Return the encoder, adapted to the form of `dataset`.
 
         Raises:
-            ValueError: it was trained on examples of another kind, or cannot be carried over to
-                their size.
+            ValueError: the data are of another kind, or of a size that it cannot be adapted to.
         """
         kind = self.encoder.config.kind
         if dataset.kind != kind:
             raise ValueError(
                 f"{printable(dataset.spec)} holds {dataset.kind}, and the initial encoder was "
-                f"trained on {kind}: give it such data, or leave init out"
+                f"trained on {kind}: give {kind}, or leave init out"
             )
         _, height, width, channels = dataset.images.shape
         encoder, notes = adapt_encoder(
@@ -48,12 +47,12 @@ class InitialEncoder:
         )
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
-        lines = [f"{config.name}, its mean {mean} and deviation {std} are kept", *notes]
+        lines = [f"{config.name}, mean {mean} and standard deviation {std} are kept", *notes]
         if (h, w) != (height, width):
             lines.append(
-                f"trained at {h}x{w} pixels, goes on at {height}x{width}"
+                f"trained at {h}x{w} pixels, continues at {height}x{width}"
                 if kind == "images"
-                else f"trained on {kind} of {w} steps, goes on with {width}"
+                else f"trained on {kind} of {w} steps, continues with {width}"
             )
         return InitialEncoder(
             encoder=encoder, notes=(*self.notes, *(f"init: {line}" for line in lines))
@@ -72,20 +71,21 @@ def init_name(spec: EncoderSpec) -> str:
 
 
 def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
-    """Open the encoder that a run begins from; `download` lets published weights be fetched.
+    """Open the encoder that a run is initialized from; `download` permits to fetch weights.
 
     Raises:
-        ValueError: there is no such encoder, it has no trained weights, or it is none whose
-            architecture is known.
+        ValueError: there is no such encoder, it has no trained weights, or its architecture is not
+            known.
     """
     if isinstance(spec, nn.Module):
-        return InitialEncoder(encoder=_of_module(spec))
+        encoder = spec if isinstance(spec, Encoder) else load_module(spec)
+        return InitialEncoder(encoder=encoder)
     name = encoder_name(spec)
-    if download and name.startswith(_PUBLISHED):
+    if download and name.startswith(_PREFIXES):
         download_weights(name)
     extractor = open_encoder(name)
     if extractor.encoder is None:
-        if name.startswith(_PUBLISHED):
+        if name.startswith(_PREFIXES):
             raise ValueError(
                 f"no weights of {name} are on this machine: add --download to fetch them, or give "
                 f"a file of them, FILE@{name.removeprefix('timm:')}"
@@ -95,22 +95,11 @@ def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
     return InitialEncoder(encoder=extractor.encoder, notes=extractor.notes)
 
 
-def _of_module(module: nn.Module) -> Encoder:
-    """Return an encoder with the weights of a module.
+def saved_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:
+    """Load the initial encoder of a run, as it was before the first step; None without `init`.
 
     Raises:
-        ValueError: its architecture is none that we know.
-    """
-    if isinstance(module, Encoder):
-        return module
-    return load_module(module)
-
-
-def kept_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:
-    """Load the initial encoder of a run, as it was before the first step; None if it has none.
-
-    Raises:
-        ValueError: it is gone or damaged.
+        ValueError: it is missing or damaged.
     """
     if recipe.init is None:
         return None

@@ -1,4 +1,4 @@
-"""A frozen encoder as a source of features: what `RUN|ENCODER` on the command line means."""
+"""Open the frozen encoder that `RUN|ENCODER` on the command line names."""
 
 import os
 from dataclasses import replace
@@ -25,7 +25,6 @@ from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
     FeatureExtractor,
     FeatureKind,
-    with_projector,
 )
 from widefield.methods import load_projector
 from widefield.train.run_dir import RunFolder
@@ -35,7 +34,7 @@ EncoderSpec = str | os.PathLike[str] | nn.Module
 
 @input_errors
 def load(path: str | os.PathLike[str]) -> Encoder:
-    """Load the encoder of a run, or of a file or folder that `export` wrote, ready for use.
+    """Load the encoder of a run, or of a file or folder that `export` wrote.
 
     It maps float images [B, C, H, W] in [0, 1] to features [B, D], and is in evaluation mode.
 
@@ -57,7 +56,7 @@ def load(path: str | os.PathLike[str]) -> Encoder:
 
 @input_errors
 def open_encoder(spec: EncoderSpec, features: FeatureKind = "pooled") -> FeatureExtractor:
-    """Open the encoder that `spec` names, and say which features to take; a module is as it is.
+    """Open the encoder that `spec` names, or a module, for the features of a kind.
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
@@ -65,15 +64,15 @@ def open_encoder(spec: EncoderSpec, features: FeatureKind = "pooled") -> Feature
     pretrained weights if this machine has them already and random ones otherwise; `random`;
     `pixels`.
 
-    Features `projected` are read through `projector.safetensors`, which a run keeps beside its
-    encoder, in its folder and in those of its checkpoints.
+    Features `projected` use `projector.safetensors`, which a run saves beside its encoder, in its
+    folder and in those of its checkpoints.
 
     Raises:
         ValueError: nothing of that name, weights that do not fit, or `projected` features of an
             encoder that has no projector.
     """
     check_name("features", features, get_args(FeatureKind))
-    return with_projector(replace(_open(spec), kind=features))
+    return replace(_open(spec), kind=features)
 
 
 def _open(spec: EncoderSpec) -> FeatureExtractor:
@@ -90,21 +89,20 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return _open_named(name)
     path, _, architecture = name.rpartition("@")
     if not Path(name).exists() and Path(path).is_file():
-        return _open_foreign(name, path, architecture)
+        return _open_weights(name, path, architecture)
     if not Path(name).exists():
         raise ValueError(
             f"no encoder {name!r}: give a run's folder, a file of weights, timm:NAME, "
             "torchvision:NAME, random or pixels"
         )
     if Path(name).is_file() and not has_settings(name):
-        return _open_foreign(name, name, None)
+        return _open_weights(name, name, None)
     if is_model_folder(Path(name)):
-        return _of_foreign(name, name, *load_model_folder(Path(name)))
+        return _with_match(name, name, *load_model_folder(Path(name)))
     run = RunFolder(path=Path(name))
-    trained_here = run.settings_file.exists()
     return replace(
         _of_encoder(name, load(name)),
-        run=run if trained_here else None,
+        run=run if run.settings_file.exists() else None,
         projector=load_projector(name),
     )
 
@@ -124,7 +122,7 @@ def encoder_name(spec: str | os.PathLike[str]) -> str:
 
 
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
-    """Return the extractor of an encoder that was trained here, with all that it expects."""
+    """Return the extractor of a widefield encoder, with the form of its training data."""
     config = encoder.config
     return FeatureExtractor(
         name=name,
@@ -140,23 +138,23 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
 def _open_named(name: str) -> FeatureExtractor:
     weights = cached_weights(name)
     if weights is not None:
-        return _open_foreign(name, str(weights), name.removeprefix("timm:"))
+        return _open_weights(name, str(weights), name.removeprefix("timm:"))
     architecture = name.removeprefix("timm:")
     note = (
         f"{name}: random weights; no pretrained ones are on this machine, none are downloaded: "
         f"give a file of them, FILE@{architecture}, or fetch them with widefield pretrain DATA "
         f"--init {name} --download"
     )
-    if architecture == name:  # of torchvision, whose models may have no last layer to leave out
+    if architecture == name:  # a torchvision model may have no classifier to remove
         EncoderSettings(name=name).width(InputSpec(image_size=224))
     return FeatureExtractor(name=name, architecture=architecture, notes=(note,))
 
 
-def _open_foreign(name: str, path: str, architecture: str | None) -> FeatureExtractor:
-    return _of_foreign(name, path, *load_foreign(path, architecture))
+def _open_weights(name: str, path: str, architecture: str | None) -> FeatureExtractor:
+    return _with_match(name, path, *load_foreign(path, architecture))
 
 
-def _of_foreign(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:
+def _with_match(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:
     note = f"{path}: {match.line()}"
     return FeatureExtractor(
         name=name,

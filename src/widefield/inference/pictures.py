@@ -1,4 +1,4 @@
-"""Examples and views as pictures: images as they are, windows as curves, sounds as spectrograms."""
+"""Examples and views as images: windows as line plots, sounds as spectrograms."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,47 +15,47 @@ from widefield.probes.features import image_batch
 from widefield.report import (
     Recording,
     Sound,
-    spectrogram_picture,
-    wav_file,
-    wav_samples,
-    window_picture,
+    decode_wav,
+    encode_wav,
+    spectrogram_image,
+    window_image,
 )
 
+_MAX_SECONDS = 4.0
+"""Longest sound on a page: a second takes 20 to 40 kilobytes."""
 
-def pictures_of(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[NDArray[np.uint8]]:
-    """Return a picture of each of `rows`, uint8 [h, w, C]."""
+
+def render_examples(
+    dataset: Dataset, rows: Sequence[int] | NDArray[Any]
+) -> list[NDArray[np.uint8]]:
+    """Return an image of each of `rows`, uint8 [h, w, C]."""
     if dataset.kind == "images":
         return [dataset.images[row] for row in rows]
     if not len(rows):
         return []
     x = image_batch(dataset.images[np.asarray(rows)], torch.device("cpu"))
-    return list(view_pictures(x, dataset.kind, dataset.rate))
-
-
-def heard(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Sound]:
-    """Return sounds of `rows` to listen to, each called by its labels; none of other examples."""
-    return [sound_of(recording) for recording in recorded(dataset, rows)]
+    return list(render_views(x, dataset.kind, dataset.rate))
 
 
 def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recording]:
-    """Return sounds of `rows` as files to be played; none of other examples."""
+    """Return sounds of `rows` as WAV files, with path and labels as name; empty for other kinds."""
     rate = dataset.rate
     if dataset.kind != "sounds" or rate is None:
         return []
-    sounds = dataset.images[np.asarray(rows)][:, 0, : round(_LONGEST_HEARD * rate), 0]
+    clips = dataset.images[np.asarray(rows)][:, 0, : round(_MAX_SECONDS * rate), 0]
     return [
-        Recording(name=_called(dataset, int(row)), wav=wav_file(sound, rate))
-        for row, sound in zip(rows, sounds, strict=True)
+        Recording(name=_name(dataset, int(row)), wav=encode_wav(clip, rate))
+        for row, clip in zip(rows, clips, strict=True)
     ]
 
 
 def sound_of(recording: Recording) -> Sound:
-    """Return a recording beside its spectrogram.
+    """Return a recording with its spectrogram.
 
     Raises:
         ValueError: it is no WAV file of one channel.
     """
-    samples, rate = wav_samples(recording.wav)
+    samples, rate = decode_wav(recording.wav)
     front_end = FrontEnd(rate=rate, samples=len(samples))
     x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))
     return Sound(
@@ -67,17 +67,13 @@ def sound_of(recording: Recording) -> Sound:
     )
 
 
-_LONGEST_HEARD = 4.0
-"""Seconds of a sound on a page: a second takes 20 to 40 kilobytes."""
-
-
-def _called(dataset: Dataset, row: int) -> str:
+def _name(dataset: Dataset, row: int) -> str:
     labels = [f"{task} {dataset.classes[task][ids[row]]}" for task, ids in dataset.labels.items()]
     return f"{dataset.paths[row]}: {', '.join(labels)}" if labels else dataset.paths[row]
 
 
-def view_pictures(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
-    """Return pictures of examples or views x[B, C, H, W], uint8 [B, h, w, C].
+def render_views(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
+    """Return images of examples or views x[B, C, H, W], uint8 [B, h, w, C].
 
     Views of sounds may be waveforms or spectrograms.
     """
@@ -86,8 +82,8 @@ def view_pictures(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
         pixels = pixels if pixels.shape[-1] == 1 else pixels[..., :3]
         return np.asarray((255 * pixels).round().to(torch.uint8).numpy())
     if kind == "windows":
-        return np.stack([window_picture(window.T) for window in x[:, :, 0].numpy()])
+        return np.stack([window_image(window.T) for window in x[:, :, 0].numpy()])
     if x.shape[2] == 1:
         assert rate is not None
         x = LogMel(FrontEnd(rate=rate, samples=x.shape[3]))(x)
-    return np.stack([spectrogram_picture(image) for image in x[:, 0].numpy()])
+    return np.stack([spectrogram_image(image) for image in x[:, 0].numpy()])

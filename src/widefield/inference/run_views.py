@@ -1,4 +1,4 @@
-"""The views of a run, as training left them."""
+"""The views of a run, after and before training."""
 
 from pathlib import Path
 
@@ -11,19 +11,19 @@ from widefield.views import Augmentation
 
 
 def run_views(run: str | Path) -> Augmentation:
-    """Return the views of a run with what they learned, on the CPU.
+    """Return the views of a run with their trained parameters, on the CPU.
 
     Raises:
         ValueError: `run` is not a run, or its checkpoint cannot be read.
     """
-    views, folder = first_views(run), RunFolder(path=Path(run))
+    views, folder = untrained_views(run), RunFolder(path=Path(run))
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
     views.load_state_dict(state)
     return views
 
 
-def first_views(run: str | Path) -> Augmentation:
-    """Return the views of a run as they were before training.
+def untrained_views(run: str | Path) -> Augmentation:
+    """Return the views of a run, untrained.
 
     Raises:
         ValueError: `run` is not a run.

@@ -1,51 +1,68 @@
-"""The images that probes are fitted on, and those that they are scored on."""
+"""Training and test data of probes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core import rng
-from widefield.data import Dataset, count_of_source, held_out_split, open_dataset, same_images
+from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
-from widefield.data.planted import AudioOverlay, Canvas, ImageOverlay
-from widefield.data.select import choose
+from widefield.data.planted import AudioFeature, Canvas, ImageFeature
+from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.train.run_dir import RunFolder
 
 _TEST_SHARE = 0.2
 
-_FEW_LEAKED = 0.05
-"""Share of the scored examples below which those that were fitted on hardly change the score."""
+_SMALL_OVERLAP = 0.05
+"""Share of test examples in the training data that hardly changes the score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTest:
-    """Examples to fit probes on and others to score them on, with the same classes."""
+    """Examples to fit probes on, and others to score them on, with the same classes."""
 
     train: Dataset
     test: Dataset
 
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Task -> number of classes."""
+        return {task: len(names) for task, names in self.train.classes.items()}
+
+    def targets(
+        self, device: torch.device | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return task -> class ids int64 [n] of the training and of the test examples."""
+        train, test = (
+            {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
+            for half in (self.train, self.test)
+        )
+        return train, test
+
     def only(self, task: str) -> "TrainTest":
         """Return the same images, with the labels of one task."""
-        return TrainTest(train=_only(self.train, task), test=_only(self.test, task))
+        return TrainTest(train=with_tasks(self.train, [task]), test=with_tasks(self.test, [task]))
 
     def planted_labels(
-        self, feature: ImageOverlay | AudioOverlay, *, seed: int
+        self, feature: ImageFeature | AudioFeature, *, seed: int
     ) -> NDArray[np.int64]:
-        """Return the class ids that `planted` gives the images to fit on, without drawing any."""
+        """Return the class ids of the training images in `planted`, without drawing images."""
         overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
         return overlay.labels(np.arange(len(self.train)))
 
-    def planted(self, feature: ImageOverlay | AudioOverlay, *, seed: int) -> "TrainTest":
-        """Return the same images with a feature drawn over them, and its labels alone."""
+    def planted(self, feature: ImageFeature | AudioFeature, *, seed: int) -> "TrainTest":
+        """Return the images with a planted feature, and its labels alone."""
         return TrainTest(
             train=_planted(self.train, feature, seed=seed, held_out=False),
             test=_planted(self.test, feature, seed=seed, held_out=True),
@@ -62,14 +79,21 @@ def open_train_test(
     seed: int,
     quiet: bool = False,
 ) -> TrainTest:
-    """Open both halves of `data`; by default those of the data that a run was trained on.
+    """Open training and test data for probes.
 
-    With `train_data`, all of `data` is to score on; by default the test split of the run's data.
+    A built-in source has a train and a test split; a path is split 80 / 20 by a hash of each name,
+    arrays by a hash of each row.
 
-    A built-in source gives its train and test splits; a path is divided 80 / 20 by a hash of each
-    name, arrays by a hash of each row. `max_examples` takes a class-balanced first N to fit on, and
-    a quarter of that to score on, or all where there are fewer. With `labels`, the examples that
-    have all of them are divided.
+    Args:
+        extractor: the encoder, which determines the form of the data.
+        data: what to split; by default the data of the run. With `train_data` all of it is the test
+            data, by default the test split of the data of the run.
+        train_data: other data to fit on.
+        labels: labels in place of those of the data; examples without one of them are left out.
+        max_examples: take a class-balanced first N to fit on, and a quarter of that, or all where
+            there are fewer, to score on.
+        seed: seed of planted features, but those of a run's own data.
+        quiet: show no progress.
 
     Raises:
         ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
@@ -77,43 +101,43 @@ def open_train_test(
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")
-    opened = partial(extractor.open, quiet=quiet, labels=labels)
+    open_data = partial(extractor.open, quiet=quiet, labels=labels)
     if train_data is not None:
-        _refuse_two_sources(labels)
-        train = opened(train_data, max_examples=max_examples, seed=seed)
-        scored = scoring_data(extractor, data)
-        fewer = _fewer(max_examples, scored, None)
-        test = opened(scored, like=train, max_examples=fewer, seed=seed, held_out=True)
-        return _checked(TrainTest(train=train, test=test))
+        if labels is not None:
+            raise ValueError(
+                "labels are for data that are split into training and test data: leave train_data "
+                "out (--train-data)"
+            )
+        train = open_data(train_data, max_examples=max_examples, seed=seed)
+        source = test_source(extractor, data)
+        count = _test_count(max_examples, source, None)
+        test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
+        return checked(TrainTest(train=train, test=test))
     if data is not None and not isinstance(data, str | Path):
-        return _checked(_divided(opened(data, seed=seed), max_examples))
+        return checked(_split(open_data(data, seed=seed), max_examples))
     if data is not None:
         text = _with_split(spec_text(data), labels)
-        train = opened(text, max_examples=max_examples, seed=seed)
+        train = open_data(text, max_examples=max_examples, seed=seed)
     elif extractor.run is None:
-        raise ValueError(f"{extractor.name} is no run of ours: say which data to judge it on")
+        raise ValueError(f"{extractor.name} is not a widefield run: give the data")
     else:
-        own = own_data(extractor.run, "give the data to judge it on")
-        text, seed = _with_split(own, labels), extractor.run.recipe().seed
-        if max_examples is None and text == own and labels is None:
+        run_data = run_source(extractor.run, "give the data")
+        text, seed = _with_split(run_data, labels), extractor.run.recipe().seed
+        if max_examples is None and text == run_data and labels is None:
             train = training_data(extractor.run, quiet=quiet)
         else:
-            train = opened(text, max_examples=max_examples, seed=seed)
-    fewer = _fewer(max_examples, held_out_split(text), labels)
-    test = opened(held_out_split(text), like=train, max_examples=fewer, seed=seed, held_out=True)
-    return _checked(TrainTest(train=train, test=test))
+            train = open_data(text, max_examples=max_examples, seed=seed)
+    source = to_test_split(text)
+    count = _test_count(max_examples, source, labels)
+    test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
+    return checked(TrainTest(train=train, test=test))
 
 
-def subset(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
-    """Return the examples `rows` of a data set, in that order, as they are at read 0."""
-    return dataset.subset(rows).first_read()
-
-
-def same_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
-    """Return the test labels as class ids of the training set, which may list them differently.
+def _matching_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
+    """Return the test labels as class ids of the training data, by the names of the classes.
 
     Raises:
-        ValueError: the training set does not list one of the classes.
+        ValueError: the training data do not have one of the classes.
     """
     ids = {name: k for k, name in enumerate(train.classes[task])}
     unknown = [name for name in test.classes[task] if name not in ids]
@@ -126,39 +150,44 @@ def same_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
     return to_train[test.labels[task]]
 
 
-def reading_notes(train: Dataset, test: Dataset) -> list[str]:
-    """Return what was skipped or chosen in reading; what both parts of one source say, once."""
-    alike = train.notes == test.notes or same_images(train.spec, test.spec)
-    said = [note for note in train.notes if alike and note in test.notes]
-    fitted = [f"fitted on: {note}" for note in train.notes if note not in said]
-    return [*said, *fitted, *(f"scored on: {note}" for note in test.notes if note not in said)]
+def data_notes(train: Dataset, test: Dataset) -> list[str]:
+    """Return the notes of both datasets; common notes of two parts of one source only once."""
+    same = train.notes == test.notes or same_images(train.spec, test.spec)
+    common = [note for note in train.notes if same and note in test.notes]
+    return [
+        *common,
+        *(f"fitted on: {note}" for note in train.notes if note not in common),
+        *(f"scored on: {note}" for note in test.notes if note not in common),
+    ]
 
 
-def own_data(run: RunFolder, hint: str) -> str:
-    """Return the name of the data that a run was trained on; `hint` says what to give instead.
+def run_source(run: RunFolder, hint: str) -> str:
+    """Return the source of the training data of a run.
 
     Raises:
-        ValueError: they were arrays in memory.
+        ValueError: they were arrays in memory; `hint` is the remedy.
     """
     data = str(run.settings()["data"])
     if data == MEMORY:
-        raise ValueError(f"{run.path} was trained on arrays in memory, which were not kept: {hint}")
+        raise ValueError(
+            f"{run.path} was trained on arrays in memory, which were not saved: {hint}"
+        )
     return data
 
 
 def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
-    """Open the data that a run was trained on, and refuse them if they changed."""
-    data = own_data(run, "say what to fit on with train_data=DATA (--train-data DATA)")
+    """Open the training data of a run, and check that they did not change."""
+    data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
     with images_progress(quiet, "reading images") as progress:
-        opening = run.recipe().data_options() | run.form()
-        dataset = open_dataset(data, **opening, progress=progress)
+        options = run.recipe().data_options() | run.form()
+        dataset = open_dataset(data, **options, progress=progress)
     dataset = run.manifest.in_order(dataset)
     run.manifest.check_data(dataset)
     return dataset
 
 
-def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
-    """Return what to score on: `data`, by default the test split of the data of a run.
+def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
+    """Return the source of the test data: `data`, by default the test split of a run's data.
 
     Raises:
         ValueError: there is neither.
@@ -166,91 +195,69 @@ def scoring_data(extractor: FeatureExtractor, data: Any | None) -> Any:
     if data is not None:
         return data
     if extractor.run is None:
-        raise ValueError(f"{extractor.name} is no run of ours: say what to score on")
-    return held_out_split(own_data(extractor.run, "say what to score on"))
+        raise ValueError(f"{extractor.name} is not a widefield run: give data to score on")
+    return to_test_split(run_source(extractor.run, "give data to score on"))
 
 
-def count_leaked(
-    test: Dataset, spec: str, digests: NDArray[np.uint64], paths: Collection[str]
+def count_overlap(
+    test: Dataset, spec: str, hashes: NDArray[np.uint64], paths: Collection[str]
 ) -> int:
-    """Count the examples of `test` that are among those of `spec`, whatever is planted on them.
+    """Count the examples of `test` that are among the training examples.
 
     Args:
         test: examples to score on.
-        spec: where the others come from.
-        digests: theirs.
-        paths: theirs.
+        spec: source of the training examples.
+        hashes: those of the training examples, as of `Dataset.digests`.
+        paths: those of the training examples.
     """
-    same = np.isin(test.digests(), digests)
+    same = np.isin(test.digests(), hashes)
     if same_images(spec, test.spec):
-        # A planted feature that is drawn anew changes the pixels, not the image below it.
+        # A planted feature that is drawn again changes the pixels, not the image below it.
         same |= np.isin(test.paths, list(paths))
     return int(same.sum())
 
 
-def leak_note(test: Dataset, train: Dataset) -> list[str]:
-    """Say of a probe that is scored on examples that it was fitted on what that does."""
-    count = count_leaked(test, train.spec, train.digests(), train.paths)
+def overlap_note(test: Dataset, train: Dataset) -> list[str]:
+    """Return a note if a probe is scored on examples that it was fitted on."""
+    count = count_overlap(test, train.spec, train.digests(), train.paths)
     if not count:
         return []
-    some, one = f"{count} of the {len(test)} scored {test.kind}", count == 1
-    if count < _FEW_LEAKED * len(test):
-        copies = "is a copy of one" if one else "are copies of some"
-        raises = "it raises" if one else "they raise"
-        return [
-            f"{some} {copies} that the probe is fitted on: {raises} the score by "
-            f"{100 * count / len(test):.1f} points at most"
-        ]
+    text = f"of {len(test)} test {test.kind}, {count} occur in the training data of the probe"
+    if count < _SMALL_OVERLAP * len(test):
+        return [f"{text}, which raises the score by at most {100 * count / len(test):.1f} points"]
     hint = "score on others, as DATA:test with --train-data DATA:train does"
-    if set(test.paths).isdisjoint(train.paths):  # they are others already, with copies among them
+    if set(test.paths).isdisjoint(train.paths):  # different files with the same content
         hint = "leave out the copies, which widefield explore lists"
-    are = "is" if one else "are"
-    return [
-        f"{some} {are} among those that the probe is fitted on, so the score says little: {hint}"
-    ]
+    return [f"{text}, so the score is biased: {hint}"]
 
 
-def _fewer(max_examples: int | None, scored: Data, labels: LabelTable | None) -> int | None:
-    """Return how many of `scored` to take: a quarter of those fitted on, if there are as many."""
-    return (
-        None
-        if max_examples is None
-        else min(_quarter(max_examples), count_of_source(scored, labels))
-    )
+def _test_count(max_examples: int | None, source: Data, labels: LabelTable | None) -> int | None:
+    """Return the number of test examples: a quarter of `max_examples`, or all if they are fewer."""
+    if max_examples is None:
+        return None
+    return min(max(1, max_examples // 4), count_of_source(source, labels))
 
 
-def _quarter(max_examples: int) -> int:
-    return max(1, max_examples // 4)
-
-
-def _divided(dataset: Dataset, max_examples: int | None) -> TrainTest:
-    """Keep a fifth of the rows for testing, chosen by a hash of each; then take the first."""
+def _split(dataset: Dataset, max_examples: int | None) -> TrainTest:
+    """Split off a fifth of the rows for testing, by a hash of each; then take the first."""
     share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)
     if not 0 < len(test) < len(dataset):
-        raise ValueError(f"{len(dataset)} examples are too few to divide: give ten at least")
+        raise ValueError(f"{len(dataset)} examples are too few to split: give at least ten")
     train = np.flatnonzero(share >= _TEST_SHARE)
-    fewer = None if max_examples is None else min(_quarter(max_examples), len(test))
+    count = None if max_examples is None else min(max(1, max_examples // 4), len(test))
     examples = Examples(names=dataset.paths, labels=dataset.labels)
     return TrainTest(
-        train=subset(dataset, choose(examples, train, max_examples)),
-        test=subset(dataset, choose(examples, test, fewer)),
+        train=dataset.subset(balanced_subset(examples, train, max_examples)).first_read(),
+        test=dataset.subset(balanced_subset(examples, test, count)).first_read(),
     )
 
 
-def _refuse_two_sources(labels: LabelTable | None) -> None:
-    if labels is not None:
-        raise ValueError(
-            "labels are those of one set of data, of which a fifth is scored on: leave train_data "
-            "out (--train-data)"
-        )
-
-
 def _with_split(text: str, labels: LabelTable | None) -> str:
-    """Take a path without a split for its training split.
+    """Return a source with its train split, unless it names a split.
 
     Raises:
-        ValueError: there are labels for built-in data, whose splits number their examples anew.
+        ValueError: labels of built-in data, both splits of which have the same example names.
     """
     spec = parse(text)
     if labels is not None and spec.base in BUILT_IN:
@@ -258,54 +265,50 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     return str(replace(spec, split="train")) if spec.split is None else text
 
 
-def _checked(data: TrainTest) -> TrainTest:
-    data = replace(data, test=_numbered_as(data.train, data.test))
-    for task, y in data.train.labels.items():
-        names = data.train.classes[task]
-        fitted = np.bincount(y, minlength=len(names))
-        present = fitted + np.bincount(data.test.labels[task], minlength=len(names)) > 0
-        if present.sum() < 2:
-            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
-        scarce = np.flatnonzero(present & (fitted < 2))
-        if len(scarce):
-            name, count = names[scarce[0]], int(fitted[scarce[0]])
-            raise ValueError(
-                f"task {task!r}: class {name!r} has {count} example{'s' * (count != 1)} to fit on: "
-                "two are needed, so give more of it or leave it out"
-            )
-    return data
-
-
-def _numbered_as(train: Dataset, test: Dataset) -> Dataset:
-    """Return `test` with the class ids of `train`, where both have a task.
+def checked(data: TrainTest) -> TrainTest:
+    """Return the data with test labels as class ids of the training data.
 
     Raises:
-        ValueError: `test` lacks a task of `train`, or has a class that `train` does not list.
+        ValueError: the test data lack a task, the training data lack a class, or a class has fewer
+            than two examples to fit on.
     """
+    train, test = data.train, data.test
     missing = [task for task in train.labels if task not in test.labels]
     if missing:
         raise ValueError(
             f"{test.spec} has no labels of task {missing[0]!r}, which {train.spec} has: leave it "
             "out of these, or score on data that have it"
         )
-    return replace(
-        test,
-        labels=test.labels | {task: same_ids(train, test, task) for task in train.labels},
-        classes=test.classes | train.classes,
-    )
+    labels = {task: _matching_ids(train, test, task) for task in train.labels}
+    for task, ids in labels.items():
+        names = train.classes[task]
+        counts = np.bincount(train.labels[task], minlength=len(names))
+        present = counts + np.bincount(ids, minlength=len(names)) > 0
+        if present.sum() < 2:
+            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
+        for k in np.flatnonzero(present & (counts < 2))[:1].tolist():
+            raise ValueError(
+                f"task {task!r}: class {names[k]!r} has {counts[k]} example{'s' * (counts[k] != 1)}"
+                f" to fit on in {train.spec}: two are needed, so give more of it or leave it out"
+            )
+    test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
+    return TrainTest(train=train, test=test)
 
 
-def _only(dataset: Dataset, task: str) -> Dataset:
+def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
+    """Return the same examples with the labels of some tasks alone."""
     return replace(
-        dataset, labels={task: dataset.labels[task]}, classes={task: dataset.classes[task]}
+        dataset,
+        labels={task: dataset.labels[task] for task in tasks},
+        classes={task: dataset.classes[task] for task in tasks},
     )
 
 
 def _planted(
-    dataset: Dataset, feature: ImageOverlay | AudioOverlay, *, seed: int, held_out: bool
+    dataset: Dataset, feature: ImageFeature | AudioFeature, *, seed: int, held_out: bool
 ) -> Dataset:
     overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
-    return _only(dataset.with_overlay(overlay), feature.name)
+    return with_tasks(dataset.with_overlay(overlay), [feature.name])
 
 
 def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:

@@ -47,52 +47,6 @@ from widefield.metrics.spectrum import stable_rank as stable_rank
 from widefield.metrics.tsne import tsne_map as tsne_map
 from widefield.metrics.whitening import whitened as whitened
 
-__all__ = [
-    "DIAGNOSTICS",
-    "Bimodality",
-    "Diagnostic",
-    "FeatureState",
-    "Graph",
-    "Health",
-    "Spectrum",
-    "Suspects",
-    "activation_maximization",
-    "alignment",
-    "alpha_req",
-    "bimodality",
-    "bimodality_coefficient",
-    "color_axes",
-    "dead_dimensions",
-    "density_clusters",
-    "describe",
-    "dimension_std",
-    "effective_rank",
-    "feature_std",
-    "firing_rates",
-    "graph_overlap",
-    "health",
-    "large_singular_values",
-    "lidar",
-    "linear_cka",
-    "near_duplicates",
-    "nearest_neighbors",
-    "neighbor_agreement",
-    "neighbor_distance",
-    "neighbor_graph",
-    "outliers",
-    "participation_ratio",
-    "possible_rank",
-    "rankme",
-    "singular_values",
-    "stable_rank",
-    "suspected_labels",
-    "tsne_map",
-    "typical",
-    "uniformity",
-    "view_agreement",
-    "whitened",
-]
-
 
 class Diagnostic(NamedTuple):
     """One number of a set of features, without labels."""

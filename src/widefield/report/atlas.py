@@ -1,4 +1,4 @@
-"""Many small pictures in few image files, as large as a page has room for."""
+"""Image atlases: many thumbnails in a few WebP files of limited size."""
 
 import base64
 import io
@@ -13,21 +13,21 @@ from PIL import Image
 from widefield.report.figures import thumbnail
 
 _SIDES = (96, 80, 64, 48, 40, 32, 28, 24, 20, 16, 14, 12, 10, 8, 6, 4)
-"""Longest sides of a tile that are tried, in pixels."""
+"""Candidate lengths of the longer side of a tile, in pixels."""
 _SHEET = 2048
-"""Longest side of a sheet: phones refuse much larger pictures."""
+"""Longest side of a sheet: phones do not display much larger images."""
 _QUALITY = 60
 _SAMPLE = 512
-"""Tiles that are encoded to learn how many bytes one takes."""
+"""Number of tiles that are encoded to estimate the bytes of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Atlas:
-    """Tiles of one size, from left to right and from top to bottom, on one sheet after another."""
+    """Tiles of one size in row-major order, on one sheet after another."""
 
     width: int
     height: int
-    """Pixels of a tile."""
+    """Size of a tile, in pixels."""
     columns: int
     """Tiles in a row of a sheet."""
     rows: int
@@ -37,29 +37,29 @@ class Atlas:
 
 
 def atlas(images: NDArray[np.uint8], rows: Sequence[int], *, budget: int) -> Atlas:
-    """Draw images [n, H, W, C] at `rows`, as large as `budget` characters of base64 allow.
+    """Draw the images `rows` of [n, H, W, C] as large as `budget` characters of base64 allow.
 
-    A tile is never larger than its image. The smallest tiles are taken if nothing fits.
+    A tile is never larger than its image. If no size fits, the smallest one is used.
 
     Example:
-        >>> drawn = atlas(np.zeros((9, 32, 32, 3), np.uint8), range(9), budget=10**6)
-        >>> drawn.width, drawn.columns, len(drawn.sheets)
+        >>> result = atlas(np.zeros((9, 32, 32, 3), np.uint8), range(9), budget=10**6)
+        >>> result.width, result.columns, len(result.sheets)
         (32, 3, 1)
     """
     spread = np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).round().astype(int)
     sample = [rows[i] for i in spread]
     largest = max(images.shape[1:3])
     for side in [min(largest, _SIDES[0]), *(s for s in _SIDES[1:] if s < largest)]:
-        cost = sum(map(len, _drawn(images, sample, side).sheets)) / len(sample)
+        cost = sum(map(len, _draw(images, sample, side).sheets)) / len(sample)
         if cost * len(rows) > budget:
             continue
-        drawn = _drawn(images, rows, side)
-        if sum(map(len, drawn.sheets)) <= budget:
-            return drawn
-    return _drawn(images, rows, _SIDES[-1])
+        result = _draw(images, rows, side)
+        if sum(map(len, result.sheets)) <= budget:
+            return result
+    return _draw(images, rows, _SIDES[-1])
 
 
-def _drawn(images: NDArray[np.uint8], rows: Sequence[int], side: int) -> Atlas:
+def _draw(images: NDArray[np.uint8], rows: Sequence[int], side: int) -> Atlas:
     height, width = thumbnail(images[rows[0]], side).shape[:2]
     columns = min(_SHEET // width, math.ceil(math.sqrt(len(rows))))
     full = min(_SHEET // height, math.ceil(len(rows) / columns))

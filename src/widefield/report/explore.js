@@ -1,6 +1,6 @@
 "use strict";
-// The page's data come as base64 of gzip: a head in JSON, then arrays. Names of files and classes
-// are hostile: they reach the page through textContent and aria-label alone, never as HTML.
+// The page's data come as base64 of gzip: a header in JSON, then arrays. Names of files and classes
+// may be malicious: they reach the page through textContent and aria-label alone, never as HTML.
 (() => {
 const byId = (id) => document.getElementById(id);
 const canvas = byId("map"), pen = canvas.getContext("2d");
@@ -65,12 +65,12 @@ function tile(row, caption) {
   button.dataset.row = row;
   button.onclick = () => {
     choose(row, true);
-    if (!button.isConnected) byId("name").focus(); // it was among the neighbors, which changed
+    if (!button.isConnected) byId("name").focus(); // the button was in the list of neighbors, which changed
   };
   return button;
 }
 
-// Shows `total` things by `make(i)` in `box`, `step` of them at a time.
+// Shows `total` elements make(i) in `box`, `step` at a time.
 function showSome(box, total, step, make) {
   let shown = 0;
   const more = document.createElement("button");
@@ -134,7 +134,7 @@ function draw() {
   drawChosen();
 }
 
-// Fifty thousand dots are written as pixels: a fill for each would take several frames.
+// Dots are written as pixels: 50,000 calls of fill would take several frames.
 function drawDots(ratio) {
   const { width, height } = canvas, image = pen.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer), side = Math.round(2.5 * ratio);
@@ -154,7 +154,7 @@ function drawDots(ratio) {
   pen.putImageData(image, 0, 0);
 }
 
-// One image for each square of a grid that lies still on the map: the one nearest to its middle.
+// One image for each cell of a grid that is fixed on the map: the one nearest to its center.
 function drawPictures(w, h) {
   const cell = 2 ** Math.ceil(Math.log2(TILE / view.scale));
   const columns = Math.ceil(w / view.scale / cell) + 2, rows = Math.ceil(h / view.scale / cell) + 2;
@@ -236,7 +236,7 @@ function letGo() {
   redraw();
 }
 
-// Moves the map so that an image is on it, well inside.
+// Moves the map so that an image is visible, away from the border.
 function reveal(row) {
   const { clientWidth: w, clientHeight: h } = canvas, x = toX(row), y = toY(row);
   if (x > 40 && y > 40 && x < w - 40 && y < h - 40) return;
@@ -254,7 +254,7 @@ function nearestTo(x, y, reach) {
   return best;
 }
 
-// The next image in a direction: near, and not far aside.
+// The next image in a direction, weighted against sideways distance.
 function step(dx, dy) {
   if (chosen < 0) return nearestTo(canvas.clientWidth / 2, canvas.clientHeight / 2, Infinity);
   let best = chosen, least = Infinity;
@@ -327,7 +327,7 @@ function listen() {
 
 // Colors, names, groups ----------------------------------------------------------------------
 
-// The golden angle keeps the hues of neighboring numbers apart; lightness tells near hues apart.
+// The golden angle separates the hues of neighboring numbers; lightness distinguishes similar hues.
 function hue(id) {
   const light = matchMedia("(prefers-color-scheme: dark)").matches ? [70, 60, 78] : [45, 36, 56];
   return `hsl(${(210 + id * 137.508) % 360} ${id % 2 ? 62 : 78}% ${light[Math.floor(id / 2) % 3]}%)`;
@@ -371,7 +371,7 @@ function legend(values, css) {
   });
 }
 
-// Lists the images that are searched for or in a color, and shows them alone on the map.
+// Lists the images that match the search or the color, and shows only them on the map.
 function listNames() {
   const wanted = byId("search").value.toLowerCase();
   if (wanted) mask = Uint8Array.from(head.paths, (path) => path.toLowerCase().includes(wanted));

@@ -1,4 +1,4 @@
-"""A page on which a whole set of images is looked at: a map, search, and groups of images."""
+"""The page of `explore`: a map of all images, search by name, and groups of images."""
 
 import base64
 import gzip
@@ -17,20 +17,21 @@ from widefield.report.atlas import Atlas, atlas
 from widefield.report.pages import render
 
 MAX_PAGE_BYTES = 15_000_000
-"""Bytes that a page may have."""
-_AROUND = 100_000
-"""Bytes for what is neither data nor pictures."""
-_CLOSE = 0.25
-"""Share of the pictures' bytes for larger ones of the images in groups."""
-_ENDS = 65535
+"""Size limit of a page, in bytes."""
+_RESERVED = 100_000
+"""Bytes for everything but data and images."""
+_DETAIL_SHARE = 0.25
+"""Share of the image bytes for larger thumbnails of the images in groups."""
+_MAX_COORDINATE = 65535
+"""Coordinates are stored as uint16."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coloring:
-    """A way to color the map: a value of each image."""
+    """A coloring of the map: one value for each image."""
 
     name: str
-    """What the values are, such as `cluster` or a task."""
+    """What the values mean, such as `cluster` or a task."""
     values: Sequence[str]
     """Names of the values."""
     ids: NDArray[np.int64]
@@ -39,75 +40,77 @@ class Coloring:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageGroup:
-    """Images that are shown side by side."""
+    """Images shown side by side."""
 
     rows: Sequence[int]
     title: str = ""
     captions: Sequence[str] = ()
-    """One for each image, or none at all."""
+    """One for each image, or empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A kind of finding: how many there are in all, and those that are shown."""
+    """One kind of finding, such as outliers, as groups of images."""
 
     name: str
     title: str
-    how: str
-    """How to read it, in a sentence."""
+    caption: str
+    """How to interpret it, in one sentence."""
     groups: Sequence[ImageGroup]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorePage:
-    """Everything that the page shows; every string is shown as it is, whatever is in it."""
+    """Content of the page; every string is escaped."""
 
     title: str
     summary: str
-    """What was found, in plain words: the first thing to be read."""
+    """The findings in one paragraph, at the top of the page."""
     images: NDArray[np.uint8]
     """[n, H, W, C]."""
     paths: Sequence[str]
-    places: NDArray[np.floating]
-    """Place of each image on the map, [n, 2]."""
+    points: NDArray[np.floating]
+    """Coordinates of each image on the map, [n, 2]."""
     neighbors: NDArray[np.int64]
-    """The nearest images of each, the nearest first, [n, k]."""
+    """Nearest neighbors of each image, nearest first, [n, k]."""
     colorings: Sequence[Coloring]
     sections: Sequence[Section]
     example: str = "image"
-    """What an example is called."""
+    """Noun for one example."""
     notes: Sequence[str] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Encoder, data, versions, seed: what it takes to do it again."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Encoder, data, versions and seed, to reproduce the result."""
 
     def html(self) -> str:
         """Return the page, of at most 15 MB unless names and neighbors alone take more."""
-        shown = sorted({int(r) for s in self.sections for g in s.groups for r in g.rows})
-        data = self._packed(shown)
-        room = MAX_PAGE_BYTES - _AROUND - len(data)
-        overview = atlas(self.images, range(len(self.images)), budget=int((1 - _CLOSE) * room))
+        rows = sorted({int(r) for s in self.sections for g in s.groups for r in g.rows})
+        data = self._packed(rows)
+        budget = MAX_PAGE_BYTES - _RESERVED - len(data)
+        overview = atlas(
+            self.images, range(len(self.images)), budget=int((1 - _DETAIL_SHARE) * budget)
+        )
         atlases = [overview]
-        if shown:
-            close = atlas(self.images, shown, budget=int(_CLOSE * room))
-            atlases += [close] if close.width > overview.width else []
+        if rows:
+            details = atlas(self.images, rows, budget=int(_DETAIL_SHARE * budget))
+            atlases += [details] if details.width > overview.width else []
         script = resources.files("widefield.report").joinpath("explore.js").read_text("utf-8")
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+        script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
         return render(
             "explore.html",
             report=self,
             data=data,
-            atlases=[_described(drawn) for drawn in atlases],
-            script=Markup(script),  # our own file, with nothing put into it
-            digest=digest,
+            atlases=[_atlas_data(item) for item in atlases],
+            script=Markup(script),  # a file of this package, with no values inserted
+            script_hash=script_hash,
         )
 
-    def _packed(self, shown: Sequence[int]) -> str:
-        """Return names and numbers, packed: base64 of gzip of a head in JSON and the arrays."""
-        low = self.places.min(0)
-        reach = np.maximum((self.places.max(0) - low).max(), 1e-9)  # one scale for both axes
+    def _packed(self, rows: Sequence[int]) -> str:
+        """Return base64 of gzip of a JSON header followed by the arrays."""
+        low = self.points.min(0)
+        extent = np.maximum((self.points.max(0) - low).max(), 1e-9)  # one scale for both axes
         arrays = {
-            "x": (_ENDS * (self.places[:, 0] - low[0]) / reach).round().astype("<u2"),
-            "y": (_ENDS * (self.places[:, 1] - low[1]) / reach).round().astype("<u2"),
+            "x": (_MAX_COORDINATE * (self.points[:, 0] - low[0]) / extent).round().astype("<u2"),
+            "y": (_MAX_COORDINATE * (self.points[:, 1] - low[1]) / extent).round().astype("<u2"),
             "neighbors": self.neighbors.astype("<u4").ravel(),
             **{f"ids{i}": c.ids.astype("<i4") for i, c in enumerate(self.colorings)},
         }
@@ -115,7 +118,7 @@ class ExplorePage:
             "paths": [_text(path) for path in self.paths],
             "example": self.example,
             "k": self.neighbors.shape[1],
-            "close": list(shown),
+            "close": list(rows),
             "colorings": [
                 {"name": _text(c.name), "values": [_text(v) for v in c.values]}
                 for c in self.colorings
@@ -134,17 +137,17 @@ class ExplorePage:
             "arrays": [[name, a.dtype.str[1:], len(a)] for name, a in arrays.items()],
         }
         text = json.dumps(head, ensure_ascii=False).encode()
-        text += b" " * (-(4 + len(text)) % 4)  # arrays begin at a multiple of their width
+        text += b" " * (-(4 + len(text)) % 4)  # typed arrays in JavaScript need aligned offsets
         blocks = (a.tobytes() + b"\0" * (-a.nbytes % 4) for a in arrays.values())
-        whole = len(text).to_bytes(4, "little") + text + b"".join(blocks)
-        return base64.b64encode(gzip.compress(whole, mtime=0)).decode("ascii")
+        content = len(text).to_bytes(4, "little") + text + b"".join(blocks)
+        return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
 
-def _described(drawn: Atlas) -> dict[str, Any]:
-    numbers = [drawn.width, drawn.height, drawn.columns, drawn.rows]
-    return {"shape": " ".join(map(str, numbers)), "sheets": drawn.sheets}
+def _atlas_data(item: Atlas) -> dict[str, Any]:
+    numbers = [item.width, item.height, item.columns, item.rows]
+    return {"shape": " ".join(map(str, numbers)), "sheets": item.sheets}
 
 
 def _text(name: str) -> str:
-    """Return a name that UTF-8 can write: names of files need not be valid text."""
+    """Return a name that UTF-8 can encode: file names may be invalid text."""
     return name.encode("utf-8", errors="backslashreplace").decode("utf-8")

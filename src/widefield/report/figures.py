@@ -1,7 +1,7 @@
-"""Figures as text to be put into a page: inline SVG and PNG data URIs.
+"""Figures as text for a page: inline SVG and PNG in base64.
 
-Colors of an inline SVG come from the page: `currentColor` for text and axes, `var(--accent)` and
-its like for data, so that one figure serves a light and a dark page.
+An inline SVG takes its colors from the page, `currentColor` for text and axes and `var(--accent)`
+etc. for data, so that one figure suits light and dark pages.
 """
 
 import base64
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
 _INK = "#010203"
-"""Stands for the page's color of text, which replaces it."""
+"""Placeholder for the text color of the page."""
 SERIES = {
     "#040506": "var(--accent)",
     "#070809": "var(--second)",
     "#0a0b0c": "var(--third)",
     "#0d0e0f": "var(--fourth)",
 }
-"""What stands for the colors of up to four curves, and the page's colors for them."""
+"""Placeholder -> color of the page, for up to four curves."""
 _MARKERS = ("o", "s", "^", "D")
-_FEW = 12
-"""A curve of so many points or fewer has a marker at each."""
+_MAX_MARKERS = 12
+"""Curves of at most this many points get a marker at each."""
 
 
 def chart(
@@ -42,40 +42,46 @@ def chart(
     x_label: str,
     y_label: str = "",
     y_range: tuple[float, float | None] | None = None,
-    logarithmic: bool = False,
+    log_scale: bool = False,
     prefix: str,
 ) -> str:
     """Draw up to four named curves, name -> (x, y), as an `<svg>`; the page has the legend.
 
-    `prefix` keeps the ids of the figure apart from those of other figures. Every string is escaped.
+    `prefix` makes the ids of the figure unique on the page. Every string is escaped.
     """
     with _canvas(prefix) as (figure, axes):
         for color, marker, (x, y) in zip(SERIES, _MARKERS, series.values(), strict=False):
-            few = len(x) <= _FEW
-            axes.plot(x, y, color=color, linewidth=1.8, marker=marker if few else "", markersize=5)
+            axes.plot(
+                x,
+                y,
+                color=color,
+                linewidth=1.8,
+                marker=marker if len(x) <= _MAX_MARKERS else "",
+                markersize=5,
+            )
         axes.set_xlabel(x_label, parse_math=False)
         axes.set_ylabel(y_label, parse_math=False)
-        if logarithmic:
+        if log_scale:
             axes.set_xscale("log")
             axes.set_yscale("log")
-        elif all(float(place).is_integer() for x, _ in series.values() for place in x):
+        elif all(float(value).is_integer() for x, _ in series.values() for value in x):
             axes.locator_params(axis="x", integer=True)
-        first, last = (end(place for x, _ in series.values() for place in x) for end in (min, max))
-        if first < last:  # else a gap at an end would shorten the axis
-            edge = 0 if logarithmic else 0.02 * (last - first)
+        first, last = (end(value for x, _ in series.values() for value in x) for end in (min, max))
+        if first < last:  # NaN at an end would shorten the axis otherwise
+            edge = 0 if log_scale else 0.02 * (last - first)
             axes.set_xlim(first - edge, last + edge)
         else:
             axes.set_xticks([first])
         if y_range is not None:
             low, high = y_range
-            if high is None:  # room above the line, which would touch the upper end
+            if high is None:  # a margin above the highest curve
                 high = low + 1.1 * (max(axes.get_ylim()[1], low) - low)
             axes.set_ylim(low, high)
         return _svg(figure, prefix)
 
 
 def spectrogram(sound: "Sound", *, prefix: str) -> str:
-    """Draw the spectrogram of a sound over seconds and hertz, as an `<svg>`."""
+    """Draw the spectrogram of a sound, time in seconds and frequency in Hz, as an `<svg>`."""
     with _canvas(prefix) as (figure, axes):
         bands = len(sound.hertz)
         axes.imshow(
@@ -88,27 +94,27 @@ def spectrogram(sound: "Sound", *, prefix: str) -> str:
             extent=(0, sound.seconds, -0.5, bands - 0.5),
         )
         axes.grid(visible=False)
-        marks = [mark for mark in _HERTZ if sound.hertz[0] <= mark <= sound.hertz[-1]]
-        axes.set_yticks(np.interp(marks, sound.hertz, np.arange(bands)), [f"{m:,}" for m in marks])
+        ticks = [tick for tick in _FREQUENCIES if sound.hertz[0] <= tick <= sound.hertz[-1]]
+        axes.set_yticks(np.interp(ticks, sound.hertz, np.arange(bands)), [f"{m:,}" for m in ticks])
         axes.set_xlabel("seconds")
         axes.set_ylabel("Hz")
         axes.margins(0)
         return _svg(figure, prefix)
 
 
-_HERTZ = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
-"""Frequencies that an axis names."""
+_FREQUENCIES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
+"""Tick values of the frequency axis."""
 
 
 @contextmanager
 def _canvas(prefix: str) -> Iterator[tuple["Figure", "Axes"]]:
-    """Open a figure with one pair of axes in the page's style."""
+    """Yield a figure and its axes in the style of the page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(
         {
-            "svg.fonttype": "none",  # text stays text, in the page's own type
+            "svg.fonttype": "none",  # text stays text, in the font of the page
             "svg.hashsalt": prefix,
             "font.size": 10,
             "text.color": _INK,
@@ -136,11 +142,11 @@ def _svg(figure: "Figure", prefix: str) -> str:
 def thumbnail(image: np.ndarray, side: int = _SIDE) -> np.ndarray:
     """Shrink uint8 [H, W, C] to [h, w, 3], no side longer than `side`.
 
-    It has the first three channels; of one or two channels the first, in gray, [h, w].
+    The first three channels are used, or the first of one or two, in gray: [h, w].
     """
-    picture = Image.fromarray(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
-    picture.thumbnail((side, side))
-    return np.asarray(picture)
+    resized = Image.fromarray(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
+    resized.thumbnail((side, side))
+    return np.asarray(resized)
 
 
 def png(image: np.ndarray, side: int = _SIDE) -> str:
@@ -151,12 +157,12 @@ def png(image: np.ndarray, side: int = _SIDE) -> str:
 
 
 def _for_page(svg: str, prefix: str) -> str:
-    """Drop preamble, metadata and size of `svg`; give it the page's colors and ids of its own."""
+    """Drop preamble, metadata and size of `svg`; replace colors and prefix ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg (.*?)width="[^"]*"(.*?)height="[^"]*"', r"<svg \1\2", svg, count=1)
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = re.sub(r"""(url\(|href=")#""", rf"\g<1>#{prefix}", svg)
-    for stand_in, color in {_INK: "currentColor", **SERIES}.items():
-        svg = svg.replace(stand_in, color)
+    for placeholder, color in {_INK: "currentColor", **SERIES}.items():
+        svg = svg.replace(placeholder, color)
     return svg

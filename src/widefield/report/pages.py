@@ -1,4 +1,4 @@
-"""The two reports, of a run and of an audit, and how each becomes one HTML file."""
+"""The reports of a run and of an audit, each one HTML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,27 +14,27 @@ from markupsafe import Markup
 from widefield.core.files import write_atomically
 from widefield.report.figures import SERIES, chart, png, spectrogram
 from widefield.report.parts import (
+    AudioRows,
     Figure,
     Gallery,
     Lines,
-    Listening,
-    Places,
+    ScatterPlot,
     Sound,
     Table,
     TaskVerdict,
 )
 
 _EXAMPLES, _IMAGES = 6, 6
-"""Rows of the picture of views, and images in a row: what a phone can show."""
-_SIDE, _DRAWN = 96, 192
-"""Longest side of a view, in pixels: of an image, and of a drawn curve or spectrogram."""
+"""Rows and columns of the grid of views: what fits on a phone."""
+_SIDE, _SIGNAL_SIDE = 96, 192
+"""Longest side of a view in pixels, for images and for plots of signals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport:
-    """Everything that the page of a run says; a part left empty leaves its section out.
+    """Content of the page of a run; an empty field omits its section.
 
-    Every string is shown as it is, whatever is in it; `backticks` set a piece in code type.
+    Every string is escaped; text in `backticks` is set in code type.
 
     Example:
         >>> report = RunReport(title="Tour", summary="Both tasks were learned.")
@@ -44,31 +44,31 @@ class RunReport:
 
     title: str
     summary: str
-    """How it went, in plain words: the first thing to be read."""
+    """The result in one paragraph, at the top of the page."""
     details: Sequence[str] = ()
-    """What that rests on, a line each."""
+    """Supporting details, one line each."""
     table: Table | None = None
     curves: Sequence[Lines] = ()
     """Quantities over training."""
     view_grid: np.ndarray | None = None
-    """uint8 [examples, 1 + views, H, W, C], the original first; the first 6 x 6 are shown."""
+    """uint8 [examples, 1 + views, H, W, C], the original first; 6 x 6 are shown."""
     example: str = "image"
     """What an example is called."""
     sounds: Sequence[Sound] = ()
-    """Examples to listen to."""
+    """Examples with audio players."""
     health: Sequence[tuple[int, str]] = ()
-    """Epoch and line, "verdict: numbers", as `diagnose.Health.line` writes it."""
+    """Epoch and line, "verdict: numbers", as `metrics.Health.line` returns it."""
     next_steps: Sequence[str] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Machine, versions, seed, command, wall time: what it takes to do it again."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Machine, versions, seed, command and wall time, to reproduce the run."""
 
     def html(self) -> str:
         """Return the page; the same report gives the same text."""
         return render(
             "run.html",
             report=self,
-            curves=[_drawn(curve, f"curve{i}-") for i, curve in enumerate(self.curves)],
-            views=_view_pictures(self.view_grid, drawn=self.example != "image"),
+            curves=[_template_data(curve, f"curve{i}-") for i, curve in enumerate(self.curves)],
+            views=_view_images(self.view_grid, is_signal=self.example != "image"),
             sounds=_with_spectrograms(self.sounds, "sound"),
         )
 
@@ -79,26 +79,26 @@ class RunReport:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """Everything that the page of an audit says; a part left empty leaves its section out.
+    """Content of the page of an audit; an empty field omits its section.
 
-    Every string is shown as it is, whatever is in it; `backticks` set a piece in code type.
+    Every string is escaped; text in `backticks` is set in code type.
     """
 
     title: str
     summary: str
-    """The verdicts, in plain words: the first thing to be read."""
+    """The verdicts in one paragraph, at the top of the page."""
     notes: Sequence[str] = ()
-    """What to know before believing them."""
+    """Caveats of the verdicts."""
     verdicts: Sequence[TaskVerdict] = ()
-    """Tasks in order, each with its encoders one below the other."""
+    """One for each task and encoder, grouped by task on the page."""
     next_steps: Sequence[str] = ()
     example: str = "image"
     """What an example is called."""
     figures: Sequence[Figure] = ()
     diagnostics: Sequence[tuple[str, str, str]] = ()
     """(name, number, meaning)."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Data, machine, versions, seed: what it takes to do it again."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Data, machine, versions and seed, to reproduce the audit."""
 
     def html(self) -> str:
         """Return the page; the same report gives the same text."""
@@ -106,12 +106,14 @@ class AuditReport:
             "audit.html",
             report=self,
             verdicts=_by_task(self.verdicts),
-            figures=[_drawn(figure, f"figure{i}-") for i, figure in enumerate(self.figures)],
+            figures=[
+                _template_data(figure, f"figure{i}-") for i, figure in enumerate(self.figures)
+            ],
         )
 
 
 def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a page to `path`, whole or not at all; its folder is made where it is missing.
+    """Write a page to `path` atomically; create its folder if needed.
 
     Raises:
         ValueError: `path` exists and `overwrite` is false.
@@ -119,18 +121,18 @@ def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
     path = Path(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists: delete it, or choose another name")
-    # Names of files need not be valid text, and a page that is finished must not fail by one.
+    # File names may be invalid text, which UTF-8 cannot encode.
     text = html.encode("utf-8", errors="backslashreplace")
-    write_atomically(path, lambda draft: draft.write_bytes(text))
+    write_atomically(path, lambda temp_path: temp_path.write_bytes(text))
     return path
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page: `template` of this folder, filled in with every string escaped."""
+    """Return the page of `template`, a file of this folder, with every string escaped."""
     return _environment().get_template(template).render(series=list(SERIES.values()), **values)
 
 
-@cache  # compiling a template takes longer than filling it in
+@cache  # compiling a template takes longer than rendering it
 def _environment() -> Environment:
     return Environment(
         loader=FunctionLoader(
@@ -151,9 +153,9 @@ def _by_task(verdicts: Sequence[TaskVerdict]) -> dict[str, list[TaskVerdict]]:
     return tasks
 
 
-def _drawn(figure: Figure, prefix: str) -> dict[str, Any]:
-    """Return a figure with what the template cannot make of it."""
-    facts: dict[str, Any] = {"kind": type(figure).__name__, "about": figure}
+def _template_data(figure: Figure, prefix: str) -> dict[str, Any]:
+    """Return a figure and the values that its template needs."""
+    values: dict[str, Any] = {"kind": type(figure).__name__, "about": figure}
     match figure:
         case Lines():
             svg = chart(
@@ -161,44 +163,44 @@ def _drawn(figure: Figure, prefix: str) -> dict[str, Any]:
                 x_label=figure.x_label,
                 y_label=figure.y_label,
                 y_range=figure.y_range,
-                logarithmic=figure.logarithmic,
+                log_scale=figure.log_scale,
                 prefix=prefix,
             )
-            facts["chart"] = Markup(svg)  # `chart` escapes every string that it gets
+            values["chart"] = Markup(svg)  # `chart` escapes its strings
         case Gallery():
-            facts["most"] = max((len(pictures) for _, pictures in figure.rows), default=1)
-        case Listening():
-            facts["rows"] = [
+            values["columns"] = max((len(images) for _, images in figure.rows), default=1)
+        case AudioRows():
+            values["rows"] = [
                 _with_spectrograms(row, f"{prefix}{i}-") for i, row in enumerate(figure.rows)
             ]
-        case Places():
-            facts["points"] = _points(figure)
-    return facts
+        case ScatterPlot():
+            values["points"] = _points(figure)
+    return values
 
 
 def _with_spectrograms(sounds: Sequence[Sound], prefix: str) -> list[tuple[Sound, Markup]]:
-    """Return each sound with its spectrogram, whose strings are escaped."""
+    """Return each sound with its spectrogram as SVG."""
     return [
         (sound, Markup(spectrogram(sound, prefix=f"{prefix}{i}-")))
         for i, sound in enumerate(sounds)
     ]
 
 
-def _points(figure: Places) -> list[tuple[float, float, str, str, int]]:
-    """Return x and y in percent of the map, picture, name and color of each point."""
-    places = np.array(figure.places)
-    low, high = places.min(0), places.max(0)
-    percent = 2 + 96 * (places - low) / np.maximum(high - low, 1e-9)
+def _points(figure: ScatterPlot) -> list[tuple[float, float, str, str, int]]:
+    """Return x and y in percent, image, name and color number of each point."""
+    points = np.array(figure.points)
+    low, high = points.min(0), points.max(0)
+    percent = 2 + 96 * (points - low) / np.maximum(high - low, 1e-9)
     return [
         (x, y, picture, name, group % len(SERIES))
         for (x, y), picture, name, group in zip(
-            percent.tolist(), figure.pictures, figure.names, figure.groups, strict=True
+            percent.tolist(), figure.images, figure.names, figure.groups, strict=True
         )
     ]
 
 
-def _view_pictures(grid: np.ndarray | None, *, drawn: bool) -> list[list[str]]:
-    """Return PNG files in base64 by example and view, the original first; `drawn` ones larger."""
+def _view_images(grid: np.ndarray | None, *, is_signal: bool) -> list[list[str]]:
+    """Return a PNG in base64 for each example and view; plots of signals are larger."""
     if grid is None:
         return []
     if grid.ndim != 5 or grid.dtype != np.uint8:
@@ -206,5 +208,5 @@ def _view_pictures(grid: np.ndarray | None, *, drawn: bool) -> list[list[str]]:
             f"view_grid has dtype {grid.dtype} and shape {list(grid.shape)}: "
             "give uint8 of shape [examples, 1 + views, H, W, C]"
         )
-    side = _DRAWN if drawn else _SIDE
+    side = _SIGNAL_SIDE if is_signal else _SIDE
     return [[png(image, side) for image in row] for row in grid[:_EXAMPLES, :_IMAGES]]

@@ -1,4 +1,4 @@
-"""Parts that a page can hold: what each shows, and one sentence on how to read it."""
+"""Parts of a page: tables, figures, and rows of images or sounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from widefield.report.figures import SERIES
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Accuracies by task and by where the features came from, each with its interval.
+    """Accuracies by task and source of the features, each with its interval.
 
     Raises:
         ValueError: a cell of no row or column, or an accuracy that is not low <= value <= high
@@ -20,17 +20,19 @@ class Table:
     rows: Sequence[str]
     """Tasks."""
     columns: Sequence[str]
-    """Sources of features, the floor first."""
+    """Sources of features, the baseline first."""
     cells: Mapping[tuple[str, str], tuple[float, float, float]]
-    """(task, column) -> (accuracy, low, high), in [0, 1]; what is missing was not measured."""
+    """(task, column) -> (accuracy, low, high) in [0, 1]; missing ones were not measured."""
     focus: str = ""
-    """The column that this report is about."""
+    """The column to highlight."""
 
     def __post_init__(self) -> None:
         """Check every cell."""
         for (row, column), (value, low, high) in self.cells.items():
             if row not in self.rows or column not in self.columns:
-                raise ValueError(f"cell {(row, column)} lies in no row and column of the table")
+                raise ValueError(
+                    f"cell {(row, column)} is not in the rows and columns of the table"
+                )
             if not 0 <= low <= value <= high <= 1:
                 raise ValueError(
                     f"cell {(row, column)} is {value} in [{low}, {high}]: "
@@ -40,37 +42,37 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskVerdict:
-    """One task of one encoder: the word, the bar and the numbers behind it."""
+    """The verdict on one task of one encoder."""
 
     task: str
     encoder: str
     word: str
     learned: tuple[float, float, float] | None
-    """Value and interval, in [0, 1]; None where it cannot be told."""
+    """Value and interval in [0, 1]; None if it is unclear."""
     numbers: str
-    """What was measured, in words."""
+    """The measurements, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One curve, or a few over one axis, each with its name.
+    """One to four named curves over one axis.
 
     Raises:
-        ValueError: no curve, more than a reader can tell apart, or x and y of two lengths.
+        ValueError: no curve, more than four, or x and y of different lengths.
     """
 
     title: str
-    how: str
-    """How to read it, in a sentence."""
+    caption: str
+    """How to interpret it, in one sentence."""
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     """Name -> (x, y); a NaN in y leaves a gap."""
     x_label: str
     y_label: str = ""
-    """What the title leaves open of y."""
+    """Label of the y axis, if the title does not name it."""
     y_range: tuple[float, float | None] | None = None
-    """Ends of the axis of y, where the data do not decide them."""
-    logarithmic: bool = False
-    """Both axes count in powers of ten."""
+    """Limits of the y axis; default: from the data."""
+    log_scale: bool = False
+    """Whether both axes are logarithmic."""
 
     def __post_init__(self) -> None:
         """Check numbers and lengths."""
@@ -88,50 +90,53 @@ class Bars:
     """Shares in [0, 1], one bar each."""
 
     title: str
-    how: str
+    caption: str
     shares: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery:
-    """Rows of pictures, each row with a name; the first picture of a row may stand apart."""
+    """Rows of images, each with a name; the first of a row may be set off from the others."""
 
     title: str
-    how: str
+    caption: str
     rows: Sequence[tuple[str, Sequence[str]]]
     """(name, PNG files in base64)."""
-    first_apart: bool = False
+    separate_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """Pictures as points in the plane; a picture shows when the pointer is over its point.
+class ScatterPlot:
+    """Images as points in the plane, each shown while the pointer is over its point.
 
     Raises:
-        ValueError: no points, or not everything for each.
+        ValueError: no points, or fields of different lengths.
     """
 
     title: str
-    how: str
-    places: Sequence[tuple[float, float]]
+    caption: str
+    points: Sequence[tuple[float, float]]
     """[n] points (x, y)."""
-    pictures: Sequence[str]
+    images: Sequence[str]
     """[n] PNG files in base64."""
     names: Sequence[str]
-    """[n], what each is."""
+    """[n]."""
     groups: Sequence[int]
-    """[n], points of one number have one color."""
+    """[n], color numbers."""
 
     def __post_init__(self) -> None:
-        """Check that everything is there for every point."""
-        lengths = {len(self.places), len(self.pictures), len(self.names), len(self.groups)}
-        if len(lengths) != 1 or len(self.places) == 0:
-            raise ValueError(f"points have {sorted(lengths)} places, pictures, names and groups")
+        """Check lengths."""
+        lengths = {len(self.points), len(self.images), len(self.names), len(self.groups)}
+        if len(lengths) != 1 or len(self.points) == 0:
+            raise ValueError(
+                f"a scatter plot has {sorted(lengths)} points, images, names and groups: give "
+                "as many of each, one at least"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One sound as a file to be played."""
+    """One sound as a file to play."""
 
     name: str
     wav: str
@@ -140,7 +145,7 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True)
 class Sound:
-    """One sound to listen to, with its spectrogram."""
+    """One sound to play, with its spectrogram."""
 
     name: str
     wav: str
@@ -153,12 +158,12 @@ class Sound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening:
-    """Rows of sounds to listen to; the first of a row is what the others are compared with."""
+class AudioRows:
+    """Rows of sounds; the first of a row is compared with the others."""
 
     title: str
-    how: str
+    caption: str
     rows: Sequence[Sequence[Sound]]
 
 
-Figure = Lines | Bars | Gallery | Listening | Places
+Figure = Lines | Bars | Gallery | AudioRows | ScatterPlot

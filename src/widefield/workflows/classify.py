@@ -1,8 +1,8 @@
-"""A class for every image from a handful of labels, and what to label next."""
+"""Classification of every image from a few labels, and images to label next."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,74 +28,66 @@ _FORMATS = (".parquet", ".csv")
 
 @dataclass(frozen=True, kw_only=True)
 class CrossValidation:
-    """How well the labeled images are predicted by probes that were fitted without them."""
+    """Scores of labeled images that were not used to fit the probe."""
 
     accuracy: float
     low: float
     high: float
     """The ends of the 95 % interval of `accuracy`."""
     balanced_accuracy: float
-    """Mean recall of the classes, whatever their sizes."""
+    """Mean recall of the classes."""
     recall: Mapping[str, float]
-    """Share of each class's labeled images that are found."""
+    """Class -> share of its labeled images that are predicted correctly."""
     confusion: NDArray[np.int64]
     """Labeled images of class i that are predicted as class j, [K, K]."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "accuracy": self.accuracy,
-            "low": self.low,
-            "high": self.high,
-            "balanced_accuracy": self.balanced_accuracy,
-            "recall": dict(self.recall),
-            "confusion": self.confusion.tolist(),
-        }
+        return {**asdict(self), "confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """A class for every image."""
+    """Predicted classes of every image."""
 
     encoder: str
     paths: list[str]
     classes: tuple[str, ...]
-    given: Mapping[str, str]
-    """Path -> label of the images that had one."""
+    labels: Mapping[str, str]
+    """Path -> label of the labeled images."""
     probabilities: NDArray[np.floating]
     """[n, K], calibrated."""
     cross_validation: CrossValidation | None
-    """None if a class has one label alone."""
+    """None if a class has only one label."""
     suggested: tuple[str, ...]
-    """Paths of the images whose labels would help most, the most useful first."""
+    """Paths of the images to label next, the most useful first."""
     notes: tuple[str, ...]
 
     @property
     def predicted(self) -> list[str]:
-        """The likeliest class of each image."""
+        """The most probable class of each image."""
         return [self.classes[k] for k in self.probabilities.argmax(1)]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield classify --json` prints them."""
-        checked = self.cross_validation
         return {
             "encoder": self.encoder,
             "examples": len(self.paths),
-            "labels": len(self.given),
+            "labels": len(self.labels),
             "classes": list(self.classes),
             "predicted": dict(Counter(self.predicted)),
-            "cross_validation": None if checked is None else checked.to_json(),
+            "cross_validation": self.cross_validation and self.cross_validation.to_json(),
             "suggested": list(self.suggested),
             "notes": list(self.notes),
         }
 
     def save(self, path: str | Path) -> None:
-        """Write a row for each image: path, given label, predicted class, probabilities, rank."""
+        """Write a row for each image: path, label, predicted class, probabilities, rank."""
         rank = {name: 1 + i for i, name in enumerate(self.suggested)}
         table = pa.table(
             {
                 "path": self.paths,
-                "label": pa.array([self.given.get(name) for name in self.paths], pa.string()),
+                "label": pa.array([self.labels.get(name) for name in self.paths], pa.string()),
                 "predicted": self.predicted,
                 "probability": self.probabilities.max(1),
                 "suggested": pa.array([rank.get(name) for name in self.paths], pa.int64()),
@@ -104,7 +96,7 @@ class Classification:
         )
         path = checked_output(path, _FORMATS, overwrite=True)
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
-        write_atomically(path, lambda draft: write(table, draft))
+        write_atomically(path, lambda temp_path: write(table, temp_path))
 
 
 @input_errors
@@ -125,13 +117,13 @@ def classify(
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
             `pixels`. In Python also a module; it is never changed.
-        data: images or sounds, as `pretrain` takes them; labels that they have are not used.
+        data: images or sounds, as for `pretrain`; their own labels are not used.
         labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
             or lead to the file, and an empty label is none. In Python also a table such as a
             DataFrame, a Series indexed by path, or path -> label.
         features: pooled, feature-map for those before pooling, or projected for those after the
             projector that the run was trained with.
-        suggest: number of images to name whose labels would help most.
+        suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
         overwrite: replace the file if it is there.
         seed: seed of the folds of cross-validation.
@@ -150,25 +142,25 @@ def classify(
     if out is not None:
         checked_output(out, _FORMATS, overwrite=overwrite)
     if suggest < 0:
-        raise ValueError(f"suggest is {suggest}: name a number of images, or 0 for none")
+        raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only="label")
     extractor = open_encoder(encoder, features)
-    extractor.tell(quiet=quiet)
+    extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)
     h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
-        raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
-    fitted = fit_few_labels(h, rows, y, classes=len(classes), seed=seed)
-    chosen = suggest_rows(h, rows, fitted.probabilities, suggest, seed=seed)
+        raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
+    prediction = fit_few_labels(h, rows, y, classes=len(classes), seed=seed)
+    selected = suggest_rows(h, rows, prediction.probabilities, suggest, seed=seed)
     result = Classification(
         encoder=extractor.name,
         paths=dataset.paths,
         classes=classes,
-        given={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
-        probabilities=fitted.probabilities,
-        cross_validation=_checked(y, fitted.held_out, classes),
-        suggested=tuple(dataset.paths[row] for row in chosen),
+        labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
+        probabilities=prediction.probabilities,
+        cross_validation=_cross_validation(y, prediction.held_out, classes),
+        suggested=tuple(dataset.paths[row] for row in selected),
         notes=extractor.notes + dataset.notes,
     )
     if out is not None:
@@ -179,11 +171,11 @@ def classify(
 def _matched(
     dataset: Dataset, table: LabelTable
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
-    """Return rows that have a label, their class ids, and the names of the classes they have."""
+    """Return rows that have a label, their class ids, and the names of these classes."""
     (task,) = table.tasks
     ids = dataset.labels[task]
     rows = np.flatnonzero(ids >= 0)
-    present, y = np.unique(ids[rows], return_inverse=True)  # a labeled file may be unreadable
+    present, y = np.unique(ids[rows], return_inverse=True)  # some labeled files may be unreadable
     classes = tuple(dataset.classes[task][k] for k in present)
     if len(classes) < 2:
         raise ValueError(
@@ -192,15 +184,15 @@ def _matched(
     return rows, y.astype(np.int64), classes
 
 
-def _checked(
+def _cross_validation(
     y: NDArray[np.int64], guess: NDArray[np.int64] | None, classes: tuple[str, ...]
 ) -> CrossValidation | None:
     if guess is None:
         return None
-    confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    np.add.at(confusion, (y, guess), 1)
-    recall = confusion.diagonal() / confusion.sum(1)
-    hits = int(confusion.trace())
+    counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(counts, (y, guess), 1)
+    recall = counts.diagonal() / counts.sum(1)
+    hits = int(counts.trace())
     low, high = wilson(hits, len(y))
     return CrossValidation(
         accuracy=hits / len(y),
@@ -208,5 +200,5 @@ def _checked(
         high=high,
         balanced_accuracy=float(recall.mean()),
         recall=dict(zip(classes, recall.tolist(), strict=True)),
-        confusion=confusion,
+        confusion=counts,
     )

@@ -1,4 +1,4 @@
-"""The whole tour on built-in photos, words or motion: a run, floors, a ceiling and a report."""
+"""A demo on built-in photos, words or motion: a run, floors, a ceiling and a report."""
 
 import time
 from dataclasses import dataclass
@@ -17,28 +17,27 @@ from widefield.workflows.probe import ProbeReport, probe
 from widefield.workflows.run_page import run_report
 
 DATA, TEST = "photos:train+digits:jitter=4", "photos:test+digits:jitter=4"
-"""The digits move about: at fixed places a linear classifier reads them off the raw pixels."""
+"""The digits move; at fixed positions a linear classifier predicts them from raw pixels."""
 _WORDS, WORDS_TEST = "spoken:train+background", "spoken:test+background"
-"""Made words over made noises: word, speaker and noise share one recording."""
+"""Generated words with generated noise: word, speaker and noise share one recording."""
 MOTION, MOTION_TEST = "motion:train", "motion:test"
-"""Made accelerations: what is done, and where the sensor sits, share one window."""
+"""Generated accelerations: activity and position of the sensor share one window."""
 
 SETTINGS: dict[str, Any] = {"views": "gentle", "epochs": 16}
-"""Settings for 4,000 images and a minute or two. Color is half of what tells these photographs
-apart, so the views leave it mostly alone. They were chosen on a split of the training crops."""
+"""Settings for 4,000 images and a minute or two. Half of the difference between the photos is
+color, which gentle views mostly preserve. They were chosen on a split of the training crops."""
 AUDIO: dict[str, Any] = {"seconds": 0.5, "epochs": 12, "batch_size": 128}
 """Settings for 2,400 words and a minute, for the run and its ceiling."""
 WINDOWS: dict[str, Any] = {"views": "gentle", "epochs": 16, "batch_size": 128}
 """Settings for 2,400 windows and a minute, chosen on a split of the training windows."""
 WINDOWS_CEILING: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 2e-3, "epochs": 8}
 CEILING_SETTINGS: dict[str, Any] = {"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10}
-OURS = DEFAULT_METHOD
-COLUMNS = ("pixels", "random encoder", OURS, CEILING)
+COLUMNS = ("pixels", "random encoder", DEFAULT_METHOD, CEILING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the tour measured."""
+    """Scores of a demo, and its report."""
 
     folder: Path
     report: Path
@@ -82,25 +81,27 @@ def demo(
         ValueError: `out` is not empty, there is `data` without `audio`, or both of `audio` and
             `windows`.
     """
-    began, folder = time.monotonic(), Path(out)
+    start_time, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
-    tour = _tour(audio=audio, windows=windows, data=data)
-    train, test = tour.train, tour.test
+    preset = _preset(audio=audio, windows=windows, data=data)
     common: dict[str, Any] = {"seed": seed, "quiet": quiet}
-    ours = pretrain(train, out=folder / DEFAULT_METHOD, **common, **tour.settings)
-    ceiling = pretrain(train, out=folder / CEILING, method=CEILING, **common, **tour.ceiling)
-    if not (ours.finished and ceiling.finished):
+    trained = pretrain(preset.train, out=folder / DEFAULT_METHOD, **common, **preset.settings)
+    supervised = pretrain(
+        preset.train, out=folder / CEILING, method=CEILING, **common, **preset.ceiling
+    )
+    if not (trained.finished and supervised.finished):
         raise KeyboardInterrupt
     table = _table(
-        probe(ours.run, test, quiet=quiet), probe(ceiling.run, test, floors=False, quiet=quiet)
+        probe(trained.run, preset.test, quiet=quiet),
+        probe(supervised.run, preset.test, floors=False, quiet=quiet),
     )
-    run = RunFolder(path=ours.run)
+    run = RunFolder(path=trained.run)
     page = run_report(
         run,
         training_data(run, quiet=quiet),
         title="widefield demo",
-        summary=verdict(table),
+        summary=summarize(table),
         table=Table(
             rows=list(table),
             columns=COLUMNS,
@@ -109,78 +110,89 @@ def demo(
                 for task, row in table.items()
                 for column, s in row.items()
             },
-            focus=OURS,
+            focus=DEFAULT_METHOD,
         ),
         next_steps=(
-            f"`widefield pretrain {tour.yours} --out run` does the same on your own",
-            f"`widefield embed {ours.run} {test} --out features.npz` takes the features away",
+            f"`widefield pretrain {preset.example_data} --out run` does the same on your data",
+            f"`widefield embed {trained.run} {preset.test} --out features.npz` writes the features",
         ),
     )
     return Demo(
         folder=folder,
         report=page.write(folder / "report.html"),
         table=table,
-        pretrained=ours,
-        seconds=time.monotonic() - began,
+        pretrained=trained,
+        seconds=time.monotonic() - start_time,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tour:
-    """What a tour trains on, and how."""
+class _Preset:
+    """Data of a demo, and the settings of its runs."""
 
     train: str
     test: str
     settings: dict[str, Any]
     ceiling: dict[str, Any]
-    yours: str
-    """What a user's own data may be called."""
+    example_data: str
+    """Path of a user's data, for the advice on the page."""
 
 
-def _tour(*, audio: bool, windows: bool, data: str | Path | None) -> _Tour:
-    """Return the tour that was asked for.
-
-    Raises:
-        ValueError: data without `audio`, or two tours at once.
-    """
+def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> _Preset:
     if audio and windows:
-        raise ValueError("audio and windows are two tours: choose one")
+        raise ValueError("audio and windows are two demos: choose one")
     if data is not None and not audio:
-        raise ValueError("data is for the tour of sounds: add --audio, or leave data out")
+        raise ValueError("data is for the demo on sounds: add --audio, or leave data out")
     if audio:
-        given = (f"{data}:train+background", f"{data}:test+background")
-        train, test = (_WORDS, WORDS_TEST) if data is None else given
-        return _Tour(train=train, test=test, settings=AUDIO, ceiling=AUDIO, yours="./my-sounds")
+        return _Preset(
+            train=_WORDS if data is None else f"{data}:train+background",
+            test=WORDS_TEST if data is None else f"{data}:test+background",
+            settings=AUDIO,
+            ceiling=AUDIO,
+            example_data="./my-sounds",
+        )
     if windows:
-        settings, ceiling = WINDOWS, WINDOWS_CEILING
-        train, test, yours = MOTION, MOTION_TEST, "my-windows.npz"
-    else:
-        settings, ceiling = SETTINGS, CEILING_SETTINGS
-        train, test, yours = DATA, TEST, "./my-images"
-    return _Tour(train=train, test=test, settings=settings, ceiling=ceiling, yours=yours)
+        return _Preset(
+            train=MOTION,
+            test=MOTION_TEST,
+            settings=WINDOWS,
+            ceiling=WINDOWS_CEILING,
+            example_data="my-windows.npz",
+        )
+    return _Preset(
+        train=DATA,
+        test=TEST,
+        settings=SETTINGS,
+        ceiling=CEILING_SETTINGS,
+        example_data="./my-images",
+    )
 
 
-def verdict(table: dict[str, dict[str, Score]]) -> str:
-    """Say on which tasks our features beat both floors, beyond their intervals.
+def summarize(table: dict[str, dict[str, Score]]) -> str:
+    """Return on which tasks the interval of the default method is above both floors.
 
     `table` is task -> column of `COLUMNS` -> score.
     """
-    floors = {task: max(row[c].high for c in COLUMNS[:2]) for task, row in table.items()}
-    learned = [task for task, row in table.items() if row[OURS].low > floors[task]]
-    missed = [task for task in table if task not in learned]
-    sentence = f"Without a label, {OURS} beats both floors on {' and '.join(learned) or 'no task'}"
-    return f"{sentence}; not on {' and '.join(missed)}." if missed else f"{sentence}."
+    learned = [
+        task
+        for task, row in table.items()
+        if row[DEFAULT_METHOD].low > max(row[column].high for column in COLUMNS[:2])
+    ]
+    others = [task for task in table if task not in learned]
+    text = f"Without labels, {DEFAULT_METHOD} is better than both floors on "
+    text += " and ".join(learned) or "no task"
+    return f"{text}; not on {' and '.join(others)}." if others else f"{text}."
 
 
-def _table(ours: ProbeReport, ceiling: ProbeReport) -> dict[str, dict[str, Score]]:
+def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Score]]:
+    # Classes are of equal size, so the majority class is not a useful floor.
     return {
         task: dict(
             zip(
                 COLUMNS,
-                # The classes are of equal size, so that the commonest one says nothing.
-                (row.floor["pixels"], row.floor["random"], row.score, ceiling.tasks[task].score),
+                (row.floor["pixels"], row.floor["random"], row.score, supervised.tasks[task].score),
                 strict=True,
             )
         )
-        for task, row in ours.tasks.items()
+        for task, row in trained.tasks.items()
     }

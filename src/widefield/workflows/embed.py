@@ -17,7 +17,7 @@ from widefield.metrics.graph import load_faiss
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
-"""What a folder of embeddings holds."""
+"""Files of a folder of embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +34,10 @@ class Embedding:
     classes: dict[str, tuple[str, ...]]
     """Class names of each task."""
     notes: tuple[str, ...] = ()
-    """Which weights were used, and what was skipped or chosen in reading the images."""
+    """Which weights these are, and what was skipped in reading the images."""
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Return the features as DLPack, for `torch.from_dlpack` and its like; nothing is copied.
+        """Return the features as DLPack, for `torch.from_dlpack`, without a copy.
 
         Example:
             >>> import torch
@@ -47,17 +47,17 @@ class Embedding:
         return self.features.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        """Return where the features lie: on the CPU."""
+        """Return the device, which is the CPU."""
         return self.features.__dlpack_device__()
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
 
-        A name without suffix is a folder: `index.faiss` has the features of unit length, searched
-        by inner product, and `rows.parquet` what belongs to each of its rows.
+        A name without suffix is a folder: `index.faiss` has the normalized features, for search by
+        inner product, and `rows.parquet` the other columns of each row.
 
         Raises:
-            ValueError: another suffix, a place that cannot be written, or a folder without faiss.
+            ValueError: another suffix, a path that cannot be written, or a folder without faiss.
         """
         path = Path(path)
         check_format(path)
@@ -82,7 +82,6 @@ class Embedding:
         pq.write_table(pa.table({**self._columns(), "features": features}), path)
 
     def _columns(self) -> dict[str, Any]:
-        """Return what belongs to each row beside its features."""
         labels = {
             f"label_{task}": pa.array([self.classes[task][k] for k in y])
             for task, y in self.labels.items()
@@ -96,9 +95,9 @@ class Embedding:
         index = faiss.IndexFlatIP(unit.shape[1])
         index.add(unit)
         rows = pa.table(self._columns())
-        file, beside = (folder / name for name in INDEX_FILES)
-        write_atomically(beside, lambda draft: pq.write_table(rows, draft))
-        write_atomically(file, lambda draft: faiss.write_index(index, str(draft)))
+        index_file, rows_file = (folder / name for name in INDEX_FILES)
+        write_atomically(rows_file, lambda path: pq.write_table(rows, path))
+        write_atomically(index_file, lambda path: faiss.write_index(index, str(path)))
 
 
 @input_errors
@@ -114,7 +113,7 @@ def embed(
 ) -> Embedding:
     """Compute the features of every example, and write them with index, path and labels.
 
-    They are computed in float32, whatever arithmetic the run was trained in.
+    They are computed in float32, whatever the precision of training.
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
@@ -138,10 +137,10 @@ def embed(
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
     extractor = open_encoder(encoder, features)
-    extractor.tell(quiet=quiet)
+    extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
     embedding = Embedding(
-        features=extractor.features(dataset.images, quiet=quiet, arithmetic="32").cpu().numpy(),
+        features=extractor.features(dataset.images, quiet=quiet, precision="32").cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,
@@ -154,7 +153,7 @@ def embed(
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose suffix names no format of `_FORMATS`; a folder has none."""
+    """Check that the suffix is one of `_FORMATS`, or empty for a folder."""
     if path.suffix not in ("", *_FORMATS):
         raise ValueError(
             f"cannot write {path.name}: its suffix must be .npz or .parquet, or none for a folder "
@@ -163,7 +162,7 @@ def check_format(path: Path) -> None:
 
 
 def _check_output(path: Path, *, overwrite: bool) -> None:
-    """Refuse, before the work, a place where nothing can be written after it."""
+    """Check before the work that the output can be written."""
     check_format(path)
     if path.suffix:
         checked_output(path, _FORMATS, overwrite=overwrite)

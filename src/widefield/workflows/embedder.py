@@ -15,17 +15,17 @@ from widefield.workflows.pretrain import pretrain
 
 
 class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Turns images into the features of an encoder, in a `Pipeline` or on its own.
+    """Transforms images into the features of an encoder, alone or in a `Pipeline`.
 
-    Without `encoder`, `fit` pretrains one on the images that it gets, without labels.
+    Without `encoder`, `fit` pretrains one on the images, without labels.
 
     Args:
         encoder: anything that `open_encoder` opens, or a module; None to pretrain one.
         features: pooled, feature-map for those before pooling, or projected.
-        out: folder of the run that `fit` makes; None for one that is not kept.
-        settings: what that run sets, as `pretrain` takes it, such as `{"epochs": 20}`.
+        out: folder of the run of `fit`; None for a temporary one.
+        settings: settings of that run, as for `pretrain`, such as `{"epochs": 20}`.
 
-    Images are arrays as `pretrain` takes them: uint8 [n, H, W, C], or float [n, C, H, W] in [0, 1].
+    Images are arrays as for `pretrain`: uint8 [n, H, W, C], or float [n, C, H, W] in [0, 1].
 
     Raises:
         ValueError: from `fit` and `transform`, an input that cannot work.
@@ -50,7 +50,7 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.settings = settings
 
     def fit(self, images: NDArray[Any], y: object = None) -> Self:
-        """Open the encoder, or pretrain one on `images`; labels `y` are not looked at."""
+        """Open the encoder, or pretrain one on `images`; labels `y` are ignored."""
         if self.encoder is not None:
             self.extractor_ = open_encoder(self.encoder, self.features)
         elif self.out is not None:
@@ -69,6 +69,6 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         check_is_fitted(self)
         dataset = self.extractor_.open({"x": images}, quiet=True)
         features: NDArray[np.float32] = (
-            self.extractor_.features(dataset.images, arithmetic="32").cpu().numpy()
+            self.extractor_.features(dataset.images, precision="32").cpu().numpy()
         )
         return features

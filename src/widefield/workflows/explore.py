@@ -1,8 +1,9 @@
-"""Look at a set of images through an encoder: neighbors, copies, outliers, clusters, labels."""
+"""Exploration of data by features: neighbors, near-duplicates, outliers, clusters, labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,38 +41,37 @@ from widefield.workflows.explore_page import explore_page
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")
-_FEWEST = 4
-"""Images that have neighbors to speak of."""
-_TYPICAL = 12
-"""Images that stand for a cluster."""
-_TABLED = 10
+_MIN_IMAGES = 4
+_CLUSTER_IMAGES = 12
+"""Images that represent a cluster."""
+_TABLE_NEIGHBORS = 10
 """Neighbors of each image in the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration:
-    """What was found in a set of images; rows are positions in `dataset`."""
+    """Clusters, near-duplicates, outliers and suspected labels, as rows of `dataset`."""
 
     encoder: str
     dataset: Dataset
     graph: Graph
     """The nearest neighbors of each image."""
     places: NDArray[np.float32]
-    """Place of each image on the map, [n, 2]."""
+    """Coordinates of each image in the map, [n, 2]."""
     clusters: NDArray[np.int64]
-    """Cluster of each image, the largest 0, or -1 for none, [n]."""
+    """Cluster of each image, 0 for the largest, -1 for none, [n]."""
     typical: list[NDArray[np.int64]]
     """The most typical images of each cluster."""
     duplicates: list[NDArray[np.int64]]
-    """Groups of near-copies, the closest first."""
+    """Groups of near-duplicates, the closest first."""
     outliers: NDArray[np.int64]
     """Images far from all others, the farthest first."""
     suspects: Mapping[str, Suspects]
-    """Labels of each task that neighbors contradict."""
+    """Task -> labels that differ from those of the neighbors."""
     notes: tuple[str, ...]
 
-    def judged(self, task: str) -> str:
-        """Return in words whose labels of a task were compared with those of neighbors."""
+    def checked(self, task: str) -> str:
+        """Return which examples of a task were compared with their neighbors."""
         y, kind = self.dataset.labels[task], self.dataset.kind
         count = int((y >= 0).sum())
         return f"all {kind}" if count == len(y) else f"the {count:,} labeled {kind}"
@@ -97,12 +97,11 @@ class Exploration:
     def tables(self) -> dict[str, pa.Table]:
         """Return each of `TABLES` by its name; `suspects` is left out without labels."""
         paths = np.array(self.dataset.paths, dtype=object)
-        k = min(_TABLED, self.graph.k)
-        copies = [row for group in self.duplicates for row in group]
-        groups = [i + 1 for i, group in enumerate(self.duplicates) for _ in group]
+        k = min(_TABLE_NEIGHBORS, self.graph.k)
+        grouped = [(i + 1, row) for i, rows in enumerate(self.duplicates) for row in rows]
         rank = {row: i + 1 for rows in self.typical for i, row in enumerate(rows.tolist())}
         n = range(len(paths))
-        made: dict[str, dict[str, Any]] = {
+        columns: dict[str, dict[str, Any]] = {
             "neighbors": {
                 "path": np.repeat(paths, k),
                 "rank": np.tile(np.arange(1, k + 1), len(paths)),
@@ -110,8 +109,8 @@ class Exploration:
                 "cosine": 1 - self.graph.distance[:, :k].ravel() ** 2 / 2,
             },
             "duplicates": {
-                "group": pa.array(groups, pa.int64()),
-                "path": pa.array(paths[copies], pa.string()),
+                "group": pa.array([group for group, _ in grouped], pa.int64()),
+                "path": pa.array([paths[row] for _, row in grouped], pa.string()),
             },
             "outliers": {
                 "path": pa.array(paths[self.outliers], pa.string()),
@@ -126,10 +125,10 @@ class Exploration:
             },
         }
         if self.suspects:
-            made["suspects"] = self._labels(paths)
-        return {name: pa.table(columns) for name, columns in made.items()}
+            columns["suspects"] = self._suspect_columns(paths)
+        return {name: pa.table(table) for name, table in columns.items()}
 
-    def _labels(self, paths: NDArray[np.object_]) -> dict[str, Any]:
+    def _suspect_columns(self, paths: NDArray[np.object_]) -> dict[str, Any]:
         rows = [
             (task, paths[row], classes[y[row]], classes[named], float(share))
             for task, found in self.suspects.items()
@@ -144,14 +143,13 @@ class Exploration:
         }
 
     def save_tables(self, folder: str | Path) -> None:
-        """Write each table to `folder` as Parquet and as CSV; one of other data is removed."""
+        """Write each table to `folder` as Parquet and CSV, and remove those of an earlier call."""
         tables = self.tables()
         for name, table in tables.items():
             write_atomically(Path(folder, f"{name}.parquet"), partial(pq.write_table, table))
             write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
-        for name in set(TABLES) - tables.keys():
-            for suffix in _FORMATS:
-                Path(folder, name + suffix).unlink(missing_ok=True)
+        for name, suffix in product(set(TABLES) - tables.keys(), _FORMATS):
+            Path(folder, name + suffix).unlink(missing_ok=True)
 
     def html(self, *, seed: int = 0) -> str:
         """Return the page."""
@@ -177,16 +175,16 @@ def explore(
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
             `pixels`. In Python also a module; it is never changed.
-        data: four or more images or sounds, as `pretrain` takes them.
+        data: four or more images or sounds, as for `pretrain`.
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
-            task. Examples without a label are shown too. In Python also a table, as `classify`
+            task. Examples without a label are included. In Python also a table, as `classify`
             takes it.
         features: pooled, feature-map for those before pooling, or projected for those after the
             projector that the run was trained with.
         max_examples: take a class-balanced first N examples.
-        out: an `.html` file, one page that loads nothing from anywhere.
-        tables: a folder for each finding as a table, Parquet and CSV.
-        overwrite: replace what is there.
+        out: an `.html` file, which loads no other files.
+        tables: a folder for tables of the results, Parquet and CSV.
+        overwrite: replace existing files.
         seed: seed of the map.
         quiet: show no progress.
 
@@ -199,20 +197,25 @@ def explore(
         >>> [group.tolist() for group in explore("pixels", {"x": images}).duplicates]
         [[3, 7]]
     """
-    _refuse_taken(out, tables, overwrite=overwrite)
+    if out is not None:
+        checked_output(out, (".html",), overwrite=overwrite)
+    if tables is not None:
+        for name, suffix in product(TABLES, _FORMATS):
+            checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
-    extractor.tell(quiet=quiet)
+    extractor.log_notes(quiet=quiet)
     dataset = extractor.open(
         data, labels=table, unlabeled=True, max_examples=max_examples, quiet=quiet
     )
-    if len(dataset) < _FEWEST:
+    if len(dataset) < _MIN_IMAGES:
         raise ValueError(
-            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs {_FEWEST} at least"
+            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least "
+            f"{_MIN_IMAGES}"
         )
     h = extractor.features(dataset.images, quiet=quiet)
     if not h.isfinite().all():
-        raise ValueError(f"features of {extractor.name} are not finite: take another encoder")
+        raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
@@ -223,11 +226,20 @@ def explore(
         graph=graph,
         places=places,
         clusters=clusters,
-        typical=typical(h.cpu().numpy(), clusters, count=_TYPICAL),
+        typical=typical(h.cpu().numpy(), clusters, count=_CLUSTER_IMAGES),
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
         suspects=suspects,
-        notes=(*extractor.notes, *dataset.notes, *_too_few(dataset, suspects)),
+        notes=(
+            *extractor.notes,
+            *dataset.notes,
+            *(
+                f"{task!r} has {int((y >= 0).sum())} labels, which are not checked: "
+                f"{_MIN_IMAGES} are needed"
+                for task, y in dataset.labels.items()
+                if task not in suspects
+            ),
+        ),
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)
@@ -239,7 +251,7 @@ def explore(
 def _suspects(
     h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, Suspects]:
-    """Return the labels of each task that neighbors with a label contradict.
+    """Return the labels of each task that differ from those of labeled neighbors.
 
     A task with fewer than four labels is left out.
     """
@@ -248,34 +260,9 @@ def _suspects(
         rows = np.flatnonzero(y >= 0)
         if len(rows) == len(y):
             found[task] = suspected_labels(graph, y)
-        elif len(rows) >= _FEWEST:
-            near = neighbor_graph(
-                h[torch.from_numpy(rows).to(h.device)], min(VOTERS, len(rows) - 1)
-            )
-            among = suspected_labels(near, y[rows])
-            found[task] = replace(among, rows=rows[among.rows])
+        elif len(rows) >= _MIN_IMAGES:
+            labeled_h = h[torch.from_numpy(rows).to(h.device)]
+            labeled_graph = neighbor_graph(labeled_h, min(VOTERS, len(rows) - 1))
+            suspects = suspected_labels(labeled_graph, y[rows])
+            found[task] = replace(suspects, rows=rows[suspects.rows])
     return found
-
-
-def _too_few(dataset: Dataset, suspects: Mapping[str, Suspects]) -> list[str]:
-    """Say which tasks have too few labels for these to be checked."""
-    return [
-        f"{task!r} has {int((dataset.labels[task] >= 0).sum())} labels, which are not checked: "
-        f"that takes {_FEWEST}"
-        for task in dataset.labels
-        if task not in suspects
-    ]
-
-
-def _refuse_taken(out: str | Path | None, tables: str | Path | None, *, overwrite: bool) -> None:
-    """Refuse a page or tables that cannot be written, before the work.
-
-    Raises:
-        ValueError: a place is taken, of another kind, or cannot be written.
-    """
-    if out is not None:
-        checked_output(out, (".html",), overwrite=overwrite)
-    if tables is not None:
-        for name in TABLES:
-            for suffix in _FORMATS:
-                checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""What was found among images, as one page."""
+"""The HTML page of an exploration."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
-from widefield.inference.pictures import pictures_of
+from widefield.inference.pictures import render_examples
 from widefield.metrics.groups import VOTERS
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 from widefield.report.figures import thumbnail
@@ -16,26 +16,26 @@ from widefield.version import __version__
 if TYPE_CHECKING:
     from widefield.workflows.explore import Exploration
 
-_SHOWN = 200
-"""Groups, outliers or labels that are shown of each kind; tables have all."""
+_MAX_GROUPS = 200
+"""Largest number of groups, outliers or labels of each section; tables have all."""
 _NEIGHBORS = 8
-_DRAWN, _SIDE = 256, 96
-"""Sounds or windows that are drawn at once, and the longest side of a picture of one."""
+_BATCH, _SIDE = 256, 96
+"""Sounds or windows that are rendered at once, and the longest side of each image."""
 
 
 def explore_page(found: "Exploration", *, seed: int) -> str:
-    """Return the page as HTML; the same findings give the same text."""
+    """Return the page as HTML; the same result gives the same text."""
     data = found.dataset
     one = data.kind.removesuffix("s")
     clusters = [str(i + 1) for i in range(len(found.typical))]
     labels = [Coloring(name=t, values=data.classes[t], ids=y) for t, y in data.labels.items()]
     return ExplorePage(
-        title=f"widefield explore: {data.spec} as {found.encoder} sees it",
+        title=f"widefield explore: {data.spec} by {found.encoder}",
         summary=_summary(found),
-        images=_pictures(data),
+        images=_render(data),
         example=one,
         paths=data.paths,
-        places=found.places,
+        points=found.places,
         neighbors=found.graph.index[:, :_NEIGHBORS],
         colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
         sections=[
@@ -44,7 +44,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
             if any(group.rows for group in section.groups)
         ],
         notes=[f"Note: {note}." for note in found.notes],
-        facts={
+        metadata={
             "encoder": found.encoder,
             "data": data.spec,
             data.kind: f"{len(data):,}",
@@ -56,10 +56,10 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
 
 
 def _summary(found: "Exploration") -> str:
-    copies, labels = len(found.duplicates), sum(len(s.rows) for s in found.suspects.values())
+    labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
         _count(len(found.typical), "cluster"),
-        _count(copies, "group") + " of near-duplicates",
+        _count(len(found.duplicates), "group") + " of near-duplicates",
         _count(len(found.outliers), "outlier"),
     ]
     if found.suspects:
@@ -67,21 +67,20 @@ def _summary(found: "Exploration") -> str:
     return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
 
 
-def _pictures(data: Dataset) -> NDArray[np.uint8]:
-    """Return a picture of each example, [n, h, w, C]; of sounds and windows small ones."""
+def _render(data: Dataset) -> NDArray[np.uint8]:
+    """Return an image of each example, [n, h, w, C], of sounds and windows a thumbnail."""
     if data.kind == "images":
         return data.images
-    chunks = (range(i, min(i + _DRAWN, len(data))) for i in range(0, len(data), _DRAWN))
-    return np.stack([thumbnail(p, _SIDE) for rows in chunks for p in pictures_of(data, rows)])
+    chunks = (range(i, min(i + _BATCH, len(data))) for i in range(0, len(data), _BATCH))
+    return np.stack([thumbnail(p, _SIDE) for rows in chunks for p in render_examples(data, rows)])
 
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _first(total: int) -> str:
-    """Return a sentence if not all of so many are shown."""
-    return f" The first {_SHOWN} of {total:,} are shown." if total > _SHOWN else ""
+def _truncation(total: int) -> str:
+    return f" The first {_MAX_GROUPS} of {total:,} are shown." if total > _MAX_GROUPS else ""
 
 
 def _clusters(found: "Exploration") -> Section:
@@ -89,13 +88,13 @@ def _clusters(found: "Exploration") -> Section:
     return Section(
         name="clusters",
         title="Clusters",
-        how="Dense places of the map, the largest first, each by the "
-        f"{found.dataset.kind} nearest to its middle." + _first(len(sizes)),
+        caption="Dense regions of the map, the largest first, each with the "
+        f"{found.dataset.kind} nearest to its center." + _truncation(len(sizes)),
         groups=[
             ImageGroup(
                 title=f"Cluster {i + 1}: {sizes[i]:,} {found.dataset.kind}", rows=rows.tolist()
             )
-            for i, rows in enumerate(found.typical[:_SHOWN])
+            for i, rows in enumerate(found.typical[:_MAX_GROUPS])
         ],
     )
 
@@ -104,11 +103,11 @@ def _duplicates(found: "Exploration") -> Section:
     return Section(
         name="duplicates",
         title="Near-duplicates",
-        how=f"{found.dataset.kind.capitalize()} at most half as far from each other as from an "
-        "ordinary neighbor, the closest group first." + _first(len(found.duplicates)),
+        caption=f"{found.dataset.kind.capitalize()} at most half as far from each other as "
+        "neighbors usually are, the closest group first." + _truncation(len(found.duplicates)),
         groups=[
             ImageGroup(title=f"{len(group):,} {found.dataset.kind}", rows=group.tolist())
-            for group in found.duplicates[:_SHOWN]
+            for group in found.duplicates[:_MAX_GROUPS]
         ],
     )
 
@@ -117,27 +116,27 @@ def _outliers(found: "Exploration") -> Section:
     return Section(
         name="outliers",
         title="Outliers",
-        how=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, the "
-        "farthest first." + _first(len(found.outliers)),
-        groups=[ImageGroup(rows=found.outliers[:_SHOWN].tolist())],
+        caption=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, "
+        "the farthest first." + _truncation(len(found.outliers)),
+        groups=[ImageGroup(rows=found.outliers[:_MAX_GROUPS].tolist())],
     )
 
 
 def _labels(found: "Exploration") -> Section:
     groups, total = [], 0
     for task, suspects in found.suspects.items():
-        classes, rows = found.dataset.classes[task], suspects.rows[:_SHOWN]
+        classes, rows = found.dataset.classes[task], suspects.rows[:_MAX_GROUPS]
         total = max(total, len(suspects.rows))
-        given = found.dataset.labels[task][rows]
+        labels = found.dataset.labels[task][rows]
         groups.append(
             ImageGroup(
-                title=f"{task}: neighbors name the label of {suspects.agreement:.0%} of "
-                f"{found.judged(task)}; the lower, the weaker these suspicions",
+                title=f"{task}: {suspects.agreement:.0%} of {found.checked(task)} have the label "
+                "of most neighbors; the lower this share, the weaker the evidence",
                 rows=rows.tolist(),
                 captions=[
-                    f"labeled {classes[own]}; {share:.0%} of neighbors: {classes[other]}"
-                    for own, other, share in zip(
-                        given, suspects.named, suspects.share, strict=False
+                    f"labeled {classes[label]}; {share:.0%} of neighbors: {classes[other]}"
+                    for label, other, share in zip(
+                        labels, suspects.named, suspects.share, strict=False
                     )
                 ],
             )
@@ -145,7 +144,7 @@ def _labels(found: "Exploration") -> Section:
     return Section(
         name="labels",
         title="Labels to check",
-        how=f"None of the {VOTERS} nearest neighbors has the label of these "
-        f"{found.dataset.kind}, and half of them or more share another." + _first(total),
+        caption=f"None of the {VOTERS} nearest neighbors has the label of these "
+        f"{found.dataset.kind}, and half of them or more share another." + _truncation(total),
         groups=groups,
     )

@@ -27,9 +27,10 @@ def export(
 ) -> Encoder:
     """Write an encoder as `.safetensors`, which plain timm loads, `.onnx`, or a folder.
 
-    The weights in `.safetensors` have timm's own keys; a `.json` of the same name beside it holds
-    what `timm.create_model` needs, and mean and deviation of the images. Networks that timm lacks,
-    such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalizes them itself.
+    The weights in `.safetensors` have timm's keys; a `.json` of the same name beside it holds the
+    arguments of `timm.create_model`, and mean and standard deviation of the images. Networks that
+    timm lacks, such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalizes
+    them itself.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
     it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded.
@@ -51,20 +52,21 @@ def export(
     if findings:
         raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")
     out = checked_output(out, _FORMATS, overwrite=overwrite)
-    beside = out.with_suffix(".json")
-    if out.suffix == ".safetensors" and os.path.lexists(beside):
+    config = out.with_suffix(".json")
+    if out.suffix == ".safetensors" and os.path.lexists(config):
         if not overwrite:
             raise ValueError(
-                f"{beside} is already there, and {out.name} needs its name: choose another one, or "
+                f"{config} is already there, and {out.name} needs its name: choose another one, or "
                 "pass --overwrite"
             )
-        if not is_config(beside):
+        if not is_config(config):
             raise ValueError(
-                f"{beside} is no encoder's, and {out.name} needs its name: choose another one"
+                f"{config} does not belong to an encoder, and {out.name} needs its name: choose "
+                "another one"
             )
     encoder = _encoder_of(run)
     if out.suffix == ".onnx":
-        write_atomically(out, lambda draft: export_onnx(encoder, draft))
+        write_atomically(out, lambda path: export_onnx(encoder, path))
         return encoder
     save_encoder_file(encoder, out)
     return encoder
@@ -73,7 +75,6 @@ def export(
 def _export_folder(
     run: str | Path, folder: Path, findings: Sequence[str], *, overwrite: bool
 ) -> Encoder:
-    """Write the model folder of a run's encoder."""
     for name in MODEL_FILES:
         checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
     encoder = _encoder_of(run)
@@ -88,10 +89,10 @@ def _encoder_of(name: str | Path) -> Encoder:
     Raises:
         ValueError: there is none, or it has random weights.
     """
-    opened = open_encoder(name)
-    if opened.encoder is None:
+    encoder = open_encoder(name).encoder
+    if encoder is None:
         raise ValueError(
             f"{name} has no trained weights to export: give a run or a file of weights"
         )
-    assert isinstance(opened.encoder, Encoder)
-    return opened.encoder.eval()
+    assert isinstance(encoder, Encoder)
+    return encoder.eval()

@@ -1,4 +1,4 @@
-"""What the model card of an exported encoder says: what it is, how to load it, how it arose."""
+"""The model card of an exported encoder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,14 +24,14 @@ tags:
 ```python
 import timm
 
-# On a disk, or "hf-hub:OWNER/NAME" once it is uploaded.
+# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
 data = timm.data.resolve_model_data_config(model)
 transform = timm.data.create_transform(**data, is_training=False)
 features = model(transform(image).unsqueeze(0))  # [1, {dim}]
 ```
 
-## Facts
+## RunContext
 
 {facts}
 {learned}
@@ -40,13 +40,13 @@ Written by widefield {version}.
 
 
 def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) -> str:
-    """Return the card of the encoder of a run, or of a file, which says less.
+    """Return the model card of the encoder of a run, or of a file, about which less is known.
 
-    Of the data the last part of the name is told, not where they lie.
+    Of the path of the data it has the last part only.
     """
     config = encoder.config
     height, width = config.image_size
-    facts = {
+    metadata = {
         "architecture": config.name,
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
@@ -60,7 +60,7 @@ def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) 
             f"An image encoder that was trained with `{recipe.method.name}`; it turns images into "
             "features."
         )
-        facts |= {
+        metadata |= {
             "trained on": _code(str(settings["data"]).rstrip("/").rpartition("/")[2]),
             "examples": f"{len(folder.manifest.paths()):,}",
             "method": _code(recipe.method.name),
@@ -73,21 +73,22 @@ def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) 
         title=f"{config.name}, {encoder.dim} features",
         about=about,
         dim=encoder.dim,
-        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
-        learned=_listed(findings),
+        facts="\n".join(f"- {name}: {value}" for name, value in metadata.items()),
+        learned=_section(findings),
         version=__version__,
     )
 
 
-def _listed(findings: Sequence[str]) -> str:
-    """Return a section of what was found, if something was."""
+def _section(findings: Sequence[str]) -> str:
     if not findings:
         return ""
     lines = "\n".join(f"- {_code(line)}" for line in findings)
-    return f"\n## What it learned\n\nProbes beside floors and ceilings:\n\n{lines}\n"
+    return (
+        f"\n## What it learned\n\nLinear-probe accuracy between floors and ceilings:\n\n{lines}\n"
+    )
 
 
 def _code(text: str) -> str:
-    """Return `text` as Markdown shows it, whatever is in it."""
+    """Return `text` as Markdown code, without characters that would end it."""
     plain = "".join(c for c in text if is_seen(c)).replace("`", "'")
     return f"`{plain}`"

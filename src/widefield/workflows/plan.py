@@ -1,4 +1,4 @@
-"""What a run will take, before it begins: memory by part and place, and seconds an epoch."""
+"""Estimate of memory and time of a run, from a few trial steps."""
 
 import dataclasses
 import resource
@@ -29,35 +29,38 @@ from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
 from widefield.workflows.setup import Setup
 
-STEPS_PER_ROUND = 6  # after the first round every row has been seen before
+STEPS_PER_ROUND = 6
+"""Batches of a round; from the second round on every row was updated before."""
 MAX_ROUNDS = 40
-TRIAL_SECONDS = 2.5  # of timed rounds: a few short steps say little about an epoch
-MISSED_STEPS = 200  # that rows have missed in a round, or an epoch's: then a replay is longest
+TRIAL_SECONDS = 2.5
+"""Duration of timed steps: a few short ones vary too much."""
+IDLE_STEPS = 200
+"""Steps that a row misses between rounds, or those of an epoch if fewer: the longest catch-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run will take."""
+    """Estimated memory and time of a run."""
 
     recipe: Recipe
-    """The recipe, `auto` replaced by what this machine gets."""
+    """The resolved recipe."""
     examples: int
     steps_per_epoch: int
     parts: dict[str, Part]
-    """`data`, `head` (rows), `moments` (theirs), `weights`, `optimizer` and `activations`, the
-    last as measured: on a GPU all that a step takes for a while, else what its backward needs."""
+    """`data`, `head` (rows), `moments` (of the rows), `weights`, `optimizer` and `activations`:
+    on a GPU the measured peak of a step, else the tensors saved for its backward pass."""
     host_bytes: int
-    """Expected peak of the process's memory, its libraries included."""
+    """Expected peak memory of the process, including libraries."""
     device_bytes: int
-    """Expected peak on the device; without a GPU, the share of `host_bytes` that would be there."""
+    """Expected peak memory on the device; without a GPU the part of `host_bytes` for the model."""
     epoch_seconds: float
-    """Expected, without health checks and checkpoints."""
+    """Expected duration, without health checks and checkpoints."""
     notes: tuple[str, ...] = ()
-    """What the user may want to change, a line each."""
+    """Advice on settings, one line each."""
 
     @property
     def device_words(self) -> str:
-        """What `device_bytes` are, to a reader."""
+        """`device_bytes` in words."""
         cuda = choose_device(self.recipe.device).type == "cuda"
         return "on the GPU" if cuda else "of it for model and step"
 
@@ -89,10 +92,10 @@ def plan(
     """Estimate memory and time of `pretrain` with the same options, from a few trial steps.
 
     Args:
-        data: images or sounds, as `pretrain` takes them.
+        data: images or sounds, as for `pretrain`.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
-        download: fetch the published weights of an `init` that this machine lacks.
+        download: fetch the published weights of `init` if they are missing.
         **settings: settings of the run, its method and its views to change.
 
     Raises:
@@ -105,28 +108,28 @@ def plan(
     """
     setup = Setup(data, recipe, settings, download=download)
     dataset = open_dataset(data, **setup.recipe.data_options())
-    chosen, notes, start = setup.finish(dataset)
-    init = None if start is None else start.encoder
+    resolved, notes, init = setup.finish(dataset)
+    encoder = None if init is None else init.encoder
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(chosen, dataset, RunFolder(path=Path(folder)), init)) as trial,
+        closing(_Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)) as trial,
     ):
         return replace(trial.plan(), notes=notes)
 
 
 class _Trial:
-    """A run that takes a few of its steps."""
+    """A few steps of a run."""
 
     def __init__(
-        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, start: Encoder | None
+        self, recipe: Recipe, dataset: Dataset, folder: RunFolder, initial: Encoder | None
     ) -> None:
-        self.recipe, self.dataset, self.folder, self.start = recipe, dataset, folder, start
+        self.recipe, self.dataset, self.folder, self.initial = recipe, dataset, folder, initial
         self.steps_per_epoch = steps_per_epoch(
             len(dataset), recipe.batch_size, drop_last=recipe.drop_last
         )
-        self.missed = min(MISSED_STEPS, self.steps_per_epoch)
-        # Few rows first: a step does not depend on how many there are, and they need not be made.
+        self.idle_steps = min(IDLE_STEPS, self.steps_per_epoch)
+        # The duration of a step with rows does not depend on their number, so a few suffice.
         few = dataset.subset(slice(0, STEPS_PER_ROUND * recipe.batch_size))
         self.run = self._run(few)
         if not self.run.state.heads and len(few) < len(dataset):
@@ -135,20 +138,19 @@ class _Trial:
         self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
-        """Build a run that is long enough for the trial."""
+        """Build a run with enough epochs for the trial."""
         recipe = self.recipe
-        steps = MAX_ROUNDS * (STEPS_PER_ROUND + self.missed)
+        steps = MAX_ROUNDS * (STEPS_PER_ROUND + self.idle_steps)
         epochs = 1 + steps // max(1, len(dataset) // recipe.batch_size)
         device = choose_device(recipe.device)
         ranks = DistributedContext(device, choose_precision(recipe.precision, device))
-        silent = Console(stderr=True, quiet=True)
-        longer = replace(recipe, epochs=epochs)
-        return PretrainRun(longer, dataset, self.folder, silent, ranks, self.start)
+        recipe, console = replace(recipe, epochs=epochs), Console(stderr=True, quiet=True)
+        return PretrainRun(recipe, dataset, self.folder, console, ranks, self.initial)
 
     def plan(self) -> Plan:
-        """Take the steps, and add up."""
+        """Take the steps, and return the estimate."""
         activations, seconds = self._steps()
-        self.run.monitor.check_health()  # its batches are larger than those of most runs
+        self.run.monitor.check_health()  # its batches may be larger than those of training
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
         host = _peak_host_bytes()
@@ -166,64 +168,64 @@ class _Trial:
         )
 
     def _steps(self) -> tuple[int, float]:
-        """Return the bytes that a step takes for a while, and its seconds, rows having aged."""
+        """Return the bytes of activations, and the seconds of a step whose rows catch up."""
         step = TrainStep(self.run.state, fabric=self.run.ranks.fabric)
         batches, times = self._batches(), list[float]()
-        taken = self._bytes_taken(step, next(batches))
+        activations = self._activation_bytes(step, next(batches))
         for _ in range(1, STEPS_PER_ROUND):
             step(next(batches))
         for _ in range(1, MAX_ROUNDS):
-            self._miss_steps()
+            self._skip_steps()
             times += [self._seconds(step, batches) for _ in range(STEPS_PER_ROUND)]
             if sum(times) > TRIAL_SECONDS:
                 break
-        return taken, statistics.mean(times)
+        return activations, statistics.mean(times)
 
-    def _miss_steps(self) -> None:
-        """Let the rows' last visit be as long ago as an epoch of the run would."""
+    def _skip_steps(self) -> None:
+        """Advance the step of the rows by about an epoch, without updating them."""
         for optimizer in self.run.state.head_optimizers:
             set_learning_rate(optimizer, self.recipe.method.lr)
-            for _ in range(self.missed):
-                optimizer.step()  # without a gradient, which is a step of other rows
+            for _ in range(self.idle_steps):
+                optimizer.step()  # no row has a gradient
 
     def _seconds(self, step: TrainStep, batches: Iterator[Batch]) -> float:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         step(next(batches))
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return time.perf_counter() - began
+        return time.perf_counter() - start_time
 
-    def _bytes_taken(self, step: TrainStep, batch: Batch) -> int:
-        """Return what one step takes for a while: on a GPU all of it, else backward's needs."""
+    def _activation_bytes(self, step: TrainStep, batch: Batch) -> int:
+        """Return the peak memory of a step on a GPU, else the bytes saved for backward."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
             step(batch)
-            held = _bytes(self._optimizer_state())  # the first step makes it
-            return torch.cuda.max_memory_allocated(self.device) - before - held
-        taken = self._saved(lambda: step(batch))
+            state = _bytes(self._optimizer_state())  # created by the first step
+            return torch.cuda.max_memory_allocated(self.device) - before - state
+        saved = self._saved_bytes(lambda: step(batch))
         part = self.recipe.micro_batch
-        if part is not None:  # a part's activations are made within backward, unseen from here
+        if part is not None:  # its activations are created within backward, where hooks see none
             with self.run.ranks.fabric.autocast():
-                taken += self._saved(lambda: self.run.encoder(batch.x[:part]))
-        return taken
+                saved += self._saved_bytes(lambda: self.run.encoder(batch.x[:part]))
+        return saved
 
-    def _saved(self, act: Callable[[], Any]) -> int:
-        """Return the bytes that `act` saves for a backward pass, weights left out."""
+    def _saved_bytes(self, forward: Callable[[], Any]) -> int:
+        """Return the bytes that `forward` saves for a backward pass, without weights."""
         saved = dict[int, int]()
         weights = {x.untyped_storage().data_ptr() for x in self._weights()}
 
-        def note(x: Tensor) -> Tensor:
+        def pack(x: Tensor) -> Tensor:
             storage = x.untyped_storage()
             saved[storage.data_ptr()] = storage.nbytes()
             return x
 
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            act()
-        return sum(size for pointer, size in saved.items() if pointer not in weights)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            forward()
+        return sum(size for ptr, size in saved.items() if ptr not in weights)
 
     def _batches(self) -> Iterator[Batch]:
-        """Yield a round's batches of every epoch."""
+        """Yield the batches of a round in every epoch."""
         epoch = 0
         while True:
             indices = self.loader.order(epoch)[:STEPS_PER_ROUND]
@@ -236,15 +238,14 @@ class _Trial:
 
     def _parts(self, activations: int) -> dict[str, Part]:
         state = self.run.state
-        nothing = Part(bytes=0, place="device")
-        grows = state.method.memory(len(self.dataset))
+        by_rows = state.method.memory(len(self.dataset))
         dense = state.method.head_parameters()
-        held = _bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
-        head = grows.get("head", nothing)
-        moments = grows.get("moments", Part(bytes=held, place="device"))
-        optimizer = _bytes(self._optimizer_state()) - held
+        dense_state = _bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
+        head = by_rows.get("head", Part(bytes=0, place="device"))
+        moments = by_rows.get("moments", Part(bytes=dense_state, place="device"))
+        optimizer = _bytes(self._optimizer_state()) - dense_state
         return {
-            "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.place),
+            "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.storage),
             "head": head,
             "moments": moments,
             "weights": Part(bytes=_bytes(self._weights()) - _bytes(dense), place="device"),
@@ -265,12 +266,12 @@ class _Trial:
         return [x for entry in entries for x in _per_element(entry)]
 
     def close(self) -> None:
-        """Let go of the run's files."""
+        """Close the files of the run."""
         self.run.close()
 
 
 def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
-    """Return what an optimizer holds for each element of a parameter; its count of steps is not."""
+    """Return the state of an optimizer for each element of a parameter, without its step count."""
     return [x for x in entry.values() if x.ndim]
 
 

@@ -18,7 +18,7 @@ from widefield.core.names import printable
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
 from widefield.head import FolderLock
-from widefield.inference.initial_weights import kept_init
+from widefield.inference.initial_weights import saved_init
 from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
@@ -48,8 +48,8 @@ def pretrain(
 ) -> Pretrained:
     """Train an encoder on unlabeled data, in a folder from which it can be resumed.
 
-    Ctrl-C and SIGTERM are held back until the step under way is done and the run is saved. Then
-    they do what they would have done: Ctrl-C raises KeyboardInterrupt.
+    Ctrl-C and SIGTERM take effect after the current step, once the run is saved. Ctrl-C raises
+    KeyboardInterrupt.
 
     Args:
         data: a folder, a `.npz` or `.npy` file, or built-in photos, spoken, motion or cifar10;
@@ -59,12 +59,12 @@ def pretrain(
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
         resume: resume the run in `out` with its own settings, or with more epochs or another
-            device. New examples of the data join it and get rows of their own.
-        download: fetch the published weights of an `init` that this machine lacks.
+            device. New examples of the data are added, with new rows of a per-example head.
+        download: fetch the published weights of `init` if they are missing.
         quiet: show no progress.
-        logger: log to wandb or mlflow too, if installed; metrics.csv and TensorBoard's files are
-            written anyway.
-        on_step: called after every step; what it raises ends the run, without a checkpoint.
+        logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
+            are always written.
+        on_step: called after every step; an exception ends the run, without a checkpoint.
         on_epoch: called after every epoch, once its checkpoint is saved.
         **settings: settings of the run, its method and its views to change.
 
@@ -86,46 +86,47 @@ def pretrain(
     if resume:
         if recipe != "default":
             raise ValueError("a resumed run has its own settings: leave out recipe or resume")
-        chosen = _recipe_to_resume(folder, settings)
+        resolved = _recipe_to_resume(folder, settings)
     else:
         setup = Setup(data, recipe, settings, download=download)
-        chosen = setup.recipe
-    device = choose_device(chosen.device)
-    ranks = DistributedContext(device, choose_precision(chosen.precision, device))
+        resolved = setup.recipe
+    device = choose_device(resolved.device)
+    ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
         folder.check_empty()
     with images_bar(console, "reading images") as progress:
-        kept = folder.form() if resume else {}
-        dataset = open_dataset(data, **(chosen.data_options() | kept), progress=progress)
-    chosen, notes, start = (chosen, (), None) if setup is None else setup.finish(dataset)
-    on_start = () if start is None else start.notes
-    for note in (*dataset.notes, dataset.place, *on_start, *_apart(chosen, ranks), *notes):
+        saved_form = folder.form() if resume else {}
+        dataset = open_dataset(data, **(resolved.data_options() | saved_form), progress=progress)
+    resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
+    init_notes = () if init is None else init.notes
+    gather_note = _gather_note(resolved, ranks)
+    for note in (*dataset.notes, dataset.storage, *init_notes, *gather_note, *notes):
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    begun = kept_init(folder, chosen) if start is None else start.encoder
+    initial = saved_init(folder, resolved) if init is None else init.encoder
     with (
         disk_full_errors(folder.path, last=folder.last_checkpoint),
         ranks.rank_failure_errors(),
-        _claimed(folder, ranks),
+        _lock(folder, ranks),
         torch.random.fork_rng(enabled=True),
     ):
         growth = None
         if not resume and ranks.is_rank_zero:
-            folder.check_empty()  # again: another run may have ended here meanwhile
+            folder.check_empty()  # again: another process may have written a run meanwhile
         if resume:
-            dataset, growth = in_order(dataset, folder, chosen, ranks)
-        torch.manual_seed(chosen.seed)
-        chosen = ranks.broadcast(chosen)
+            dataset, growth = in_order(dataset, folder, resolved, ranks)
+        torch.manual_seed(resolved.seed)
+        resolved = ranks.broadcast(resolved)
         with (
-            _withdrawn_if_untrained(folder, ranks, resume) as runs,
+            _cleanup_if_untrained(folder, ranks, resume) as runs,
             closing(
-                PretrainRun(chosen, dataset, folder, console, ranks, begun, logger, growth)
+                PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
             ) as run,
         ):
             runs.append(run)
-            if not (resume and run.resume(_place(data, dataset))):
-                described = _describe(chosen, data, dataset)
-                ranks.on_rank_zero(lambda: folder.begin(described, dataset, begun))
+            if not (resume and run.resume(_source(data, dataset))):
+                metadata = _metadata(resolved, data, dataset)
+                ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, initial))
             done = run.train(on_step=on_step, on_epoch=on_epoch)
             if done.finished and ranks.is_rank_zero:
                 write_run_page(run)
@@ -134,12 +135,12 @@ def pretrain(
 
 
 @contextmanager
-def _withdrawn_if_untrained(
+def _cleanup_if_untrained(
     folder: RunFolder, ranks: DistributedContext, resume: bool
 ) -> Iterator[list["PretrainRun"]]:
-    """Leave nothing of a new run that ends before its first step, so that `out` can be used again.
+    """Remove the files of a new run that ends before its first step, so that `out` can be reused.
 
-    The caller appends the run to the list that it gets, once there is one.
+    The caller appends the run to the list, once there is one.
     """
     runs: list[PretrainRun] = []
     try:
@@ -150,21 +151,20 @@ def _withdrawn_if_untrained(
         raise
 
 
-def _apart(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
-    """Return what to say where each process compares the examples of its own part alone."""
+def _gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
+    """Return a note if each process contrasts the examples of its own part of a batch alone."""
     world, settings = ranks.shard.world, recipe.method.flat()
     if world == 1 or settings.get("gather_distributed", True):
         return ()
     return (
-        f"{world} processes: each tells the {recipe.batch_size // world} examples of its own part "
-        f"of a batch apart, not all {recipe.batch_size}: --gather-distributed compares those of "
-        "all",
+        f"{world} processes: each contrasts the {recipe.batch_size // world} examples of its own "
+        f"part of a batch, not all {recipe.batch_size}: --gather-distributed contrasts all",
     )
 
 
 @contextmanager
-def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
-    """Let the first rank make and lock the folder; the others wait for that."""
+def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
+    """Create and lock the folder on rank 0, while the other ranks wait."""
     with ExitStack() as stack:
         if ranks.is_rank_zero:
             stack.enter_context(folder.created())
@@ -174,16 +174,17 @@ def _claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
 
 
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
-    """Return the run's own recipe, with other epochs or another device where these were given.
+    """Return the recipe of the run, with the settings in `settings` that a resume may change.
 
     Raises:
-        ValueError: another setting was given and disagrees.
+        ValueError: another setting differs from that of the run.
     """
-    recipe, given = folder.recipe(), without_auto(with_init_name(settings))
-    before, after = recipe.flat(), recipe.changed(given).flat()
+    recipe, overrides = folder.recipe(), without_auto(with_init_name(settings))
+    before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():
-        is_open = value in (None, "auto") and (name not in given or given[name] != value)
-        if name not in RESUME_SETTINGS and value != before.get(name) and not is_open:
+        # A default of the run's own method may have been resolved to another value.
+        unset = value in (None, "auto") and (name not in overrides or overrides[name] != value)
+        if name not in RESUME_SETTINGS and value != before.get(name) and not unset:
             raise ValueError(
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
@@ -191,16 +192,16 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
 
-def _place(data: Data, dataset: Dataset) -> str | None:
-    """Return where the examples were read, as a spec for any folder; None of arrays."""
+def _source(data: Data, dataset: Dataset) -> str | None:
+    """Return the source with absolute paths; None for arrays."""
     return absolute(dataset.spec) if isinstance(data, str | Path) else None
 
 
-def _describe(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
+def _metadata(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "widefield": __version__,
-        "data": _place(data, dataset) or dataset.spec,
+        "data": _source(data, dataset) or dataset.spec,
         "examples": len(dataset),
         "form": dataset.form(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},

@@ -1,4 +1,4 @@
-"""From a call's settings to those of a run, around the opening of its data."""
+"""Resolution of the settings of a run, before and after its data are opened."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,47 +13,47 @@ from widefield.inference.initial_weights import InitialEncoder, init_name, open_
 
 
 class Setup:
-    """A run whose settings were checked, and whose data are not open yet.
+    """Settings of a run that were checked, while its data are not open yet.
 
     Args:
         data: as for `pretrain`.
         recipe: name of a recipe, or a whole one.
-        given: settings that the user gave.
-        download: fetch published weights that this machine lacks.
+        overrides: settings of the user.
+        download: fetch published weights that are missing.
 
     Raises:
-        ValueError: settings that cannot work, a device or initial weights that are not there.
+        ValueError: invalid settings, a device that is not there, or no such initial weights.
     """
 
     def __init__(
-        self, data: Data, recipe: str | Recipe, given: Mapping[str, Any], *, download: bool
+        self, data: Data, recipe: str | Recipe, overrides: Mapping[str, Any], *, download: bool
     ) -> None:
-        self._asked, self._given = recipe, with_init_name(given)
-        checked = check(recipe, self._given)  # before anything is opened
+        self._base, self._overrides = recipe, with_init_name(overrides)
+        checked = check(recipe, self._overrides)  # before weights are loaded
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
-        self._start: InitialEncoder | None = None
+        self._initial: InitialEncoder | None = None
         self._init: InitInfo | None = None
         if checked.init is not None:
-            spec = given.get("init")
-            self._start = open_init(checked.init if spec is None else spec, download=download)
-            encoder = self._start.encoder
+            spec = overrides.get("init")
+            self._initial = open_init(checked.init if spec is None else spec, download=download)
+            encoder = self._initial.encoder
             self._init = InitInfo(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
-        self.recipe = check(recipe, self._given, planted=self._planted, init=self._init)
-        """Settings as far as they are known, which say how to open the data."""
+        self.recipe = check(recipe, self._overrides, planted=self._planted, init=self._init)
+        """Settings as far as they are known, enough to open the data."""
 
     def finish(self, dataset: Dataset) -> tuple[Recipe, tuple[str, ...], InitialEncoder | None]:
-        """Return resolved settings, notes on them, and the initial weights, fitted to the data.
+        """Return resolved settings, notes on them, and the initial encoder, adapted to the data.
 
         Raises:
-            ValueError: as `resolve`, or the initial weights do not fit the data.
+            ValueError: as `resolve`, or the initial encoder does not fit the data.
         """
-        start = None if self._start is None else self._start.fitted(dataset)
-        facts = RunContext.of(dataset, device=self._device, planted=self._planted, init=self._init)
-        return *resolve(self._asked, self._given, facts), start
+        initial = None if self._initial is None else self._initial.adapted(dataset)
+        info = RunContext.of(dataset, device=self._device, planted=self._planted, init=self._init)
+        return *resolve(self._base, self._overrides, info), initial
 
 
-def with_init_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings as `run.yaml` has them: of initial weights, their name."""
-    spec = given.get("init")
-    return given if spec is None else {**given, "init": init_name(spec)}
+def with_init_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings as `run.yaml` stores them, with the name of the initial weights."""
+    spec = settings.get("init")
+    return settings if spec is None else {**settings, "init": init_name(spec)}

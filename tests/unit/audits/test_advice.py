@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from made_audit import audited, task
-from widefield.audits.advice import advice, run_settings
+from widefield.audits.advice import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.memory import Memory
@@ -88,7 +88,7 @@ def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
     recipe = make_recipe(method="byol", epochs=7)
     run = RunFolder(path=tmp_path)
     run.write_settings({"format": FORMAT, "data": "photos", "recipe": recipe.to_dict()})
-    assert run_settings(run) == recipe.flat()
+    assert run.recipe().flat() == recipe.flat()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from widefield.audits.page import audit_page, summary
 from widefield.audits.result import read_findings
 from widefield.metrics import DIAGNOSTICS
 
-DIGIT = task("digit", 0.2).to_json()
+DIGIT = asdict(task("digit", 0.2))
 HOSTILE = "<script>alert('x')</script>\"&'"
 
 
@@ -43,18 +43,19 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         "When was it learned?",
         "How easy must a planted feature be?",
         "Do plants hide the images?",
-        "What does plain do to training?",
+        "How does plain change training?",
         "How many directions do the features use?",
-        "How often do neurons fire?",
-        "Which images look alike to it?",
-        "What do its features want to see?",
+        "How often are neurons active?",
+        "Which images have similar features?",
+        "What activates its features?",
         "A map of the images",
     ]
     assert text.count("<img ") == 4 + 2 * 4 + 4  # a row of neighbors, two of features, the map
     assert "<b>12.3</b>" in text
     assert DIAGNOSTICS["effective_rank"].meaning in text
     assert "<b>not defined</b>" in text
-    assert "31 % by linear CKA" in text
+    assert "linear CKA with other" in text
+    assert "31 %" in text
     assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbors
 
 

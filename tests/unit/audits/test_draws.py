@@ -1,6 +1,7 @@
 """Floors and ceilings: how many untrained encoders are drawn, and which are kept for whom."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +15,12 @@ from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
 from widefield.audits import planting
 from widefield.audits.bounds import (
-    DRAWS,
+    NUM_SEEDS,
+    AuditOptions,
     Bounds,
+    check_trainable,
     graded_bounds,
     probe_tasks,
-    refuse_untrainable,
     train_supervised,
 )
 from widefield.audits.planting import audit_training
@@ -28,6 +30,8 @@ from widefield.inference.features import encode
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 
+OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
+
 
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("learned", [1])])
 def test_more_draws_are_taken_where_a_verdict_is_unclear(
@@ -35,8 +39,8 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
 ) -> None:
     asked: list[int] = []
 
-    def measure(*_: Any, draws: int, **__: Any) -> Bounds:
-        asked.append(draws)
+    def measure(*_: Any, num_seeds: int, **__: Any) -> Bounds:
+        asked.append(num_seeds)
         return Bounds(floors={}, ceiling={})
 
     def judge(*_: Any, **__: Any) -> dict[str, Any]:
@@ -46,19 +50,18 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
     monkeypatch.setattr(module, "audit_tasks", judge)
     data: Any = SimpleNamespace(train=SimpleNamespace(labels={"kind": np.zeros(3)}))
     extractor: Any = None
-    auditor = module._Auditor(extractor, data, cache=None, seed=0, quiet=True)
-    _, tasks = auditor.judged(extractor)
+    _, tasks = module._audit_all_tasks(extractor, data, OPTIONS)
     assert asked == draws
     assert tasks["kind"].verdict == ("weakened" if first == "unclear" else first)
 
 
-def test_both_short_pretrainings_are_held_against_all_draws(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_both_short_pretrainings_are_compared_with_all_seeds(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
 
-    def measure(*_: Any, draws: int = 1, **__: Any) -> Bounds:
-        asked.append(draws)
+    def measure(*_: Any, num_seeds: int = 1, **__: Any) -> Bounds:
+        asked.append(num_seeds)
         return Bounds(floors={}, ceiling={})
 
     monkeypatch.setattr(planting, "measure_bounds", measure)
@@ -71,10 +74,8 @@ def test_both_short_pretrainings_are_held_against_all_draws(
     data = open_train_test(
         extractor, {"x": images, "kind": np.arange(80) % 2}, max_examples=None, seed=0
     )
-    found = audit_training(
-        extractor, data, "shapes", "simclr", cache=tmp_path, seed=0, say=lambda text: None
-    )
-    assert asked == [DRAWS] * 4  # the data's task and the plant, after either training
+    found = audit_training(extractor, data, "shapes", "simclr", OPTIONS)
+    assert asked == [NUM_SEEDS] * 4  # the data's task and the plant, after either training
     assert found.without == found.planted == {"seen": None}
 
 
@@ -89,13 +90,12 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     data = open_train_test(
         extractor, {"x": images.astype(np.uint8), "kind": kind}, max_examples=None, seed=0
     )
-    (found,) = graded_bounds(
-        extractor, [data], cache=tmp_path, seed=0, say=lambda text: None, draws=2
-    )
+    options = replace(OPTIONS, cache=tmp_path)
+    (found,) = graded_bounds(extractor, [data], options, num_seeds=2)
     every = [
         probe_tasks(lambda images, start=start: encode(start, images), data, seed=0)["kind"]
         for draw in range(2)
-        for start in extractor.untrained_starts(data.train.images[:2], seed=1 + draw)
+        for start in extractor.untrained_encoders(data.train.images[:2], seed=1 + draw)
     ]
     assert len(every) == 4
     best = max(result.accuracy for result in every)
@@ -126,8 +126,7 @@ def test_modules_of_other_code_do_not_share_floors_and_ceilings(
     )
 
     def kept(module: nn.Module) -> list[str]:
-        options: dict[str, Any] = {"cache": tmp_path, "seed": 0, "say": lambda text: None}
-        graded_bounds(open_encoder(module), [data], **options)
+        graded_bounds(open_encoder(module), [data], replace(OPTIONS, cache=tmp_path))
         return sorted(path.name.split("-")[0] for path in tmp_path.iterdir())
 
     one = ["ceiling", "pixels", "random"]
@@ -165,7 +164,7 @@ def test_the_ceiling_of_a_module_that_was_frozen_for_use_is_trained(
     monkeypatch.setattr(bounds_module, "CEILING_STEPS", 4)
     module = nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).requires_grad_(False)
     images = some_data()["x"]
-    fresh = open_encoder(module).untrained(images[:2])
+    fresh = open_encoder(module).untrained_encoders(images[:2])[0]
     before = fresh[1].weight.clone()  # type: ignore[index]
     train_supervised(fresh, open_dataset(some_data()), seed=0)
     assert not torch.equal(fresh[1].weight, before)  # type: ignore[index]
@@ -218,5 +217,5 @@ class Twice(nn.Module):
 def test_a_module_that_a_gradient_reaches_is_let_through(layer: bool) -> None:
     encoder = Twice(layer=layer)
     with torch.no_grad():
-        refuse_untrainable(open_encoder(encoder), some_data()["x"][:2])
+        check_trainable(open_encoder(encoder), some_data()["x"][:2])
     assert encoder.training

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.audits.bounds import probe_tasks
-from widefield.audits.verdict import TaskAudit, verdict
+from widefield.audits.verdict import TaskAudit, audit_task
 from widefield.data import Dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import encode
@@ -128,7 +128,7 @@ def audited(seed: int) -> dict[str, dict[str, TaskAudit]]:
         senses = [SENSES[task] for task in SENSES if task in seen]
         ours = probe_tasks(together(*senses) if senses else untrained(seed), data)
         found[name] = {
-            task: verdict(
+            task: audit_task(
                 task,
                 ours[task],
                 {floor: row[task] for floor, row in floors.items()},

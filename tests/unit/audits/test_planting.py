@@ -1,7 +1,6 @@
 """What a plant does to a frozen encoder, on encoders that are blind to it or see nothing else."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,18 +9,22 @@ from torch import Tensor, nn
 
 from made_audit import task
 from widefield.audits import planting
-from widefield.audits.bounds import Bounds
+from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import Digits, Shapes, read_plant
+from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.evaluation.verdicts import ShareVerdict
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
 
-DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
+OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
+DRAWN, HEARD = (
+    {name for name, plant in PLANTS.items() if issubclass(plant, kind)}
+    for kind in (ImageFeature, AudioFeature)
+)
 
 
 def noise(n: int, seed: int) -> Dataset:
@@ -65,7 +68,7 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def audited(encoder: nn.Module) -> planting.PlantAudit:
     data = TrainTest(train=noise(600, 0), test=noise(300, 1))
     extractor = FeatureExtractor(name="built", encoder=encoder)
-    found, _ = audit_plant(extractor, data, "shapes", cache=Path(), seed=0, say=lambda text: None)
+    found, _ = audit_plant(extractor, data, "shapes", OPTIONS)
     return found
 
 
@@ -95,8 +98,8 @@ def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
 ) -> None:
     asked: list[int] = []
 
-    def bounds(*_: object, draws: int, **__: object) -> list[Bounds]:
-        asked.append(draws)
+    def bounds(*_: object, num_seeds: int, **__: object) -> list[Bounds]:
+        asked.append(num_seeds)
         return [Bounds(floors={}, ceiling={}) for _ in GRADES["shapes"]]
 
     def judge(*_: object, **__: object) -> dict[str, TaskAudit]:
@@ -176,7 +179,7 @@ def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) 
         data = TrainTest(train=noise(n, 0), test=noise(5, 1))
         y = data.planted(GRADES[name][MIDDLE], seed=0).train.labels[name]
         sizes = np.bincount(y)
-        fits.append(planting.has_room(data, name, seed=0))
+        fits.append(planting.has_enough_examples(data, name, seed=0))
         assert fits[-1] == (min(sizes[sizes > 0]) > 1 and (sizes > 0).sum() > 1)
     assert fits[0] < fits[-1]
 
@@ -212,8 +215,6 @@ def test_short_pretrainings_are_of_the_architecture_that_is_audited(
         TrainTest(train=noise(20, 0), test=noise(20, 1)),
         "shapes",
         "simclr",
-        cache=None,
-        seed=0,
-        say=lambda text: None,
+        OPTIONS,
     )
     assert asked == [expected] * 2

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from widefield.audits.verdict import ProbeResult, TaskAudit
-from widefield.audits.verdict import verdict as judged
+from widefield.audits.verdict import audit_task as judged
 from widefield.evaluation.verdicts import LEARNED, WEAKENED, name_share
 from widefield.probes.linear import wilson
 
@@ -75,7 +75,7 @@ def test_the_interval_of_the_accuracy_is_that_of_the_probe(hits: int) -> None:
 def test_a_ceiling_too_near_the_floor_tells_nothing(n: int, ceiling: float) -> None:
     found = verdict(0.41, 0.3, 0.4, ceiling, n)
     assert (found.verdict, found.learned) == ("not separable", None)
-    assert "too close to tell" in found.line()
+    assert "which are too close" in found.line()
 
 
 def test_an_interval_that_holds_two_verdicts_is_said_to() -> None:

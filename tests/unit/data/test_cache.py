@@ -38,7 +38,7 @@ def test_small_data_stay_in_memory(folder, cache):
     dataset = open_dataset(folder)
     assert not isinstance(dataset.images, np.memmap)
     assert dataset.images.flags.writeable
-    assert "kept in memory: 0.0 MB" in dataset.place
+    assert "kept in memory: 0.0 MB" in dataset.storage
     assert not cache.exists()
 
 
@@ -51,7 +51,7 @@ def test_large_data_are_a_read_only_map_equal_to_memory(folder, cache):
     assert (dataset.images == open_dataset(folder).images).all()
     assert (dataset.digests() == open_dataset(folder).digests()).all()
     (entry,) = cache.iterdir()
-    assert str(entry) in dataset.place
+    assert str(entry) in dataset.storage
 
 
 def test_the_next_run_decodes_nothing(folder, cache):
@@ -117,7 +117,7 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     monkeypatch.setattr(cache_module, "SLOW", 0.0)
     first, decoded = decoded_files(folder)
     assert decoded
-    assert "for later commands" in first.place
+    assert "for later commands" in first.storage
     monkeypatch.chdir(folder.parent)
     for name, options in (
         ("images", {}),

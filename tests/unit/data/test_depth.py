@@ -11,7 +11,7 @@ from PIL import Image
 
 from made_images import GRAY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.data import open_dataset
-from widefield.data.decode.high_bit_depth import Extent, white_of
+from widefield.data.decode.high_bit_depth import ValueRange, shared_max_value
 
 RAMP = np.linspace(0, 1, 64).reshape(8, 8)
 
@@ -164,7 +164,7 @@ def test_masks_of_zero_and_one_are_said_to_be_black(tmp_path):
 
 @given(st.lists(st.integers(0, 65_535), min_size=1, max_size=5))
 def test_white_is_a_power_of_two_less_one_and_the_least(values):
-    max_value = white_of([Extent(float(v), True, False) for v in values])
+    max_value = shared_max_value([ValueRange(float(v), True, False) for v in values])
     assert max_value >= max(values)
     assert max_value == 255 or max_value < 2 * max(values)
     assert (int(max_value) + 1).bit_count() == 1

@@ -36,7 +36,7 @@ def test_splits_are_no_classes(tmp_path, splits):
     for split in splits:
         pictures(tmp_path / split / "cats", 2)
         pictures(tmp_path / split / "dogs", 2)
-    with pytest.raises(ValueError, match="which are splits and no classes; name one") as info:
+    with pytest.raises(ValueError, match="which are splits, not classes; name one") as info:
         open_dataset(tmp_path)
     assert str(tmp_path / splits[0]) in str(info.value)
     assert open_dataset(tmp_path / splits[0]).classes["class"] == ("cats", "dogs")
@@ -54,7 +54,7 @@ def test_files_of_other_kinds_are_counted(tmp_path):
         (tmp_path / name).write_text("other")
     (note,) = open_dataset(tmp_path).notes
     assert note == (
-        "not read, because they are no images of a known kind: "
+        "not read, because they are not images of a known type: "
         "2 .heic, 1 .csv, 1 .nef, 1 .txt, 2 others"
     )
     (tmp_path / "only").mkdir()

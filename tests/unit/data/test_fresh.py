@@ -6,10 +6,10 @@ import torch
 from scipy.stats import chisquare
 
 from widefield.data import Loader, open_dataset
-from widefield.data.planted import PLANTS, Canvas, plant
+from widefield.data.planted import PLANTS, Canvas, ImageFeature, plant
 
 CPU = torch.device("cpu")
-NAMES = ("digits", "shapes", "letters")
+NAMES = tuple(name for name, kind in PLANTS.items() if issubclass(kind, ImageFeature))
 COUNT = 40
 
 
@@ -56,7 +56,7 @@ def test_it_draws_what_the_deterministic_form_draws(name):
     canvas = Canvas(shape=(32, 32, 3), seed=3, held_out=False)
     overlay = PLANTS[name](fresh=True).draw(canvas)
     drawn = images.copy()
-    mask = overlay.paint(drawn, np.arange(30), read=5)
+    mask = overlay.apply(drawn, np.arange(30), read=5)
     assert (drawn == fresh.images).all()
     assert (mask == fresh.mask).all()
     assert (mask == overlay.mask(np.arange(30), (32, 32), read=5)).all()

@@ -351,7 +351,7 @@ from widefield.data.decode import images as decode
 from widefield.data import open_dataset
 
 if sys.argv[2] == "control":
-    decode.quiet_libtiff = contextlib.nullcontext
+    decode.suppress_libtiff_errors = contextlib.nullcontext
 print(len(open_dataset(Path(sys.argv[1])).skipped))
 """
 

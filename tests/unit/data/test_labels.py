@@ -87,10 +87,10 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         ([("a.png", "cat")], "cannot read labels from list: give"),
         (np.zeros(3), "cannot read labels from ndarray"),
         ({"path": ["a.png"], "label": ["cat"]}, "'path' has a list as its label: give"),
-        ({3: "cat"}, "labels row 0: 3 is no path"),
+        ({3: "cat"}, "labels row 0: 3 is not a path"),
         (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),
-        (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' stands twice"),
+        (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' is listed twice"),
     ],
 )
 def test_what_is_no_table_is_refused_in_one_line(given: Any, message: str) -> None:
@@ -134,7 +134,7 @@ def test_a_path_leads_to_its_example(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (str(tmp_path / "photos/cat/0.png"), "photos"),
         (str(tmp_path / "photos/cat/0.png"), "linked"),
     ):
-        given = read_labels({path: "cat"}).named_as(names, base)
+        given = read_labels({path: "cat"}).with_names(names, base)
         assert given.tasks == {"label": {"cat/0.png": "cat"}}, (path, base)
 
 
@@ -153,7 +153,7 @@ def test_paths_that_lead_nowhere_or_to_two_are_refused(
     monkeypatch.chdir(tmp_path)
     within = ["a.png", "photos/a.png"]
     own = read_labels({"photos/a.png": "cat"})
-    assert own.named_as(within, "photos") == own  # names as they are need no second reading
+    assert own.with_names(within, "photos") == own  # names as they are need no second reading
     for given, message in (
         ({"photos/a.png": "cat", "b.png": "dog"}, "means 'a.png' or 'photos/a.png'"),
         ({"photos/../../a.png": "cat"}, "1 labeled files are not in the data"),
@@ -161,7 +161,7 @@ def test_paths_that_lead_nowhere_or_to_two_are_refused(
         ({"a.png": "cat", str(tmp_path / "photos/a.png"): "cat"}, "one example by two paths"),
     ):
         with pytest.raises(ValueError, match=message):
-            read_labels(given).named_as(within, "photos")
+            read_labels(given).with_names(within, "photos")
 
 
 def test_examples_without_a_label_are_left_out_or_kept_as_none() -> None:
@@ -239,7 +239,7 @@ def test_columns_that_nobody_asked_for_are_not_read() -> None:
 def test_columns_that_are_all_tasks_have_to_be_labels() -> None:
     for columns, message in (
         (("path", "label", "taken"), "'row 0' has a date as its taken: give"),
-        (("path", "label", "x"), "has a column 'x', which is what arrays .*: rename it"),
+        (("path", "label", "x"), "has a column 'x', which is reserved for arrays .*: rename it"),
     ):
         given = Frame(**{name: TAKEN[name] for name in columns})
         with pytest.raises(ValueError, match=message):

@@ -158,7 +158,7 @@ def test_an_error_while_reading_ahead_reaches_the_consumer():
         yield 1
         raise OSError("disk gone")
 
-    ahead = loader._read_ahead(items())
+    ahead = loader._prefetch(items())
     assert next(ahead) == 1
     with pytest.raises(OSError, match="disk gone"):
         next(ahead)
@@ -173,7 +173,7 @@ def test_at_most_two_batches_are_read_ahead():
             made.append(i)
             yield i
 
-    ahead = loader._read_ahead(items())
+    ahead = loader._prefetch(items())
     next(ahead)
     time.sleep(0.05)
     # One handed out, two waiting in the queue, one made and waiting for a place.
@@ -201,6 +201,6 @@ def test_wait_seconds_count_the_time_inside_the_loader_only(monkeypatch):
 def test_pixels_go_to_the_device_when_they_take_a_third_of_what_is_free(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 10**9))
     cuda = torch.device("cuda")
-    assert loader._fits(300, cuda)
-    assert not loader._fits(301, cuda)
-    assert not loader._fits(1, CPU)
+    assert loader._fits_device(300, cuda)
+    assert not loader._fits_device(301, cuda)
+    assert not loader._fits_device(1, CPU)

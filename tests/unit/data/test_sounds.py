@@ -10,9 +10,9 @@ import torch
 
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
-from widefield.data.decode.sounds import Unreadable, decode
+from widefield.data.decode.sounds import UnreadableError, decode
 from widefield.data.planted import Background, Canvas, Clicks, Tone
-from widefield.data.planted.sounds import SoundOverlay, as_bank
+from widefield.data.planted.sounds import SoundOverlay, as_loop
 from widefield.data.readers.recordings import from_int16
 
 RATE = 8000
@@ -165,7 +165,7 @@ def test_what_is_planted_on_long_sounds_is_in_their_digests() -> None:
     long = np.random.default_rng(0).integers(-9000, 9000, (4, 2 * RATE)).astype(np.int16)
     dataset = open_dataset({"sounds": long, "sample_rate": np.array(RATE)})
     canvas = Canvas(shape=dataset.images.shape[1:], seed=0, held_out=False, rate=RATE)
-    grades = [dataset.with_overlay(grade.draw(canvas)) for grade in Tone.grades()]
+    grades = [dataset.with_overlay(grade.draw(canvas)) for grade in Tone.levels()]
     assert len({tuple(grade.digests().tolist()) for grade in grades}) == len(grades)
     mixture = _mixture(grades)
     heard, _ = mixture.read(np.arange(4), read=1)
@@ -178,7 +178,7 @@ def test_a_background_that_is_silent_for_a_while_leaves_the_sound(tmp_path: Path
     overlay = SoundOverlay(
         name="background",
         classes=("hum",),
-        banks=(bank,),
+        loops=(bank,),
         snr=(0, 0),
         by_peak=True,
         seed=0,
@@ -186,7 +186,7 @@ def test_a_background_that_is_silent_for_a_while_leaves_the_sound(tmp_path: Path
     )
     sounds = np.full((30, 1, RATE, 1), 900, np.int16)
     with np.errstate(all="raise"):
-        overlay.paint(sounds, np.arange(30))
+        overlay.apply(sounds, np.arange(30))
     assert (np.abs(sounds).max((1, 2, 3)) > 8000).all()
 
 
@@ -194,12 +194,12 @@ def test_segments_are_a_function_of_seed_epoch_and_example(tmp_path: Path) -> No
     dataset = open_dataset(pack(tmp_path / "p.npz", [24_000] * 6))
     assert dataset.clips is not None
     index = np.array([4, 1])
-    whole = dataset.clips.drawn(np.arange(6), 2)
-    np.testing.assert_array_equal(dataset.clips.drawn(index, 2), whole[index])
+    whole = dataset.clips.sample(np.arange(6), 2)
+    np.testing.assert_array_equal(dataset.clips.sample(index, 2), whole[index])
     part = dataset.subset(np.array([4, 1]))
     assert part.clips is not None
-    np.testing.assert_array_equal(part.clips.drawn(np.arange(2), 2), whole[index])
-    assert (dataset.clips.drawn(index, 3) != whole[index]).any()
+    np.testing.assert_array_equal(part.clips.sample(np.arange(2), 2), whole[index])
+    assert (dataset.clips.sample(index, 3) != whole[index]).any()
     np.testing.assert_array_equal(dataset.read(index, 2)[0], whole[index])
 
 
@@ -264,7 +264,7 @@ def test_each_of_many_recordings_is_divided_and_heard_at_one_level(
 ) -> None:
     source, noise = many_noises(tmp_path)
     canvas = Canvas(shape=(1, RATE // 4, 1), seed=0, held_out=held_out, rate=RATE)
-    _, bank = Background(source=str(source)).draw(canvas).banks
+    _, bank = Background(source=str(source)).draw(canvas).loops
     parts = bank.reshape(5, -1)
     own = noise[:5, 4 * RATE :] if held_out else noise[:5, : 4 * RATE]
     np.testing.assert_allclose((parts.astype(np.float64) ** 2).mean(1), 1, rtol=1e-3)
@@ -275,11 +275,11 @@ def test_each_of_many_recordings_is_divided_and_heard_at_one_level(
 def test_one_recording_a_class_is_divided_and_scaled_once(tmp_path: Path) -> None:
     source = noise_pack(tmp_path / "n.npz")
     canvas = Canvas(shape=(1, RATE, 1), seed=0, held_out=False, rate=RATE)
-    banks = Background(source=str(source)).draw(canvas).banks
+    loops = Background(source=str(source)).draw(canvas).loops
     with np.load(source) as arrays:
         clips = from_int16(arrays["audio"]).reshape(2, -1)
-    for bank, clip in zip(banks, clips, strict=True):
-        np.testing.assert_array_equal(bank, as_bank(clip[:32_000], RATE))
+    for bank, clip in zip(loops, clips, strict=True):
+        np.testing.assert_array_equal(bank, as_loop(clip[:32_000], RATE))
 
 
 def test_recordings_too_short_to_be_divided_are_refused(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_made_sounds_can_be_told_apart_by_what_repeats_in_them(
     centers = np.stack([repeats[labels == k].mean(0) for k in range(3)])
     nearest = ((repeats[:, None] - centers) ** 2).sum(2).argmin(1)
     assert (nearest == labels).mean() > 0.9
-    assert [len(type(feature).grades()), len(overlay.classes)] == [5, 3]
+    assert [len(type(feature).levels()), len(overlay.classes)] == [5, 3]
 
 
 def broken_files(place: Path) -> dict[str, str]:
@@ -352,7 +352,7 @@ def broken_files(place: Path) -> dict[str, str]:
         "cut.mp3": "cut short by",
         "empty.wav": "is empty",
         "no_samples.wav": "",
-        "text.mp3": "no sound of a known kind",
+        "text.mp3": "has an unknown audio format",
         "no_rate.wav": "",
         "silent.wav": "is silent",
         "nan.wav": "holds NaN",
@@ -389,12 +389,12 @@ def test_files_that_are_cut_anywhere_are_not_read_as_whole(
     file = tmp_path / f"a.{end}"
     for missing in (2, 100, len(content) // 10, len(content) // 2):
         file.write_bytes(content[:-missing])
-        with pytest.raises(Unreadable, match="is cut short"):
+        with pytest.raises(UnreadableError, match="is cut short"):
             decode(file, RATE)
     last_page = content.rfind(b"OggS")
     if last_page > 0:
         file.write_bytes(content[:last_page])
-        with pytest.raises(Unreadable, match="is cut short"):
+        with pytest.raises(UnreadableError, match="is cut short"):
             decode(file, RATE)
 
 
@@ -480,7 +480,8 @@ def test_sounds_are_not_planted_in_images() -> None:
     [
         ({"sample_rate": 0}, "'sample_rate' is 0"),
         ({"sample_rate": None}, "without key 'sample_rate'"),
-        ({"offsets": [0, 10, 5]}, "'offsets' must be integers that rise"),
+        ({"offsets": [0, 10, 5]}, "'offsets' must rise"),
+        ({"audio": np.zeros((2, 8_000), np.int16)}, r"'audio' has shape \[2, 8000\]"),
         ({"audio": np.full(16_000, np.nan)}, "not finite"),
         ({"audio": np.full(16_000, 3.0)}, "float beyond"),
         ({"audio": np.zeros(16_000, np.int64)}, "expected int16"),

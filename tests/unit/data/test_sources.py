@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
 from widefield.data.planted import Digits, Letters, Shapes, plant
-from widefield.data.select import choose
+from widefield.data.select import balanced_subset
 
 
 def npz(tmp_path, n=200, **labels):
@@ -118,7 +118,7 @@ def test_limit_is_balanced(labels, data):
     examples = Examples(
         names=[""] * len(labels), labels={"a": np.array(labels), "b": np.zeros(len(labels), int)}
     )
-    chosen = choose(examples, np.arange(len(labels)), max_examples)
+    chosen = balanced_subset(examples, np.arange(len(labels)), max_examples)
     assert chosen.tolist() == balanced_by_hand(labels, max_examples)
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from widefield.data import absolute, held_out_split, open_dataset, same_images
+from widefield.data import absolute, open_dataset, same_images, to_test_split
 from widefield.data.spec import BUILT_IN, Plant, Spec, parse
 
 names = st.text(string.ascii_letters + string.digits + " _.+:-", min_size=1, max_size=12)
@@ -165,11 +165,11 @@ def test_the_source_of_a_plant_means_the_same_anywhere(
 
 
 def test_the_held_out_split_of_a_training_split(tmp_path: Path) -> None:
-    assert held_out_split(f"{tmp_path}:train+shapes") == f"{tmp_path}:test+shapes"
-    with pytest.raises(ValueError, match="leaves nothing to score on"):
-        held_out_split(str(tmp_path))
-    with pytest.raises(ValueError, match="leaves nothing to score on"):
-        held_out_split("photos:test")
+    assert to_test_split(f"{tmp_path}:train+shapes") == f"{tmp_path}:test+shapes"
+    with pytest.raises(ValueError, match="has no test split, so there is nothing to score on"):
+        to_test_split(str(tmp_path))
+    with pytest.raises(ValueError, match="has no test split, so there is nothing to score on"):
+        to_test_split("photos:test")
 
 
 def test_a_mistyped_name_is_answered_without_the_heavy_imports():

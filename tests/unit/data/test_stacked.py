@@ -98,7 +98,7 @@ def test_on_disk_as_in_memory(pack):
     ("spec", "reason"),
     [
         (f"photos+{SPEC}", "the images have 16 classes, expected 1 to 10"),
-        (f"PACK+shapes:fresh+{SPEC}", "does not go with ':fresh'"),
+        (f"PACK+shapes:fresh+{SPEC}", "cannot be combined with ':fresh'"),
         (f"PACK+{SPEC}:alpha=0.5", "has no option 'alpha'; known: masked, source"),
         (f"PACK+{SPEC}:masked=1", "takes no value"),
     ],

@@ -134,7 +134,7 @@ def test_a_parquet_file_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no column 'window'"):
         open_dataset(tmp_path / "w.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match="no readable Parquet file"):
+    with pytest.raises(ValueError, match="not a readable Parquet file"):
         open_dataset(tmp_path / "broken.parquet")
 
 
@@ -142,7 +142,7 @@ def test_nothing_is_planted_on_windows_and_their_length_stays(tmp_path: Path) ->
     np.savez(tmp_path / "w.npz", windows=windows())
     with pytest.raises(ValueError, match="holds windows"):
         open_dataset(f"{tmp_path / 'w.npz'}+digits")
-    with pytest.raises(ValueError, match="windows of 32 steps, and 64 steps are asked for"):
+    with pytest.raises(ValueError, match="windows of 32 steps, and 64 steps were requested"):
         open_dataset(tmp_path / "w.npz", image_size=(1, 64))
     with pytest.raises(ValueError, match="leave image_size out"):
         open_dataset(tmp_path / "w.npz", image_size=32)

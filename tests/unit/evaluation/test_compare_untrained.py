@@ -18,7 +18,7 @@ from widefield.evaluation.comparison import (
 )
 from widefield.evaluation.paired import PairedDifference
 from widefield.evaluation.verdicts import (
-    MIN_RISE,
+    MIN_INCREASE,
     judge_against_untrained,
     overruled_by_labels,
 )
@@ -128,9 +128,9 @@ def made(difference: float, half: float) -> PairedDifference:
 @pytest.mark.parametrize(
     ("mean", "verdict"),
     [
-        (made(MIN_RISE + 0.001, MIN_RISE), "better"),
-        (made(MIN_RISE - 0.001, MIN_RISE / 2), "no significant difference"),
-        (made(MIN_RISE + 0.02, MIN_RISE + 0.03), "no significant difference"),
+        (made(MIN_INCREASE + 0.001, MIN_INCREASE), "better"),
+        (made(MIN_INCREASE - 0.001, MIN_INCREASE / 2), "no significant difference"),
+        (made(MIN_INCREASE + 0.02, MIN_INCREASE + 0.03), "no significant difference"),
         (made(-0.2, 0.01), "inconclusive"),
     ],
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from widefield.evaluation.cross_fit import knn_accuracies, knn_hits, of_common_classes
+from widefield.evaluation.cross_fit import knn_accuracies, knn_hits, rows_of_common_classes
 
 
 def test_votes_equal_those_that_are_counted_one_by_one() -> None:
@@ -31,4 +31,4 @@ def test_tasks_that_cannot_be_judged_are_left_out() -> None:
     h = torch.rand(6, 3, generator=torch.Generator().manual_seed(0))
     labels = {"alone": np.arange(6), "same": np.zeros(6, np.int64), "two": np.arange(6) % 2}
     assert list(knn_accuracies(h, labels)) == ["two"]
-    assert of_common_classes(np.array([0, 0, 1]), least=2).tolist() == []
+    assert rows_of_common_classes(np.array([0, 0, 1]), 2).tolist() == []

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from widefield.evaluation.paired import PairedDifference, paired_difference
 from widefield.evaluation.verdicts import (
-    CONSISTENCY_FALL,
-    TOLERATED_FALL,
+    CONSISTENCY_DECREASE,
+    MAX_DECREASE,
     judge_with_labels,
     judge_without_labels,
     probably_lower,
@@ -71,7 +71,7 @@ def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> 
         ([made(0.05), made(0.0)], "better"),
         ([made(0.005), made(0.0)], "no significant difference"),
         ([made(0.005), made(0.0, half=0.013)], "inconclusive"),
-        ([made(0.05), made(-TOLERATED_FALL - 0.001, half=0.1)], "worse"),
+        ([made(0.05), made(-MAX_DECREASE - 0.001, half=0.1)], "worse"),
         ([made(-0.005, half=0.001)], "worse"),
         ([made(-0.001)], "no significant difference"),
         ([made(-0.005)], "inconclusive"),
@@ -94,8 +94,8 @@ def test_verdicts_with_labels(changes: list[PairedDifference], verdict: str) -> 
         (made(0.05), {"a": made(0.1)}, 20, False, "better"),
         (made(0.05), {}, 19, False, "worse"),
         (made(0.0), {}, 40, False, "no significant difference"),
-        (made(-CONSISTENCY_FALL), {}, 40, False, "no significant difference"),
-        (made(-CONSISTENCY_FALL - 0.02), {}, 40, False, "worse"),
+        (made(-CONSISTENCY_DECREASE), {}, 40, False, "no significant difference"),
+        (made(-CONSISTENCY_DECREASE - 0.02), {}, 40, False, "worse"),
         (made(0.05), {"a": made(-0.1), "b": made(0.1)}, 40, False, "no significant difference"),
         (made(0.05), {"a": made(-0.1), "b": made(-0.1)}, 40, False, "worse"),
     ],

@@ -33,19 +33,19 @@ def page(text: str = "plain", images: np.ndarray | None = None) -> ExplorePage:
         summary=text,
         images=images,
         paths=[f"{text}/{i}" for i in range(n)],
-        places=places,
+        points=places,
         neighbors=(np.arange(n)[:, None] + np.arange(1, 4)) % n,
         colorings=[Coloring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1)],
         sections=[
             Section(
                 name="outliers",
                 title=text,
-                how=text,
+                caption=text,
                 groups=[ImageGroup(title=text, rows=[3, 1], captions=[text, "c"])],
             )
         ],
         notes=[text],
-        facts={text: text},
+        metadata={text: text},
     )
 
 
@@ -74,7 +74,7 @@ def test_the_page_holds_what_it_was_given() -> None:
         {"title": "plain", "rows": [3, 1], "captions": ["plain", "c"]}
     ]
     drawn = np.stack([arrays["x"], arrays["y"]], axis=1) / 65535
-    moved = given.places - given.places.min(0)
+    moved = given.points - given.points.min(0)
     assert drawn == pytest.approx(moved / moved.max(), abs=1e-4)
 
 

@@ -22,7 +22,7 @@ def views(examples: int = 2, side: int = 8, channels: int = 3) -> np.ndarray:
 
 
 def curve(title: str = "c", **options: Any) -> Lines:
-    given = {"how": "", "x_label": "epoch", "series": {"y": ([1], [4.0])}}
+    given = {"caption": "", "x_label": "epoch", "series": {"y": ([1], [4.0])}}
     return Lines(title=title, **{**given, **options})
 
 
@@ -38,13 +38,13 @@ def full(text: str = "plain") -> RunReport:
             focus=text,
         ),
         curves=[
-            curve(text, series={text: ([1, 2, 3], [3.0, 2.0, 1.5])}, how=text, x_label=text),
+            curve(text, series={text: ([1, 2, 3], [3.0, 2.0, 1.5])}, caption=text, x_label=text),
             curve("second", y_range=(0, None)),
         ],
         view_grid=views(),
         health=[(3, f"healthy: {text}"), (4, text)],
         next_steps=[text, f"`{text}`"],
-        facts={text: text, "path": f"/tmp/{text}/images"},
+        metadata={text: text, "path": f"/tmp/{text}/images"},
     )
 
 
@@ -110,7 +110,7 @@ def test_the_verdict_comes_first() -> None:
     report = full()
     text = Page(report.html()).text
     body = [piece.strip() for piece in text if piece.strip()]
-    start = body.index("What can be read off the features")
+    start = body.index("Linear-probe accuracy")
     assert body[start - 2 : start] == ["plain", "plain"]  # title and summary, nothing between
 
 
@@ -133,7 +133,7 @@ def test_what_is_empty_is_left_out() -> None:
     text = RunReport(title="Only a title", summary="and a verdict.").html()
     assert "<h2>" not in text
     assert full().html().count("<h2>") == 6
-    for name in ("table", "curves", "view_grid", "health", "next_steps", "facts"):
+    for name in ("table", "curves", "view_grid", "health", "next_steps", "metadata"):
         fields = {"title": "t", "summary": "s", name: getattr(full(), name)}
         assert RunReport(**fields).html().count("<h2>") == 1, name
 
@@ -188,7 +188,7 @@ def test_writing_is_atomic_and_refuses_to_overwrite(
 def test_a_hostile_path_is_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "<script>"
     folder.mkdir()
-    report = RunReport(title="t", summary="s", facts={"data": str(folder)})
+    report = RunReport(title="t", summary="s", metadata={"data": str(folder)})
     text = report.write(folder / "a & b.html").read_text(encoding="utf-8")
     assert "<script" not in text
     assert html.escape(str(folder)) in text
@@ -201,7 +201,7 @@ def test_impossible_cells_are_refused(cell: tuple[float, float, float]) -> None:
 
 
 def test_stray_cells_curves_and_grids_are_refused() -> None:
-    with pytest.raises(ValueError, match="no row and column"):
+    with pytest.raises(ValueError, match="not in the rows and columns"):
         Table(rows=["a"], columns=["b"], cells={("b", "a"): (0.5, 0.4, 0.6)})
     with pytest.raises(ValueError, match="2 x and 1 y"):
         curve(series={"y": ([1, 2], [1.0])})

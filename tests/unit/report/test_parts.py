@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widefield.report import AuditReport, Bars, Gallery, Lines, Places, TaskVerdict, png
+from widefield.report import AuditReport, Bars, Gallery, Lines, ScatterPlot, TaskVerdict, png
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 LONG = "a/very/long/path/without/any/space/" * 4
@@ -38,7 +38,7 @@ def audited(text: str = "plain") -> AuditReport:
         figures=[
             Lines(
                 title=text,
-                how=text,
+                caption=text,
                 series={text: ([1, 2, 3], [0.1, np.nan, 0.3]), "b": ([1, 2], [0.5, 0.2])},
                 x_label=text,
                 y_label=text,
@@ -46,25 +46,25 @@ def audited(text: str = "plain") -> AuditReport:
             ),
             Lines(
                 title="spectrum",
-                how="how",
+                caption="how",
                 series={"one": ([1, 10, 100], [1, 0.1, 0.01])},
                 x_label="direction",
                 y_label="share",
-                logarithmic=True,
+                log_scale=True,
             ),
-            Bars(title=text, how=text, shares={text: 0.25, LONG: 1.0}),
-            Gallery(title=text, how=text, rows=[(text, pictures(8))], first_apart=True),
-            Places(
+            Bars(title=text, caption=text, shares={text: 0.25, LONG: 1.0}),
+            Gallery(title=text, caption=text, rows=[(text, pictures(8))], separate_first=True),
+            ScatterPlot(
                 title=text,
-                how=text,
-                places=np.random.default_rng(0).normal(size=(30, 2)).tolist(),
-                pictures=pictures(30),
+                caption=text,
+                points=np.random.default_rng(0).normal(size=(30, 2)).tolist(),
+                images=pictures(30),
                 names=[text] * 29 + [LONG],
                 groups=list(range(30)),
             ),
         ],
         diagnostics=[(text, text, text)],
-        facts={text: text, "path": LONG},
+        metadata={text: text, "path": LONG},
     )
 
 
@@ -116,11 +116,11 @@ def test_verdicts_come_first_then_what_to_try_then_figures() -> None:
     text = audited().html()
     titles = re.findall(r"<h2>(.*?)</h2>", text)
     assert titles == [
-        "What it learned, and what it suppressed",
+        "Learned and suppressed features",
         "What to try next",
-        "What lies behind it",
-        "The features in numbers",
-        "How this was made",
+        "Details",
+        "Feature statistics",
+        "How to reproduce this",
     ]
 
 
@@ -144,16 +144,16 @@ def test_each_curve_has_a_color_and_a_shape_of_its_own() -> None:
 
 
 def test_parts_that_cannot_be_drawn_are_refused() -> None:
-    axes = {"title": "t", "how": "h", "x_label": "x", "y_label": "y"}
+    axes = {"title": "t", "caption": "h", "x_label": "x", "y_label": "y"}
     with pytest.raises(ValueError, match="has 0 curves"):
         Lines(series={}, **axes)
     with pytest.raises(ValueError, match="has 5 curves"):
         Lines(series={str(i): ([1], [1]) for i in range(5)}, **axes)
     with pytest.raises(ValueError, match="2 x and 1 y"):
         Lines(series={"a": ([1, 2], [1])}, **axes)
-    three = {"places": [(0.0, 0.0)] * 3, "names": ["a"] * 3, "groups": [0] * 3}
-    with pytest.raises(ValueError, match="places, pictures, names and groups"):
-        Places(title="t", how="h", pictures=pictures(2), **three)
+    three = {"points": [(0.0, 0.0)] * 3, "names": ["a"] * 3, "groups": [0] * 3}
+    with pytest.raises(ValueError, match="points, images, names and groups"):
+        ScatterPlot(title="t", caption="h", images=pictures(2), **three)
 
 
 FIXED = re.compile(r"(?<![-\w.])(\d*\.?\d+)(rem|px)")

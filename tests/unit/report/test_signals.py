@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from widefield.inference.pictures import sound_of
-from widefield.report import AuditReport, Listening, Recording, wav_file, wav_samples
+from widefield.report import AudioRows, AuditReport, Recording, decode_wav, encode_wav
 
 
 @given(samples=arrays(np.int16, st.integers(1, 300)), rate=st.integers(1000, 192_000))
 def test_a_file_gives_back_its_samples(samples: np.ndarray, rate: int) -> None:
-    found, found_rate = wav_samples(wav_file(samples, rate))
+    found, found_rate = decode_wav(encode_wav(samples, rate))
     np.testing.assert_array_equal(found, samples)
     assert found_rate == rate
 
 
 @pytest.mark.parametrize("content", [b"", b"RIFF", b"no sound at all"])
 def test_what_is_no_file_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match="no WAV file of 16 bits and one channel"):
-        wav_samples(base64.b64encode(content).decode())
+    with pytest.raises(ValueError, match="not a WAV file of 16 bits and one channel"):
+        decode_wav(base64.b64encode(content).decode())
 
 
 def test_a_tone_stands_at_its_hertz() -> None:
     tone = (9000 * np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)).astype(np.int16)
-    sound = sound_of(Recording(name="tone", wav=wav_file(tone, 8000)))
+    sound = sound_of(Recording(name="tone", wav=encode_wav(tone, 8000)))
     loudest = sound.spectrogram[:, 10:50].mean(1).argmax()
     assert abs(sound.hertz[loudest] / 1000 - 1) < 0.05
     assert sound.seconds == 1
@@ -37,11 +37,13 @@ def test_rows_of_sounds_play_and_show_their_axes() -> None:
     rng = np.random.default_rng(0)
     row = [
         sound_of(
-            Recording(name=f"<b>{i}", wav=wav_file(rng.integers(-9, 9, 900).astype(np.int16), 4000))
+            Recording(
+                name=f"<b>{i}", wav=encode_wav(rng.integers(-9, 9, 900).astype(np.int16), 4000)
+            )
         )
         for i in range(3)
     ]
-    listening = Listening(title="Alike", how="Listen.", rows=[row, row])
+    listening = AudioRows(title="Alike", caption="Listen.", rows=[row, row])
     page = AuditReport(title="t", summary="s", figures=[listening], example="sound").html()
     assert page.count("<audio controls") == 6
     assert page.count(">Hz<") == page.count(">seconds<") == 6

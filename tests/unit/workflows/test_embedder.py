@@ -31,7 +31,7 @@ def test_a_pipeline_is_fitted_and_cross_validated() -> None:
 def test_features_are_those_of_the_encoder() -> None:
     x, _ = images()
     found = widefield.Embedder("random").fit(x).transform(x[:5])
-    exact = open_encoder("random").features(x[:5], arithmetic="32").cpu().numpy()
+    exact = open_encoder("random").features(x[:5], precision="32").cpu().numpy()
     np.testing.assert_array_equal(found, exact)
     np.testing.assert_array_equal(widefield.embed("random", x[:5]).features, exact)
     assert found.dtype == np.float32

@@ -66,7 +66,7 @@ def test_probe_embed_and_load_give_equal_features(run: Path) -> None:
     probed = extractor.features(training_data(extractor.run, quiet=True).images).cpu().numpy()
     embedded = embed(run, run.parent / "images", quiet=True).features
     np.testing.assert_array_equal(probed, expected)
-    np.testing.assert_array_equal(embedded, encode(encoder, images, arithmetic="32").cpu().numpy())
+    np.testing.assert_array_equal(embedded, encode(encoder, images, precision="32").cpu().numpy())
     # Squares are other images, where the encoder takes them at all.
     cut = open_dataset(run.parent / "images", image_size=HEIGHT).images
     assert cut.shape != images.shape

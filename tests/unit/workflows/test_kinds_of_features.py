@@ -58,7 +58,7 @@ def test_each_command_takes_projected_features(
     assert report.features == "projected"
     assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
     judged = audit(run, images(), features="projected", cache=tmp_path, quiet=True)
-    assert "the features judged are the projected ones" in judged.notes
+    assert "the audited features are the projected ones" in judged.notes
     plain = audit(run, images(), cache=tmp_path, quiet=True)
     assert judged.features != plain.features
     assert not any("judged" in note for note in plain.notes)

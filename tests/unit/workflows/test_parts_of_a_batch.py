@@ -7,7 +7,7 @@ import pytest
 
 from widefield.config.recipes import make_recipe
 from widefield.core.types import Shard
-from widefield.workflows.pretrain import _apart
+from widefield.workflows.pretrain import _gather_note
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_loss_over_a_part_of_the_batch_is_said(
     )
     recipe = make_recipe(method=method, batch_size=64, **settings)
     ranks: Any = SimpleNamespace(shard=Shard(0, world))
-    lines = _apart(recipe, ranks)
+    lines = _gather_note(recipe, ranks)
     assert len(lines) == said
     if said:
-        assert f"{64 // world} examples of its own part of a batch apart, not all 64" in lines[0]
+        assert f"{64 // world} examples of its own part of a batch, not all 64" in lines[0]

@@ -58,7 +58,7 @@ def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     fitted = {"x": images, "kind": np.arange(40) % 2 * 2}  # 0 and 2
     scored = {"x": images[:12], "kind": np.arange(12) % 3}
-    with pytest.raises(ValueError, match="class '1' of memory has no example to fit on in memory"):
+    with pytest.raises(ValueError, match="class '1' has 0 examples to fit on in memory"):
         probe("pixels", scored, train_data=fitted, floors=False)
     scored["kind"] = fitted["kind"][:12]  # that it is listed does no harm
     assert probe("pixels", scored, train_data=fitted, floors=False).tasks["kind"].score.classes == 3
@@ -81,7 +81,7 @@ def test_a_class_of_one_image_is_named(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green", "blue"], 6)
     for path in sorted((train / "blue").iterdir())[1:]:
         path.unlink()
-    with pytest.raises(ValueError, match=r"class 'blue' has one example to fit on in .*: give it"):
+    with pytest.raises(ValueError, match=r"class 'blue' has 1 example to fit on in .*: two are"):
         probe("pixels", paint(tmp_path / "test", ["red"], 4), train_data=train)
 
 
@@ -243,7 +243,7 @@ def test_a_mask_viewmaker_spares_what_is_planted(tmp_path: Path, seen: list[Draw
     images = image_batch(dataset.images, CPU)
     assert torch.equal(x[spared], images[spared])
     assert (x != images)[~spared].float().mean() > 0.5
-    with pytest.raises(ValueError, match="go by where an object is planted, and there is none"):
+    with pytest.raises(ValueError, match="need the mask of a planted object, and there is none"):
         probe(run, "photos:test", train_data="photos", max_examples=16, protocol="feature-dropout")
 
 
@@ -274,7 +274,7 @@ def test_the_report_says_whose_views_they_were(
 
 def test_a_viewmaker_before_an_attack_is_refused(tmp_path: Path) -> None:
     run = trained("viewmaker+adversarial", tmp_path)
-    with pytest.raises(ValueError, match="attack the loss of the run, and a probe"):
+    with pytest.raises(ValueError, match="need the gradient of the loss of the run, which a probe"):
         probe(run, "photos:test+shapes", protocol="feature-dropout")
 
 
@@ -291,9 +291,15 @@ def with_copies(copies: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]
 @pytest.mark.parametrize(
     ("copies", "said"),
     [
-        (1, "is a copy of one that the probe is fitted on: it raises the score by 1.0 points"),
-        (4, "are copies of some that the probe is fitted on: they raise the score by 4.0 points"),
-        (5, "are among those that the probe is fitted on, so the score says little: leave out"),
+        (
+            1,
+            "1 occur in the training data of the probe, which raises the score by at most 1.0 p",
+        ),
+        (
+            4,
+            "4 occur in the training data of the probe, which raises the score by at most 4.0 p",
+        ),
+        (5, "5 occur in the training data of the probe, so the score is biased: leave out"),
     ],
 )
 def test_what_copies_among_the_scored_images_can_do_is_said(

@@ -1,1 +1,1 @@
-"""Data sets that need no download."""
+"""Built-in data sets, which need no download."""

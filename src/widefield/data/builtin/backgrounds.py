@@ -13,10 +13,10 @@ from widefield.data.readers.recordings import from_int16
 
 
 def read_background(source: Path, rate: int) -> dict[str, list[NDArray[np.float32]]]:
-    """Return each class's recordings, float32 at `rate`.
+    """Return class -> recordings, float32 at `rate`.
 
     Raises:
-        ValueError: there is nothing at `source`, it has no classes, or a file cannot be read.
+        ValueError: `source` does not exist, has no classes, or a file cannot be read.
     """
     if source.suffix.lower() == ".npz" and source.is_file():
         examples = read_npz(source)
@@ -30,7 +30,7 @@ def read_background(source: Path, rate: int) -> dict[str, list[NDArray[np.float3
     task = next(iter(examples.labels), None)
     if examples.recordings is None or task is None or len(examples.classes[task]) < 2:
         raise ValueError(f"'{source}' holds no sounds of two classes or more for '+background'")
-    sounds = _decoded(examples, rate)
+    sounds = _decode(examples, rate)
     labels = examples.labels[task].tolist()
     result = {}
     for number, name in enumerate(examples.classes[task]):
@@ -40,13 +40,13 @@ def read_background(source: Path, rate: int) -> dict[str, list[NDArray[np.float3
     return result
 
 
-def _decoded(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
+def _decode(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
     recordings = examples.recordings
     assert recordings is not None
     if recordings.clips is not None:
         assert recordings.rate is not None
-        own = recordings.rate
-        return [resample(from_int16(clip), own, rate) for clip in recordings.clips]
+        source_rate = recordings.rate
+        return [resample(from_int16(clip), source_rate, rate) for clip in recordings.clips]
     files = recordings.files
     assert files is not None
     done, failed = in_parallel(

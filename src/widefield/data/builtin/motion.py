@@ -1,11 +1,11 @@
-"""Built-in motion: windows of an accelerometer that are made, so that they need no download.
+"""Built-in motion data: simulated windows of an accelerometer, without download.
 
-Six activities, with the sensor at one of three places of the body. A movement repeats at its
-cadence: upwards as bursts, forwards and sideways as a swing at half the rate. The activity decides
-cadence, strength and how sudden the bursts are; the place decides how much of burst and swing
-reaches the sensor. Cadence and strength vary so far that activities overlap in each alone, phases
-are random, and the sensor hangs any way round, so that gravity may pull along any of its axes.
-Everything is a pure function of the split and the window's number.
+Six activities, with the sensor at one of three places on the body. A motion repeats at its cadence,
+vertically as bursts, forward and sideways as a swing of half the rate. The activity determines
+cadence, strength and sharpness of the bursts; the place determines the gains of burst and swing.
+Cadence and strength vary so much that activities overlap in each of them. Phases are random, and so
+is the orientation of the sensor, so that gravity may act along any axis. Everything is a function
+of the split and the index of the window.
 """
 
 from typing import NamedTuple
@@ -19,21 +19,21 @@ from widefield.data.spec import Split
 
 WINDOW_COUNTS = {"train": 2400, "test": 600}
 RATE, WINDOW_STEPS = 50, 128
-"""Samples a second, and samples of a window."""
+"""Sampling rate, Hz, and samples of a window."""
 GRAVITY = 9.81
 
 
 class _Activity(NamedTuple):
-    """How a movement repeats."""
+    """Parameters of a periodic motion."""
 
     cadence: float
-    """Bursts a second."""
+    """Bursts per second."""
     strength: float
-    """Deviation of the bursts, m/s^2."""
-    suddenness: float
-    """Concentration of a burst in its period; 0 is a sine."""
+    """Standard deviation of the bursts, m/s^2."""
+    sharpness: float
+    """Concentration of a burst within its period; 0 is a sine."""
     swing: float
-    """Deviation of forward and sideward swing, as a share of `strength`."""
+    """Standard deviation of the swing, as a share of `strength`."""
 
 
 ACTIVITIES = {
@@ -45,7 +45,7 @@ ACTIVITIES = {
     "walking": _Activity(1.9, 2.4, 2.0, 0.7),
 }
 PLACES = {"ankle": (1.3, 0.7), "hip": (1.0, 0.3), "wrist": (0.5, 1.4)}
-"""How much of bursts and of swing each place gets."""
+"""Gains of bursts and swing at each place."""
 _NOISE = 0.5
 
 
@@ -58,48 +58,48 @@ def read_motion(split: Split) -> Examples:
         ((600, 1, 128, 3), ('ankle', 'hip', 'wrist'))
     """
     number = np.arange(WINDOW_COUNTS[split])
-    turn = rng.shuffled(0, f"motion/{split}", number)  # so that any part of them is a mixture
-    labels = {"class": turn % len(ACTIVITIES), "place": turn // len(ACTIVITIES) % len(PLACES)}
+    order = rng.shuffled(0, f"motion/{split}", number)  # so that each part has all classes
+    labels = {"class": order % len(ACTIVITIES), "place": order // len(ACTIVITIES) % len(PLACES)}
     names, places = tuple(ACTIVITIES), tuple(PLACES)
-    body = _movement(split, number, labels["class"], labels["place"])
+    body = _motion(split, number, labels["class"], labels["place"])
     return Examples(
         names=[f"{names[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
         labels={task: ids.astype(np.int64) for task, ids in labels.items()},
         classes={"class": names, "place": places},
-        pixels=_hung(split, number, body)[:, None].astype(np.float32),
+        pixels=_measure(split, number, body)[:, None].astype(np.float32),
     )
 
 
-def _movement(
+def _motion(
     split: Split, number: NDArray[np.int64], activity: NDArray[np.int64], place: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return accelerations of the body, forwards, sideways and upwards, [n, T, 3] m/s^2."""
+    """Return accelerations of the body, forward, lateral and vertical, [n, T, 3] m/s^2."""
 
-    def share(what: str) -> NDArray[np.float64]:
-        return _shares(split, what, number)[:, None]
+    def uniform(stream: str) -> NDArray[np.float64]:
+        return _uniform(split, stream, number)[:, None]
 
-    cadence, strength, suddenness, swing = np.array(list(ACTIVITIES.values()))[activity].T[
-        ..., None
-    ]
-    bursts, swings = np.array(list(PLACES.values()))[place].T[..., None]
+    cadence, strength, sharpness, swing = np.array(list(ACTIVITIES.values()))[activity].T[..., None]
+    burst_gains, swing_gains = np.array(list(PLACES.values()))[place].T[..., None]
     time = np.arange(WINDOW_STEPS)[None] / RATE
-    turns = cadence * (0.8 + 0.4 * share("cadence")) * time + 2 * share("phase")
-    level = strength * np.exp(share("strength") - 0.5)
+    cycles = cadence * (0.8 + 0.4 * uniform("cadence")) * time + 2 * uniform("phase")
+    level = strength * np.exp(uniform("strength") - 0.5)
     burst = _unit(
-        np.exp(suddenness * (np.cos(2 * np.pi * turns) - 1)) + 0.02 * np.cos(2 * np.pi * turns)
+        np.exp(sharpness * (np.cos(2 * np.pi * cycles) - 1)) + 0.02 * np.cos(2 * np.pi * cycles)
     )
-    forward = np.sqrt(2) * np.sin(np.pi * turns)
-    sideways = np.sqrt(2) * np.sin(np.pi * turns + np.pi * (0.2 + 0.6 * share("lag")))
-    body = np.stack([swing * swings * forward, 0.5 * swing * swings * sideways, bursts * burst], 2)
+    forward = np.sqrt(2) * np.sin(np.pi * cycles)
+    lateral = np.sqrt(2) * np.sin(np.pi * cycles + np.pi * (0.2 + 0.6 * uniform("lag")))
+    body = np.stack(
+        [swing * swing_gains * forward, 0.5 * swing * swing_gains * lateral, burst_gains * burst], 2
+    )
     return body * level[..., None]
 
 
-def _hung(
+def _measure(
     split: Split, number: NDArray[np.int64], body: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return what a sensor that hangs any way round measures of `body`, with gravity and noise."""
+    """Return the measurements of `body` by a randomly rotated sensor, with gravity and noise."""
     body = body + np.array([0.0, 0.0, GRAVITY])
-    # A quaternion of four normal numbers is a rotation drawn evenly from all of them.
+    # A quaternion of four normal numbers is a uniformly random rotation.
     w, x, y, z = (_normal(split, f"hung {i}", number) for i in range(4))
     size = np.sqrt(w**2 + x**2 + y**2 + z**2)
     w, x, y, z = w / size, x / size, y / size, z / size
@@ -110,23 +110,23 @@ def _hung(
             [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x**2 + y**2)],
         ]
     )
-    each = 3 * WINDOW_STEPS * number[:, None] + np.arange(3 * WINDOW_STEPS)
-    noise = _normal(split, "noise", each).reshape(len(number), WINDOW_STEPS, 3)
+    index = 3 * WINDOW_STEPS * number[:, None] + np.arange(3 * WINDOW_STEPS)
+    noise = _normal(split, "noise", index).reshape(len(number), WINDOW_STEPS, 3)
     return np.einsum("ijn,ntj->nti", rotation, body) + _NOISE * noise
 
 
 def _unit(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each row of x [n, T] with mean 0 and deviation 1."""
+    """Return x [n, T] with mean 0 and deviation 1 in each row."""
     centered = x - x.mean(1, keepdims=True)
     return centered / centered.std(1, keepdims=True)
 
 
-def _shares(split: Split, what: str, index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return a number in (0, 1) for each of `index`."""
-    return (rng.integers(0, f"motion/{split}/{what}", index, 2**31) + 0.5) / 2**31
+def _uniform(split: Split, stream: str, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a uniform number in (0, 1) for each index."""
+    return (rng.integers(0, f"motion/{split}/{stream}", index, 2**31) + 0.5) / 2**31
 
 
-def _normal(split: Split, what: str, index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return an N(0, 1) number for each of `index`, by Box and Muller."""
-    radius = np.sqrt(-2 * np.log(_shares(split, f"{what} radius", index)))
-    return radius * np.cos(2 * np.pi * _shares(split, f"{what} angle", index))
+def _normal(split: Split, stream: str, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a standard normal number for each index, by the Box-Muller transform."""
+    radius = np.sqrt(-2 * np.log(_uniform(split, f"{stream} radius", index)))
+    return radius * np.cos(2 * np.pi * _uniform(split, f"{stream} angle", index))

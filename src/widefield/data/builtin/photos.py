@@ -1,12 +1,11 @@
-"""Built-in photographs, cut into small crops: real pictures that need no download.
+"""Built-in photos: small crops of the photographs in scikit-image and scikit-learn.
 
-The 16 photographs come inside scikit-image and scikit-learn. Each is a class, and is divided into
-3 x 3 cells: the three on the diagonal are for testing, the other six for training, so that every
-row and every column of cells has training and test parts. A crop is a square window inside one
-cell, its side between 1/8 and 1/4 of the photograph's shorter side, so no training crop shares a
-pixel with a test crop. Three windows are drawn for each crop, and the one with the most contrast is
-taken: plain sky tells nothing.
-Everything is a pure function of the photograph, the split and the crop's number.
+Each of the 16 photographs is a class. It is divided into 3 x 3 cells: the three on the diagonal are
+for testing, the other six for training, so that each row and column of cells has both. A crop is a
+square window inside one cell, its side between 1/8 and 1/4 of the shorter side of the photograph.
+Training and test crops therefore share no pixels. Of three candidate windows for each crop, the one
+with the highest contrast is used, because plain sky has no content. Everything is a function of the
+photograph, the split and the index of the crop.
 """
 
 from functools import lru_cache
@@ -45,7 +44,7 @@ _CELLS = {
     "train": ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)),
     "test": ((0, 0), (1, 1), (2, 2)),
 }
-_TRIES, _GRID = 3, 8
+_CANDIDATES, _GRID = 3, 8
 _DEFAULT_SIDE, _SMALLEST_SIDE, _LARGEST_SIDE = 32, 16, 64
 
 
@@ -72,19 +71,19 @@ def read_photos(split: Split = "train", image_size: int | None = None) -> Exampl
 
 
 def _counts(split: Split) -> dict[str, int]:
-    """Return how many crops each photograph has."""
-    each, more = divmod(_CROPS[split], len(PHOTOS))
-    return {photo: each + (i < more) for i, photo in enumerate(PHOTOS)}
+    """Return the number of crops of each photograph."""
+    base, extra = divmod(_CROPS[split], len(PHOTOS))
+    return {photo: base + (i < extra) for i, photo in enumerate(PHOTOS)}
 
 
-@lru_cache(maxsize=2)  # training and test crops, which a run, its probe and its audit share
+@lru_cache(maxsize=2)  # training and test crops, shared by a run, its probe and its audit
 def _crops(split: Split, side: int) -> NDArray[np.uint8]:
     """Return all crops, uint8 [n, side, side, 3]."""
     crops = []
     for photo, count in _counts(split).items():
-        rgb = photograph(photo)
+        rgb = load_photo(photo)
         for window in windows(photo, np.asarray(rgb), split, count).tolist():
-            # Cropping first: resizing with a box would read pixels beyond the window's edge.
+            # Crop first: resizing with a box would use pixels outside the window.
             crop = rgb.crop(window).resize((side, side), Image.Resampling.BICUBIC)
             crops.append(np.asarray(crop))
     return np.stack(crops)
@@ -97,16 +96,16 @@ def windows(photo: str, image: NDArray[np.uint8], split: Split, count: int) -> N
     """
     candidates = _candidates(photo, image.shape[:2], split, count)
     best = _contrast(image, candidates).argmax(axis=0)
-    chosen: NDArray[np.int64] = candidates[best, np.arange(count)]
-    return chosen
+    selected: NDArray[np.int64] = candidates[best, np.arange(count)]
+    return selected
 
 
 def _candidates(photo: str, size: tuple[int, ...], split: Split, count: int) -> NDArray[np.int64]:
-    """Return _TRIES windows for each crop, int64 [tries, count, 4]."""
-    crop = np.arange(_TRIES * count).reshape(_TRIES, count)
+    """Return candidate windows for each crop, int64 [candidates, count, 4]."""
+    crop = np.arange(_CANDIDATES * count).reshape(_CANDIDATES, count)
 
-    def draw(what: str, high: int | NDArray[np.int64]) -> NDArray[np.int64]:
-        return rng.integers(0, f"photos/{photo}/{split}/{what}", crop, high)
+    def draw(stream: str, high: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        return rng.integers(0, f"photos/{photo}/{split}/{stream}", crop, high)
 
     smallest, largest = min(size) // 8, min(size) // 4
     side = smallest + draw("side", largest - smallest + 1)
@@ -118,7 +117,7 @@ def _candidates(photo: str, size: tuple[int, ...], split: Split, count: int) -> 
 
 
 def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the variance of the gray values at an even grid of points in each window."""
+    """Return the variance of gray values on a regular grid in each window."""
     left, top, right, _ = np.moveaxis(window, -1, 0)[..., None, None]
     steps = np.arange(_GRID) * (right - left) // _GRID
     points = image[top + np.swapaxes(steps, -1, -2), left + steps]
@@ -126,8 +125,8 @@ def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np
     return variance
 
 
-def photograph(photo: str) -> Image.Image:
-    """Return one of `PHOTOS` whole, in RGB."""
+def load_photo(photo: str) -> Image.Image:
+    """Return one of `PHOTOS` in RGB."""
     with Image.open(_photo_path(photo)) as image:
         return image.convert("RGB")
 

@@ -1,12 +1,12 @@
-"""Built-in spoken words: made from formants, so that sounds need no download.
+"""Built-in spoken words: formant synthesis, without download.
 
-Ten words of two vowels each, anywhere in a clip, by six speakers who differ in pitch and in the
-length of their vocal tract. A voice is a sum of harmonics of its pitch, as loud as three resonances
-let each be; the resonances glide from the first vowel to the second. Pitch, tempo and resonances
-vary from clip to clip. Training and test clips are other draws of the same words and speakers.
-Everything is a pure function of the split and the clip's number.
+Ten words of two vowels each, at a random time in a clip, by six speakers who differ in pitch and in
+the length of the vocal tract. A voice is a sum of harmonics of the pitch, weighted by three
+resonances that glide from the first vowel to the second. Pitch, tempo and resonances vary between
+clips. Training and test clips are different samples of the same words and speakers. Everything is
+a function of the split and the index of the clip.
 
-Source: vowels' resonances, Peterson & Barney (1952).
+Source: resonances of vowels, Peterson & Barney (1952).
 """
 
 import numpy as np
@@ -40,9 +40,9 @@ SPEAKERS = {
 _SECONDS, _HARMONICS, _CHUNK = 0.5, 36, 100
 _STEPS = round(_SECONDS * SAMPLE_RATE)
 _WORD = 0.55
-"""Share of a clip that a word takes; it begins anywhere, or raw pixels would give it away."""
+"""Duration of a word, as a share of a clip. Its random start makes raw pixels a weak baseline."""
 _WIDTH = 90.0
-"""Half of a resonance's width, Hz."""
+"""Half width of a resonance, Hz."""
 
 
 def read_spoken(split: Split) -> Examples:
@@ -53,12 +53,14 @@ def read_spoken(split: Split) -> Examples:
         ('Ann', 'Ben')
     """
     number = np.arange(CLIPS[split])
-    turn = rng.shuffled(0, f"spoken/{split}", number)  # so that any part of them is a mixture
-    labels = {"class": turn % len(WORDS), "speaker": turn // len(WORDS) % len(SPEAKERS)}
+    order = rng.shuffled(0, f"spoken/{split}", number)  # so that each part has all classes
+    labels = {"class": order % len(WORDS), "speaker": order // len(WORDS) % len(SPEAKERS)}
     clips: list[NDArray[np.int16]] = []
     for first in range(0, len(number), _CHUNK):
         part = slice(first, first + _CHUNK)
-        clips += list(_speak(split, number[part], labels["class"][part], labels["speaker"][part]))
+        clips += list(
+            _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
+        )
     return Examples(
         names=[f"{WORDS[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
         labels={task: ids.astype(np.int64) for task, ids in labels.items()},
@@ -67,7 +69,7 @@ def read_spoken(split: Split) -> Examples:
     )
 
 
-def _speak(
+def _synthesize(
     split: Split,
     number: NDArray[np.int64],
     word: NDArray[np.int64],
@@ -75,29 +77,29 @@ def _speak(
 ) -> NDArray[np.int16]:
     """Return clips int16 [k, T]."""
 
-    def varied(what: str, spread: float) -> NDArray[np.float64]:
-        share = rng.integers(0, f"spoken/{split}/{what}", number, 2**16) / 2**16
+    def vary(stream: str, spread: float) -> NDArray[np.float64]:
+        share = rng.integers(0, f"spoken/{split}/{stream}", number, 2**16) / 2**16
         return (1 + spread * (2 * share - 1))[:, None]
 
     time = np.linspace(0, 1, _STEPS)[None]
-    voices = np.array(list(SPEAKERS.values()))[speaker]
-    length = _WORD * varied("tempo", 0.2)
-    begins = (1 - length) * (varied("place", 0.5) - 0.5)
-    within = np.clip((time - begins) / length, 0, 1)  # 0 to 1 while the word lasts
-    loudness = np.sin(np.pi * within) ** 0.5
-    pitch = voices[:, :1] * varied("pitch", 0.08) * (1.05 - 0.15 * within)
-    glide = 1 / (1 + np.exp(-12 * (within - 0.5)))
-    size = voices[:, 1:] * varied("size", 0.04)
+    params = np.array(list(SPEAKERS.values()))[speaker]
+    length = _WORD * vary("tempo", 0.2)
+    onset = (1 - length) * (vary("place", 0.5) - 0.5)
+    progress = np.clip((time - onset) / length, 0, 1)  # from 0 to 1 during the word
+    loudness = np.sin(np.pi * progress) ** 0.5
+    pitch = params[:, :1] * vary("pitch", 0.08) * (1.05 - 0.15 * progress)
+    glide = 1 / (1 + np.exp(-12 * (progress - 0.5)))
+    size = params[:, 1:] * vary("size", 0.04)
     first, second = (np.array([_VOWELS[name[i]] for name in WORDS])[word] * size for i in (0, 1))
     phase = 2 * np.pi * np.cumsum(pitch, axis=1) / SAMPLE_RATE
     sound = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
-        hertz = harmonic * pitch
-        level = np.zeros_like(hertz)
-        for one, two, weight in zip(first.T, second.T, (1.0, 0.6, 0.3), strict=True):
-            resonance = one[:, None] + (two - one)[:, None] * glide
-            level += weight / (1 + ((hertz - resonance) / _WIDTH) ** 2)
-        sound += level * (hertz < 0.48 * SAMPLE_RATE) * np.sin(harmonic * phase)
+        frequency = harmonic * pitch
+        level = np.zeros_like(frequency)
+        for start, end, weight in zip(first.T, second.T, (1.0, 0.6, 0.3), strict=True):
+            resonance = start[:, None] + (end - start)[:, None] * glide
+            level += weight / (1 + ((frequency - resonance) / _WIDTH) ** 2)
+        sound += level * (frequency < 0.48 * SAMPLE_RATE) * np.sin(harmonic * phase)
     sound *= loudness
     peak = np.abs(sound).max(axis=1, keepdims=True)
-    return to_int16((0.5 * varied("loudness", 0.5) * sound / peak).astype(np.float32))
+    return to_int16((0.5 * vary("loudness", 0.5) * sound / peak).astype(np.float32))

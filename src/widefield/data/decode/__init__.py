@@ -1,1 +1,1 @@
-"""Encoded files to pixels and samples."""
+"""Decoding of files to pixels and samples."""

@@ -1,4 +1,4 @@
-"""Encoded images to RGB of 8 bits, and what had to be chosen on the way."""
+"""Decoding of image files to RGB of 8 bits, in parallel."""
 
 import stat
 import threading
@@ -18,19 +18,19 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import ProgressCallback, Size
-from widefield.data.decode.high_bit_depth import Extent, deep_image, white_of
-from widefield.data.decode.libtiff import quiet_libtiff
+from widefield.data.decode.high_bit_depth import ValueRange, deep_image, shared_max_value
+from widefield.data.decode.libtiff import suppress_libtiff_errors
 from widefield.data.skipped import Skipped
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-"""What a file may be, whatever its name says: Pillow opens others by running programs."""
+"""Allowed formats: Pillow runs external programs for some of the others."""
 
 PIXEL_LIMIT = 100_000_000
-"""A larger image is skipped unread: a few kilobytes can decompress to gigabytes."""
+"""Larger images are skipped: a few kilobytes may decompress to gigabytes."""
 
-_SCANS, _SCANNED_PIXELS = 100, 2_000_000_000
-"""A progressive JPEG may say every pixel again and again: at most so often, and so many in all."""
-_START_OF_SCAN = b"\xff\xda"
+_MAX_SCANS, _MAX_SCAN_PIXELS = 100, 2_000_000_000
+"""Limits of a progressive JPEG, each scan of which may code all pixels: scans, scans x pixels."""
+_SCAN_MARKER = b"\xff\xda"
 _FILES_PER_TASK = 32
 
 File = Path | memoryview
@@ -38,26 +38,26 @@ File = Path | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One image, and what was chosen in reading it."""
+    """A decoded image, and the choices made in decoding it."""
 
     pixels: NDArray[np.uint8] | None
-    """RGB, uint8 [H, W, 3]; None where it waits for the value of white."""
+    """RGB, uint8 [H, W, 3]; None if the value of white is not known yet."""
     choices: frozenset[str] = frozenset()
     """Some of `resized`, `first`, `alpha`, `turned`, `cmyk`, `deep`."""
-    extent: Extent | None = None
-    """Its values, if they were not in 8 bits and the file does not say what is white."""
+    value_range: ValueRange | None = None
+    """Range of its values, if it has more than 8 bits and the file does not define white."""
 
 
 @dataclass(slots=True)
 class DecodeReport:
-    """What became of many files."""
+    """The result of decoding many files."""
 
     failed: dict[int, Skipped] = field(default_factory=dict)
     """Files that cannot be read, by position."""
     choices: Counter[str] = field(default_factory=Counter)
-    """How many images each choice was made for."""
+    """Number of images of each choice."""
     max_value: float | None = None
-    """The value of white in images of more than 8 bits that do not say it."""
+    """Value of white in images of more than 8 bits that do not define it."""
     largest: float = 0
     """The largest value in them."""
 
@@ -71,41 +71,41 @@ def decode_all(
 ) -> DecodeReport:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
-    Where `white` is not given, images of more than 8 bits are read twice, once for their values.
+    Without `max_value`, images of more than 8 bits are read twice, first for their ranges.
 
     Raises:
-        ValueError: no value can be white in all images.
+        ValueError: the images have no common value of white.
     """
-    reading, extents = DecodeReport(max_value=max_value), {}
+    report, value_ranges = DecodeReport(max_value=max_value), {}
     rows: Sequence[int] = range(len(files))
     for i, decoded in _decode_rows(rows, files, out, max_value, progress):
         if isinstance(decoded, str):
-            reading.failed[i] = Skipped(names[i], decoded)
-        elif decoded.extent is not None and max_value is None:
-            extents[i] = decoded.extent
+            report.failed[i] = Skipped(names[i], decoded)
+        elif decoded.value_range is not None and max_value is None:
+            value_ranges[i] = decoded.value_range
         else:
-            _count(reading, decoded)
-    if not extents:
-        return reading
-    reading.max_value, rows = white_of(extents.values()), sorted(extents)
+            _count(report, decoded)
+    if not value_ranges:
+        return report
+    report.max_value, rows = shared_max_value(value_ranges.values()), sorted(value_ranges)
     for i, decoded in _decode_rows(
-        rows, files, out, reading.max_value, _after(len(files), progress)
+        rows, files, out, report.max_value, _offset_progress(len(files), progress)
     ):
         if isinstance(decoded, str):
-            reading.failed[i] = Skipped(names[i], decoded)
+            report.failed[i] = Skipped(names[i], decoded)
         else:
-            _count(reading, decoded)
-    return reading
+            _count(report, decoded)
+    return report
 
 
-def _count(reading: DecodeReport, decoded: Decoded) -> None:
-    reading.choices.update(decoded.choices)
-    if decoded.extent is not None:
-        reading.largest = max(reading.largest, decoded.extent.largest)
+def _count(report: DecodeReport, decoded: Decoded) -> None:
+    report.choices.update(decoded.choices)
+    if decoded.value_range is not None:
+        report.largest = max(report.largest, decoded.value_range.largest)
 
 
-def _after(first: int, progress: ProgressCallback | None) -> ProgressCallback | None:
-    """Return `progress` for a second reading of some of `first` images."""
+def _offset_progress(first: int, progress: ProgressCallback | None) -> ProgressCallback | None:
+    """Return `progress` for a second pass after `first` images."""
     if progress is None:
         return None
     return lambda done, total: progress(first + done, first + total)
@@ -137,7 +137,7 @@ def _decode_rows(
             done.append((i, replace(decoded, pixels=None)))
         return done
 
-    with _quiet_decoders(), ThreadPoolExecutor(usable_cpus()) as pool:
+    with _suppress_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
         try:
             starts = range(0, len(rows), _FILES_PER_TASK)
             for start, done in zip(starts, pool.map(decode_task, starts), strict=True):
@@ -150,50 +150,50 @@ def _decode_rows(
 
 
 def decode(file: File, size: Size, max_value: float | None = None) -> Decoded:
-    """Decode one image, upright, to RGB uint8 [H, W, 3].
+    """Decode one image to upright RGB, uint8 [H, W, 3].
 
-    The shorter side is brought to `size` and the rest cut off around the center. Transparent
-    pixels show white; of several pages or frames the first is taken. In images of more than 8
-    bits the value `white` becomes 255; without it they are measured alone. Raises whatever the
-    decoder raises on a damaged file.
+    The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
+    become white, and only the first page or frame is used. In images of more than 8 bits
+    `max_value` becomes 255; without it, only their range is returned. A damaged file raises the
+    error of its decoder.
     """
     with _open(file) as image:
         orientations = {_orientation(image)}
-        choices = {"first"} if _has_more_pages(image) else set()
-        # JPEG only: decoding at a fraction of the resolution is several times faster, and
-        # twice the wanted size leaves the resampling filter enough to average.
+        choices = {"first"} if _is_multi_page(image) else set()
+        # JPEG only: decoding at a reduced resolution is several times faster, and twice the
+        # output size is enough for the resampling filter.
         image.draft(None, (2 * max(size), 2 * max(size)))
         image.load()
         orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
-        was_size, deep, extent = _upright_size(image), deep_image(image, file), None
+        was_size, deep, value_range = _upright_size(image), deep_image(image, file), None
         if deep is not None:
             choices.add("deep")
-            extent = deep.extent() if deep.max_value is None else None
+            value_range = deep.value_range() if deep.max_value is None else None
             if deep.max_value is None and max_value is None:
-                return Decoded(None, extent=extent)
-            shown = deep.shown(deep.max_value or max_value or 1)
+                return Decoded(None, value_range=value_range)
+            image_8_bits = deep.to_8_bits(deep.max_value or max_value or 1)
         else:
-            shown = image
-        if shown.mode == "CMYK":
+            image_8_bits = image
+        if image_8_bits.mode == "CMYK":
             choices.add("cmyk")
-        rgb, is_clear = _to_rgb(ImageOps.exif_transpose(shown))
-    if is_clear:
+        rgb, is_transparent = _to_rgb(ImageOps.exif_transpose(image_8_bits))
+    if is_transparent:
         choices.add("alpha")
     if orientations & set(range(2, 9)):
         choices.add("turned")
     if was_size != size:
         choices.add("resized")
         rgb = ImageOps.fit(rgb, (size[1], size[0]), Image.Resampling.BICUBIC)
-    return Decoded(np.asarray(rgb), frozenset(choices), extent)
+    return Decoded(np.asarray(rgb), frozenset(choices), value_range)
 
 
 def header_size(file: File) -> Size | None:
-    """Return (height, width) of an image, upright, from its header; None if it cannot be read."""
-    with _quiet_decoders():
+    """Return (height, width) of an upright image from its header; None if it is unreadable."""
+    with _suppress_warnings():
         try:
             with _open(file) as image:
                 return _upright_size(image)
-        except Exception:  # reported with its reason when it is decoded
+        except Exception:  # reported when it is decoded
             return None
 
 
@@ -202,15 +202,15 @@ def _open(file: File) -> Image.Image:
         raise ValueError("not a regular file")
     image = Image.open(file if isinstance(file, Path) else BytesIO(file), formats=FORMATS)
     try:
-        _refuse_endless(image, file)
+        _check_decode_cost(image, file)
     except ValueError:
         image.close()
         raise
     return image
 
 
-def _refuse_endless(image: Image.Image, file: File) -> None:
-    """Refuse what would take minutes or gigabytes to decode."""
+def _check_decode_cost(image: Image.Image, file: File) -> None:
+    """Check that decoding does not take minutes or gigabytes."""
     pixels = image.width * image.height
     if pixels > PIXEL_LIMIT:
         raise ValueError(
@@ -218,44 +218,44 @@ def _refuse_endless(image: Image.Image, file: File) -> None:
             f"{PIXEL_LIMIT // 1_000_000} million"
         )
     if image.info.get("progressive"):
-        # In the coded data of a scan 0xFF never stands before another code.
+        # Inside the data of a scan, 0xFF is never followed by a marker code.
         encoded = file.read_bytes() if isinstance(file, Path) else bytes(file)
-        scans = encoded.count(_START_OF_SCAN)
-        if scans > _SCANS or scans * pixels > _SCANNED_PIXELS:
+        scans = encoded.count(_SCAN_MARKER)
+        if scans > _MAX_SCANS or scans * pixels > _MAX_SCAN_PIXELS:
             raise ValueError(f"{scans} progressive scans of {pixels} pixels, more than the limit")
 
 
-def _has_more_pages(image: Image.Image) -> bool:
-    """Return whether there are pages or frames beside the first; a photo's preview is none."""
+def _is_multi_page(image: Image.Image) -> bool:
+    """Return whether there are several pages or frames; the preview of a photo does not count."""
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
 def _orientation(image: Image.Image) -> object:
-    """Return the EXIF orientation that the header tells; 1 is upright."""
-    # Asking a PNG for EXIF data that its header lacks would decode all of it.
+    """Return the EXIF orientation in the header; 1 is upright."""
+    # For a PNG without EXIF in its header, `getexif` would decode the image.
     has_exif = image.format != "PNG" or "exif" in image.info
     return image.getexif().get(ExifTags.Base.Orientation, 1) if has_exif else 1
 
 
 def _upright_size(image: Image.Image) -> Size:
-    """Return (height, width) after the EXIF orientation is applied."""
+    """Return (height, width) after applying the EXIF orientation."""
     if _orientation(image) not in (5, 6, 7, 8):
         return image.height, image.width
-    if image.format == "TIFF":  # the one decoder that turns the image by itself
+    if image.format == "TIFF":  # its decoder applies the orientation
         image.load()
         return image.height, image.width
     return image.width, image.height
 
 
 def _to_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
-    """Return the image in RGB, on white, and whether any of it is transparent."""
+    """Return the image in RGB on white, and whether it has transparent pixels."""
     if not image.has_transparency_data:
         return image.convert("RGB"), False
     image = image.convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
-    least = image.getchannel("A").getextrema()[0]
-    assert isinstance(least, int | float)
-    return Image.alpha_composite(white, image).convert("RGB"), least < 255
+    min_alpha = image.getchannel("A").getextrema()[0]
+    assert isinstance(min_alpha, int | float)
+    return Image.alpha_composite(white, image).convert("RGB"), min_alpha < 255
 
 
 def _reason(error: Exception) -> str:
@@ -269,8 +269,8 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet_decoders() -> Iterator[None]:
-    """Keep decoders' warnings about odd files off the screen: what fails is reported by name."""
-    with quiet_libtiff(), warnings.catch_warnings():
+def _suppress_warnings() -> Iterator[None]:
+    """Suppress the warnings of decoders: failures are reported by file name."""
+    with suppress_libtiff_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

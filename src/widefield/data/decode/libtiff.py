@@ -1,4 +1,4 @@
-"""The C library that decodes compressed TIFFs, which prints its errors itself."""
+"""Suppression of the messages of libtiff, the C library that decodes compressed TIFFs."""
 
 import ctypes
 import re
@@ -11,32 +11,32 @@ from PIL import features
 
 
 @contextmanager
-def quiet_libtiff() -> Iterator[None]:
-    """Keep libtiff's words about damaged files off stderr; what fails is reported by name.
+def suppress_libtiff_errors() -> Iterator[None]:
+    """Suppress the messages of libtiff on stderr: failures are reported by file name.
 
-    Does nothing where the library cannot be found, which takes Linux.
+    Does nothing if the library cannot be found; finding it requires Linux.
     """
-    library = _loaded()
+    library = _load()
     if library is None:
         yield
         return
-    before = library.TIFFSetErrorHandler(None)
+    previous = library.TIFFSetErrorHandler(None)
     try:
         yield
     finally:
-        library.TIFFSetErrorHandler(before)
+        library.TIFFSetErrorHandler(previous)
 
 
-@cache  # the search takes milliseconds, and every header of a folder asks
-def _loaded() -> ctypes.CDLL | None:
-    """Return the copy of libtiff that Pillow has loaded; wheels bring one of an odd name."""
+@cache  # the search takes milliseconds, and is needed for each file
+def _load() -> ctypes.CDLL | None:
+    """Return the libtiff that Pillow has loaded; its file name differs between wheels."""
     if not features.check("libtiff"):
         return None
     with suppress(OSError, AttributeError):
-        found = re.search(r"/\S.*libtiff[^/\n]*$", Path("/proc/self/maps").read_text(), re.M)
-        if found is not None:
-            library = ctypes.CDLL(found[0])
-            setter = library.TIFFSetErrorHandler
-            setter.argtypes, setter.restype = [ctypes.c_void_p], ctypes.c_void_p
+        match = re.search(r"/\S.*libtiff[^/\n]*$", Path("/proc/self/maps").read_text(), re.M)
+        if match is not None:
+            library = ctypes.CDLL(match[0])
+            set_handler = library.TIFFSetErrorHandler
+            set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
             return library
     return None

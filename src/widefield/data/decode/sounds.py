@@ -1,4 +1,4 @@
-"""Sound files to mono samples of one rate, in parallel; needs the extra `[audio]`."""
+"""Decoding of sound files to mono samples of one rate; needs the extra `[audio]`."""
 
 import importlib.util
 import struct
@@ -17,38 +17,38 @@ from widefield.core.types import ProgressCallback
 from widefield.data.readers.recordings import to_int16
 from widefield.data.skipped import Skipped
 
-_LONGEST = 3_600.0
-"""Seconds; a longer file is skipped unread."""
+_MAX_SECONDS = 3_600.0
+"""Limit of the duration of a file; longer ones are skipped."""
 _BLOCK = 1 << 20
-_LOWEST_RATE = 1_000
-_LOUDEST = 2.0
-"""Greatest sample of a file whose full scale is 1: codecs that lose bits and sums go beyond 1."""
+_MIN_RATE = 1_000
+_MAX_SAMPLE = 2.0
+"""Limit of the samples of a file with full scale 1: lossy codecs and sums exceed 1."""
 _FIRST_FRAME = 4_096
-"""Bytes in which the first frame of an MP3 file begins, unless pictures come before it."""
-_LARGEST_PAGE = 65_307
-"""Bytes of a page of an Ogg file, at most."""
+"""Bytes in which the first frame of an MP3 file begins, unless images precede it."""
+_MAX_PAGE = 65_307
+"""Maximum size of a page of an Ogg file, bytes."""
 _END_OF_STREAM = 4
-"""Flag of a page that is the last of its stream."""
+"""Flag of the last page of a stream."""
 
 
-class Unreadable(Exception):
-    """A file that cannot be used, with the reason in words."""
+class UnreadableError(Exception):
+    """A file that cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a sound file says of itself."""
+    """Header of a sound file."""
 
     frames: int
     rate: int
     channels: int
 
 
-def need_audio() -> None:
-    """Refuse to go on without the packages that read sounds.
+def require_audio() -> None:
+    """Check that the packages for sound files are installed.
 
     Raises:
-        ValueError: one is not installed.
+        ValueError: one is missing.
     """
     for package in ("soundfile", "soxr"):
         if importlib.util.find_spec(package) is None:
@@ -56,80 +56,80 @@ def need_audio() -> None:
 
 
 def header(path: Path) -> Header:
-    """Return what the file says of itself.
+    """Return the header of a sound file.
 
     Raises:
-        Unreadable: it is no sound file, or holds nothing that can be used.
+        UnreadableError: not a sound file, or one that cannot be used.
     """
     import soundfile
 
     try:
         if path.stat().st_size == 0:
-            raise Unreadable("is empty")
-        path.open("rb").close()  # soundfile does not say why it cannot
-        _refuse_cut_mp3(path)
-        with soundfile.SoundFile(path) as opened:
-            found = Header(len(opened), opened.samplerate, opened.channels)
+            raise UnreadableError("is empty")
+        path.open("rb").close()  # soundfile does not report the reason of a failure
+        _check_complete_mp3(path)
+        with soundfile.SoundFile(path) as file:
+            info = Header(len(file), file.samplerate, file.channels)
     except OSError as error:
-        raise Unreadable(error.strerror or "cannot be opened") from None
+        raise UnreadableError(error.strerror or "cannot be opened") from None
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError):
-        raise Unreadable("is damaged or no sound of a known kind") from None
-    if found.rate < _LOWEST_RATE:
-        raise Unreadable(f"says that it has {found.rate} samples a second")
-    if found.frames < 1:
-        raise Unreadable("holds no samples")
-    if found.frames > _LONGEST * found.rate:
-        hours = found.frames / found.rate / 3600
-        raise Unreadable(f"is {hours:.1f} hours long, above 1; cut it into shorter files")
-    _refuse_cut_short(path)
-    return found
+        raise UnreadableError("is damaged or has an unknown audio format") from None
+    if info.rate < _MIN_RATE:
+        raise UnreadableError(f"has a header with {info.rate} samples a second")
+    if info.frames < 1:
+        raise UnreadableError("has no samples")
+    if info.frames > _MAX_SECONDS * info.rate:
+        hours = info.frames / info.rate / 3600
+        raise UnreadableError(f"is {hours:.1f} hours long, above 1; cut it into shorter files")
+    _check_complete(path)
+    return info
 
 
-def _refuse_cut_short(path: Path) -> None:
-    """Refuse a file that ends before it says: what is left may not be what its name says.
+def _check_complete(path: Path) -> None:
+    """Check that a file is as long as its header says.
 
-    WAV and AIFF say how long they are, and Ogg marks its last page.
+    WAV and AIFF store their length, and Ogg marks its last page.
     """
-    with path.open("rb") as opened:
-        start = opened.read(12)
+    with path.open("rb") as file:
+        start = file.read(12)
     if start[:4] == b"OggS":
-        _refuse_cut_ogg(path)
+        _check_complete_ogg(path)
     if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
-        (promised,) = struct.unpack("<I", start[4:8])
+        (size,) = struct.unpack("<I", start[4:8])
     elif start[:4] == b"FORM" and start[8:12] in (b"AIFF", b"AIFC"):
-        (promised,) = struct.unpack(">I", start[4:8])
+        (size,) = struct.unpack(">I", start[4:8])
     else:
         return
-    missing = promised + 8 - path.stat().st_size
-    # Streams that were never closed promise 0 or 4 GB and hold what there is.
-    if promised < 2**32 - 2**20 and missing > 1:
-        raise Unreadable(f"is cut short by {missing} bytes")
+    missing = size + 8 - path.stat().st_size
+    # Streams that were not closed have a length of 0 or 4 GB in the header.
+    if size < 2**32 - 2**20 and missing > 1:
+        raise UnreadableError(f"is cut short by {missing} bytes")
 
 
-def _refuse_cut_ogg(path: Path) -> None:
-    """Refuse an Ogg file whose last page is not whole, or not marked as the last of its stream."""
-    with path.open("rb") as opened:
-        opened.seek(max(0, path.stat().st_size - 2 * _LARGEST_PAGE))
-        end = opened.read()
+def _check_complete_ogg(path: Path) -> None:
+    """Check that the last page of an Ogg file is complete and marked as the last."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 2 * _MAX_PAGE))
+        end = file.read()
     page = end[end.rfind(b"OggS") :]
     sizes = page[27 : 27 + page[26]] if len(page) > 27 else b""
     is_whole = len(page) > 27 and len(page) >= 27 + page[26] + sum(sizes)
     if not is_whole or not page[5] & _END_OF_STREAM:
-        raise Unreadable("is cut short: its last page is missing")
+        raise UnreadableError("is cut short: its last page is missing")
 
 
-def _refuse_cut_mp3(path: Path) -> None:
-    """Refuse an MP3 file that is shorter than its first frame says, where that says anything.
+def _check_complete_mp3(path: Path) -> None:
+    """Check that an MP3 file is as long as its first frame says, if it does.
 
-    The frame names a number of bytes after "Xing" or "Info", if the second of its flags is set.
-    Without this check the decoder plays what is left, and warns on standard error.
+    The frame has the number of bytes after "Xing" or "Info" if its second flag is set. Without this
+    check, the decoder returns what is left and warns on standard error.
     """
     if path.suffix.lower() != ".mp3":
         return
-    with path.open("rb") as opened:
-        start = opened.read(_FIRST_FRAME)
-    places = [place for tag in (b"Xing", b"Info") if (place := start.find(tag)) >= 0]
-    head = start[min(places) : min(places) + 16] if places else b""
+    with path.open("rb") as file:
+        start = file.read(_FIRST_FRAME)
+    positions = [position for tag in (b"Xing", b"Info") if (position := start.find(tag)) >= 0]
+    head = start[min(positions) : min(positions) + 16] if positions else b""
     if len(head) < 16:
         return
     flags, one, two = struct.unpack(">III", head[4:])
@@ -137,66 +137,65 @@ def _refuse_cut_mp3(path: Path) -> None:
         return
     missing = (two if flags & 1 else one) - path.stat().st_size
     if missing > 0:
-        raise Unreadable(f"is cut short by {missing} bytes")
+        raise UnreadableError(f"is cut short by {missing} bytes")
 
 
 def decode(path: Path, rate: int) -> NDArray[np.int16]:
-    """Return the samples of a file, channels averaged, at `rate`.
+    """Return the samples of a file at `rate`, averaged over channels.
 
     Raises:
-        Unreadable: it is damaged, silent, or holds numbers that are not finite or far beyond 1.
+        UnreadableError: damaged, silent, or samples that are NaN, infinite or far beyond 1.
     """
     import soundfile
 
-    found = header(path)
+    info = header(path)
     try:
-        with soundfile.SoundFile(path) as opened:
+        with soundfile.SoundFile(path) as file:
             parts = [
-                block.mean(axis=1)
-                for block in opened.blocks(_BLOCK, dtype="float32", always_2d=True)
+                block.mean(axis=1) for block in file.blocks(_BLOCK, dtype="float32", always_2d=True)
             ]
     except (soundfile.SoundFileError, RuntimeError, ValueError, OSError):
-        raise Unreadable("is damaged") from None
+        raise UnreadableError("is damaged") from None
     x = np.concatenate(parts) if parts else np.zeros(0, np.float32)
-    if len(x) < found.frames:
-        raise Unreadable(f"is cut short: {len(x)} of {found.frames} samples")
+    if len(x) < info.frames:
+        raise UnreadableError(f"is cut short: {len(x)} of {info.frames} samples")
     if not np.isfinite(x).all():
-        raise Unreadable("holds NaN or infinity")
-    _refuse_other_scale(x)
-    samples = to_int16(resample(x, found.rate, rate))
+        raise UnreadableError("holds NaN or infinity")
+    _check_scale(x)
+    samples = to_int16(resample(x, info.rate, rate))
     if not samples.any():
-        raise Unreadable("is silent")
+        raise UnreadableError("is silent")
     return samples
 
 
-def _refuse_other_scale(x: NDArray[np.float32]) -> None:
-    """Refuse floats in units of integers, which would all be clipped."""
+def _check_scale(x: NDArray[np.float32]) -> None:
+    """Check that floats are not in units of integers: they would be clipped."""
     peak = float(np.abs(x).max(initial=0))
-    if peak > _LOUDEST:
-        raise Unreadable(
+    if peak > _MAX_SAMPLE:
+        raise UnreadableError(
             f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
             "such as 32768"
         )
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:
-    """Return samples x at another rate, band-limited by soxr; its length is rounded up.
+    """Return samples x at another rate, band-limited by soxr; the length is rounded up.
 
     Raises:
         ValueError: the extra `[audio]` is not installed.
     """
     if old == new:
         return x
-    need_audio()
+    require_audio()
     import soxr
 
     out: NDArray[np.float32] = soxr.resample(x, old, new).astype(np.float32)
-    wanted = resampled_length(len(x), old, new)
-    return np.pad(out[:wanted], (0, max(0, wanted - len(out))))
+    length = resampled_length(len(x), old, new)
+    return np.pad(out[:length], (0, max(0, length - len(out))))
 
 
 def resampled_length(frames: int, old: int, new: int) -> int:
-    """Return how many samples at rate `new` there are of `frames` at rate `old`."""
+    """Return the number of samples at rate `new` of `frames` samples at rate `old`."""
     return -(-frames * new // old)
 
 
@@ -206,19 +205,19 @@ def in_parallel(
     rows: Sequence[int],
     progress: ProgressCallback | None = None,
 ) -> tuple[dict[int, Any], dict[int, Skipped]]:
-    """Call `work` for each of `rows` on all processors; return results and failures by row."""
+    """Call `work` for each row in threads; return results and failures by row."""
     done: dict[int, Any] = {}
     failed: dict[int, Skipped] = {}
 
-    def guarded(row: int) -> Any:
+    def run(row: int) -> Any:
         try:
             return work(row)
-        except Unreadable as error:
+        except UnreadableError as error:
             return error
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        for count, (row, result) in enumerate(zip(rows, pool.map(guarded, rows), strict=True), 1):
-            if isinstance(result, Unreadable):
+        for count, (row, result) in enumerate(zip(rows, pool.map(run, rows), strict=True), 1):
+            if isinstance(result, UnreadableError):
                 failed[row] = Skipped(names[row], printable(str(result)))
             else:
                 done[row] = result

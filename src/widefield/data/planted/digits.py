@@ -1,8 +1,8 @@
-"""`+digits`: a handwritten digit at four places of the image.
+"""`+digits`: a handwritten digit at four positions of the image.
 
-A white digit, 10 pixels high at 32 pixels, stands at x, y in {4, 16}; its zeros are clear.
-`jitter=J` (ours) moves all four by one draw from -J..J each way: fixed places can be read off the
-pixels by a linear classifier, jittered ones cannot. Held-out digits are images of their own.
+A white digit, 10 of 32 pixels high, is drawn at x, y in {4, 16}; its zeros are transparent.
+`jitter=J` (ours) shifts all four by one sample from -J..J in each direction: at fixed positions, a
+linear classifier on pixels finds the digit. Held-out digits are other images.
 
 Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import Canvas, Overlay, scaled
+from widefield.data.planted.overlay import Canvas, ImageFeature, Overlay, scaled
 
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
@@ -26,7 +26,7 @@ _HELD_OUT_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digits:
+class Digits(ImageFeature):
     """Options of `+digits`."""
 
     name: ClassVar[str] = "digits"
@@ -34,15 +34,15 @@ class Digits:
     alpha: Alpha = 1.0
     color: Literal["fixed", "random"] = "fixed"
     fresh: bool = False
-    # By 5 pixels the digits would leave an image of 32.
+    # A shift of 5 pixels would move digits out of an image of 32.
     jitter: Annotated[int, Interval(ge=0, le=4), "pixels"] = 0
     size: RelativeSize = 1.0
     source: str | None = None
-    """A `.npz` pack of gray digits; by default those that scikit-learn ships."""
+    """A `.npz` pack of gray digits; default: the digits of scikit-learn."""
 
     @classmethod
-    def grades(cls) -> "tuple[Digits, ...]":
-        """Return five, from hard to easy to see."""
+    def levels(cls) -> "tuple[Digits, ...]":
+        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.6, color="random", jitter=4),
             cls(color="random", jitter=4),
@@ -52,21 +52,21 @@ class Digits:
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
-        """Draw a sprite of each digit of the pool."""
+        """Return an overlay with a sprite for each digit of the pool."""
         canvas.check(self.name)
         images, labels, classes = digit_source(self.source)
         pool = digit_pool(images, canvas.held_out)
-        refuse_missing(labels, pool, np.unique(labels), classes, self.source)
+        check_classes(labels, pool, np.unique(labels), classes, self.source)
         height, width = canvas.size
         side = scaled(self.size * _SIDE, min(canvas.size))
         sprites = np.stack([resized(images[i], (side, side)) for i in pool])
         low = np.array(
             [(scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS]
         )
-        # Each is rounded by itself, so that together they could end a pixel beyond the image.
+        # Position and size are rounded separately and might exceed the image by a pixel.
         low = np.minimum(low, np.array(canvas.size) - side)
-        room = (np.array(canvas.size) - side - low).min(0) + 1
-        moves = np.minimum(1 + 2 * scaled(self.jitter, min(canvas.size)), room)
+        free = (np.array(canvas.size) - side - low).min(0) + 1
+        ranges = np.minimum(1 + 2 * scaled(self.jitter, min(canvas.size)), free)
         return Overlay(
             name=self.name,
             classes=classes,
@@ -74,7 +74,7 @@ class Digits:
             intensity=sprites.astype(np.float32) / np.float32(255),
             sprite_class=labels[pool],
             places=low,
-            jitter_range=np.tile(moves.astype(np.int64), (len(_CORNERS), 1)),
+            jitter_range=np.tile(ranges.astype(np.int64), (len(_CORNERS), 1)),
             shared_offset=True,
             colored=self.color == "random",
             alpha=self.alpha,
@@ -97,7 +97,7 @@ def digit_source(
     path = Path(source).expanduser()
     if not path.is_file():
         raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
-    # Reading arrays imports torch, which checking the options of a plant does without.
+    # Imports torch, which is not needed to check options.
     from widefield.data.readers.arrays import read_npz
 
     examples = read_npz(path)
@@ -108,26 +108,26 @@ def digit_source(
 
 
 def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
-    """Return which digit images belong to a pool: by a hash of their pixels, 80 / 20.
+    """Return the digit images of a pool, 80 / 20 by a hash of their pixels.
 
-    Hashing pixels keeps copies of one image on one side.
+    The hash keeps copies of an image in the same pool.
     """
     hashes = [hashlib.blake2b(image.tobytes(), digest_size=8).digest() for image in images]
     share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
 
 
-def refuse_missing(
+def check_classes(
     labels: NDArray[np.int64],
     pool: NDArray[np.int64],
     needed: NDArray[np.int64],
     classes: tuple[str, ...],
     source: str | None,
 ) -> None:
-    """Refuse a pool of digits that lacks one of the classes that are `needed`.
+    """Check that a pool of digits has all classes that are `needed`.
 
     Raises:
-        ValueError: it does; the message names the class.
+        ValueError: a class is missing.
     """
     missing = np.setdiff1d(needed, labels[pool])
     if len(missing):
@@ -138,5 +138,5 @@ def refuse_missing(
 
 
 def resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return a gray digit uint8 [h, w] resampled to `size`, height and width."""
+    """Return a gray digit uint8 [h, w] resized to `size`, (height, width)."""
     return np.asarray(Image.fromarray(digit).resize(size[::-1], Image.Resampling.BICUBIC))

@@ -1,7 +1,7 @@
-"""`+letters`: one letter, at four places of the image.
+"""`+letters`: a letter at four positions of the image.
 
-It has a random color and font size 12 at 32 pixels; x and y of each place are drawn from [0, 6] or
-[16, 21]. Held-out letters have a bold, slanted face.
+It has a random color and font size 12 at 32 pixels; x and y of each position are sampled from
+[0, 6] or [16, 21]. Held-out letters have a bold, slanted typeface.
 
 Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
@@ -13,7 +13,14 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+from widefield.data.planted.overlay import (
+    OVERSAMPLING,
+    Canvas,
+    ImageFeature,
+    Overlay,
+    scaled,
+    shrunk,
+)
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _SIDE, _FONT_SIZE = 11, 12
@@ -21,7 +28,7 @@ _BOLD_STROKE, _SLANT = 0.375, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters:
+class Letters(ImageFeature):
     """Options of `+letters`."""
 
     name: ClassVar[str] = "letters"
@@ -33,8 +40,8 @@ class Letters:
     size: RelativeSize = 1.0
 
     @classmethod
-    def grades(cls) -> "tuple[Letters, ...]":
-        """Return five, from hard to easy to see."""
+    def levels(cls) -> "tuple[Letters, ...]":
+        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.6),
             cls(),
@@ -44,19 +51,19 @@ class Letters:
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
-        """Draw a sprite of each letter."""
+        """Return an overlay with a sprite for each letter."""
         canvas.check(self.name)
         side = scaled(self.size * _SIDE, min(canvas.size))
-        (tops, down), (lefts, right) = (_along(length, side) for length in canvas.size)
-        quarters = [(row, column) for row in (0, 1) for column in (0, 1)]
+        (top, down), (left, right) = (_positions(length, side) for length in canvas.size)
+        cells = [(row, column) for row in (0, 1) for column in (0, 1)]
         overlay = Overlay(
             name=self.name,
             classes=LETTERS,
             alpha_mask=np.stack([shrunk(_glyph(x, canvas.held_out), side) for x in LETTERS]),
             intensity=np.ones((len(LETTERS), side, side), dtype=np.float32),
             sprite_class=np.arange(len(LETTERS)),
-            places=np.array([(tops[row], lefts[column]) for row, column in quarters]),
-            jitter_range=np.array([(down[row], right[column]) for row, column in quarters]),
+            places=np.array([(top[row], left[column]) for row, column in cells]),
+            jitter_range=np.array([(down[row], right[column]) for row, column in cells]),
             shared_offset=False,
             colored=self.color == "random",
             alpha=self.alpha,
@@ -67,14 +74,14 @@ class Letters:
         return overlay.at_fixed_places() if self.place == "fixed" else overlay
 
 
-def _along(length: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the first offsets of the two places along a side of the image, and how many each."""
+def _positions(length: int, side: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the first offset of both positions along a side, and the number of offsets of each."""
     second, last = scaled(16, length), min(scaled(21, length), length - side)
     return (0, second), (scaled(6, length) + 1, last - second + 1)
 
 
 def _glyph(letter: str, bold_slanted: bool) -> Image.Image:
-    """Draw a letter in the top left of a square, oversampled; one too wide is squeezed to fit."""
+    """Draw a letter in the top left of an oversampled square; shrink its width if necessary."""
     side = _SIDE * OVERSAMPLING
     font = ImageFont.load_default(_FONT_SIZE * OVERSAMPLING)
     stroke = round(_BOLD_STROKE * OVERSAMPLING) if bold_slanted else 0

@@ -1,41 +1,43 @@
-"""What is drawn over images: sprites, one a place, each drawn by example, color and offset.
+"""Overlays on images: a sprite at one or several positions, with random class, color and offset.
 
-Everything drawn is a pure function of (seed, index, held_out). What is `fresh` is drawn anew each
-time an example is read, as published: a function of (seed, index, read, held_out). The two views of
-one read share their overlay.
+An overlay is a function of (seed, index, held_out). With `fresh` it is resampled at each read of an
+example, as published: a function of (seed, index, read, held_out). The views of one read share
+their overlay.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from widefield.data.planted.draws import Draws
+from widefield.data.planted.random_overlay import RandomOverlay
 
 _CHUNK = 512
 _SMALLEST_SIDE = 16
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 OVERSAMPLING = 8
-"""Sprites are drawn this many times larger, then shrunk."""
+"""Factor by which sprites are drawn larger before they are reduced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Canvas:
-    """The images that a feature is planted on, as far as it may know them."""
+    """Properties of the images or sounds that a feature is planted on."""
 
     shape: tuple[int, int, int]
-    """Height, width and channels of each."""
+    """Height, width and channels."""
     seed: int
     held_out: bool
-    """Whether the features come from held-out sources."""
+    """Whether to use held-out sources."""
     class_ids: NDArray[np.int64] | None = None
-    """Class of each image in the first task, int64 [n]; None where there is no task."""
+    """Class id of each image in the first task, int64 [n]; None without a task."""
     class_count: int = 0
-    """How many classes that task has."""
+    """Number of classes of that task."""
     rate: int | None = None
-    """Samples a second, where they are sounds: of height 1, their width the time."""
+    """Sampling rate, Hz, of sounds, which have height 1 and time as width."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -46,17 +48,17 @@ class Canvas:
         """Return the sampling rate, Hz.
 
         Raises:
-            ValueError: these are no sounds.
+            ValueError: the examples are not sounds.
         """
         if self.rate is None:
             raise ValueError(f"'+{name}' is planted in sounds; these are images or windows")
         return self.rate
 
     def check(self, name: str) -> None:
-        """Refuse what the plant `name` cannot be drawn over.
+        """Check that the feature `name` can be drawn on these images.
 
         Raises:
-            ValueError: these are sounds, or images with other channels than 1 or 3, or too small.
+            ValueError: sounds, or images with other channels than 1 or 3, or too small.
         """
         if self.rate is not None:
             raise ValueError(
@@ -74,35 +76,35 @@ class Canvas:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlay(Draws):
-    """One planted feature, ready to be drawn on images of one size."""
+class Overlay(RandomOverlay):
+    """A planted feature prepared for images of one size."""
 
     alpha_mask: NDArray[np.float32]
-    """How far each sprite covers what is below it, in [0, 1], [sprites, h, w]."""
+    """Opacity of the pixels of each sprite, in [0, 1], [sprites, h, w]."""
     intensity: NDArray[np.float32]
-    """Brightness of each sprite's pixels, in [0, 1], [sprites, h, w]."""
+    """Brightness of the pixels of each sprite, in [0, 1], [sprites, h, w]."""
     sprite_class: NDArray[np.int64]
     """Class id of each sprite, [sprites]."""
     places: NDArray[np.int64]
-    """Smallest top and left of each place that a sprite is drawn at, [places, 2]."""
+    """Smallest top and left of each position, [positions, 2]."""
     jitter_range: NDArray[np.int64]
-    """How many tops and lefts there are to choose from at each place, [places, 2]."""
+    """Number of possible tops and lefts at each position, [positions, 2]."""
     shared_offset: bool
-    """Whether all places of an example move by the same draw."""
+    """Whether all positions of an example share one offset."""
     colored: bool
     alpha: float
 
     def at_fixed_places(self) -> "Overlay":
-        """Return it in the middle of each place's range instead of anywhere in it."""
+        """Return the overlay with the central offset at each position."""
         middle = self.places + (self.jitter_range - 1) // 2
         return replace(self, places=middle, jitter_range=np.ones_like(self.jitter_range))
 
     def labels(self, index: ArrayLike, read: int = 0) -> NDArray[np.int64]:
-        """Return the class id planted in each example of `index`, int64 [n], at its read `read`."""
+        """Return the planted class id of each example of `index` at a read, int64 [n]."""
         return self.sprite_class[self._sprites(self._counter(index, read))]
 
     def mask(self, index: ArrayLike, size: tuple[int, int], read: int = 0) -> NDArray[np.bool_]:
-        """Return the pixels that it covers, at least in part, of images of `size` [n, H, W]."""
+        """Return the pixels that it covers at least partly, bool [n, H, W] for `size` (H, W)."""
         counter = self._counter(index, read)
         mask = np.zeros((len(counter), *size), dtype=np.bool_)
         covered = self.alpha_mask[self._sprites(counter)] > 0
@@ -110,7 +112,7 @@ class Overlay(Draws):
             mask.reshape(-1)[self._pixels(counter, place, mask.shape)] |= covered
         return mask
 
-    def paint(
+    def apply(
         self, images: NDArray[np.uint8], index: ArrayLike, read: int = 0
     ) -> NDArray[np.bool_]:
         """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
@@ -122,10 +124,10 @@ class Overlay(Draws):
         mask = np.zeros(images.shape[:3], dtype=np.bool_)
         for first in range(0, len(images), _CHUNK):  # a chunk and its floats fit in the CPU cache
             part = slice(first, first + _CHUNK)
-            self._paint_chunk(images[part], mask[part], counter[part])
+            self._blend_chunk(images[part], mask[part], counter[part])
         return mask
 
-    def _paint_chunk(
+    def _blend_chunk(
         self, images: NDArray[np.uint8], mask: NDArray[np.bool_], counter: NDArray[np.int64]
     ) -> None:
         sprite = self._sprites(counter)
@@ -142,24 +144,23 @@ class Overlay(Draws):
             mask.reshape(-1)[pixel] |= covered
 
     def _sprites(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
-        # The name of the stream is part of every data set that was ever planted.
         return self._draw("stamp", counter, len(self.sprite_class))
 
     def _colors(self, counter: NDArray[np.int64], channels: int) -> NDArray[np.float32]:
         if not self.colored:
             return np.full((len(counter), channels), 255, dtype=np.float32)
-        # The stream keeps its old name: another one would draw other colors.
+        # The name of the stream has the old spelling, because it determines the numbers.
         rgb = np.stack([self._draw(f"colour {c}", counter, 256) for c in "rgb"], axis=1)
         return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
 
     def _pixels(
         self, counter: NDArray[np.int64], place: int, shape: tuple[int, ...]
     ) -> NDArray[np.int64]:
-        """Return where a sprite lands, as positions in the flattened [n, H, W], [n, h, w]."""
+        """Return the pixels of a sprite as indices into the flattened [n, H, W], [n, h, w]."""
         stream = 0 if self.shared_offset else place
-        (low_top, low_left), (tops, lefts) = self.places[place], self.jitter_range[place]
-        top = low_top + self._draw(f"top {stream}", counter, tops)
-        left = low_left + self._draw(f"left {stream}", counter, lefts)
+        (low_top, low_left), (top_range, left_range) = self.places[place], self.jitter_range[place]
+        top = low_top + self._draw(f"top {stream}", counter, top_range)
+        left = low_left + self._draw(f"left {stream}", counter, left_range)
         count, height, width = shape[:3]
         corner = (np.arange(count) * height + top) * width + left
         down, right = (np.arange(length) for length in self.alpha_mask.shape[1:])
@@ -167,12 +168,28 @@ class Overlay(Draws):
         return pixels
 
 
+class ImageFeature(ABC):
+    """The options of a feature that is drawn over images: the base of their dataclasses."""
+
+    name: ClassVar[str]
+    fresh: bool
+
+    @classmethod
+    @abstractmethod
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to see."""
+
+    @abstractmethod
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each class."""
+
+
 def shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:
-    """Return the share of each pixel that a large drawing covers, [side, side]."""
+    """Return the share of each pixel that an oversampled drawing covers, [side, side]."""
     small = canvas.resize((side, side), Image.Resampling.BOX)
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
 def scaled(at_32: float, length: int) -> int:
-    """Return a length that is stated for 32 pixels, in an image of `length` pixels."""
+    """Return a length given for 32 pixels, scaled to an image of `length` pixels."""
     return round(at_32 * length / 32)

@@ -1,8 +1,8 @@
 """`+shapes`: a square, a triangle or a circle in the middle of the image.
 
-It has a random color and alpha 180/255, as published. It is 9 pixels high at 32 pixels and stands
-at one of 3 x 3 places inside the center third (ours): a fixed place can be read off the pixels by a
-linear classifier. `as-published` fills the center third, rows and columns 10 to 21, in every image.
+It has a random color and alpha 180/255, as published. It is 9 of 32 pixels high, at one of 3 x 3
+positions inside the center third (ours): at a fixed position, a linear classifier on pixels finds
+the shape. `as-published` fills the center third, rows and columns 10 to 21, in each image.
 
 Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
 """
@@ -14,41 +14,47 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+from widefield.data.planted.overlay import (
+    OVERSAMPLING,
+    Canvas,
+    ImageFeature,
+    Overlay,
+    scaled,
+    shrunk,
+)
 
 SHAPES = ("square", "triangle", "circle")
 _SIDE = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shapes:
+class Shapes(ImageFeature):
     """Options of `+shapes`."""
 
     name: ClassVar[str] = "shapes"
 
     alpha: Alpha = 180 / 255
     as_published: bool = False
-    """Fill the center third, always in the same place."""
+    """Fill the center third, always at the same position."""
     color: Literal["fixed", "random"] = "random"
     fresh: bool = False
     place: Literal["free", "fixed"] = "free"
     size: RelativeSize = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse another size or place beside the published ones.
+        """Check that `as_published` is not combined with `size` or `place`.
 
         Raises:
-            ValueError: there is one.
+            ValueError: it is.
         """
         if self.as_published and (self.size, self.place) != (1.0, "free"):
             raise ValueError(
-                f"'+{self.name}:as-published' has a size and a place of its own: "
-                "leave out size and place"
+                f"'+{self.name}:as-published' has a fixed size and place: leave out size and place"
             )
 
     @classmethod
-    def grades(cls) -> "tuple[Shapes, ...]":
-        """Return five, from hard to easy to see."""
+    def levels(cls) -> "tuple[Shapes, ...]":
+        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.5),
             cls(),
@@ -58,16 +64,16 @@ class Shapes:
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
-        """Draw a sprite of each shape."""
+        """Return an overlay with a sprite for each shape."""
         canvas.check(self.name)
-        tops, side, ranges = self._layout(canvas.size)
+        corner, side, ranges = self._layout(canvas.size)
         overlay = Overlay(
             name=self.name,
             classes=SHAPES,
             alpha_mask=np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES]),
             intensity=np.ones((len(SHAPES), side, side), dtype=np.float32),
             sprite_class=np.arange(len(SHAPES)),
-            places=np.array([tops]),
+            places=np.array([corner]),
             jitter_range=np.array([ranges]),
             shared_offset=False,
             colored=self.color == "random",
@@ -79,17 +85,17 @@ class Shapes:
         return overlay.at_fixed_places() if self.place == "fixed" else overlay
 
     def _layout(self, size: tuple[int, int]) -> tuple[list[int], int, list[int]]:
-        """Return the smallest top and left, the side, and how many tops and lefts there are."""
+        """Return the smallest top and left, the side, and the numbers of tops and lefts."""
         first = [length // 3 for length in size]
-        if self.as_published:  # both ends are part of it, as PIL draws a box
+        if self.as_published:  # inclusive ends, as PIL draws a rectangle
             return first, min(2 * length // 3 - length // 3 + 1 for length in size), [1, 1]
         side = scaled(self.size * _SIDE, min(size))
-        third = [-(-length // 3) for length in size]
-        return first, side, [max(length - side + 1, 1) for length in third]
+        thirds = [-(-length // 3) for length in size]
+        return first, side, [max(length - side + 1, 1) for length in thirds]
 
 
 def _silhouette(shape: str, side: int) -> Image.Image:
-    """Return a shape that fills a square of `side`, oversampled."""
+    """Return a shape that fills an oversampled square of `side`."""
     big = side * OVERSAMPLING
     image = Image.new("L", (big, big))
     draw = ImageDraw.Draw(image)

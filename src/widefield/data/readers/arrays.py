@@ -1,4 +1,4 @@
-"""Arrays as a source: `.npz` and `.npy` files, packs of images, windows, arrays in memory."""
+"""Arrays as a source: `.npz` and `.npy` files, packs of images or sounds, arrays in memory."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,14 +14,13 @@ from widefield.core.memory import refuse_beyond_memory
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
-from widefield.data.readers.recordings import of_array, of_pack
+from widefield.data.readers.recordings import of_array, of_pack, split_at
 from widefield.data.readers.windows import as_windows
 
 _CHANNELS = (1, 2, 3, 4)
-_MOST_CLASSES = 65_536
-_FEW_CLASSES, _MOST_UNUSED = 1_000, 10
-"""Up to so many classes any of them may be unused; beyond, at most so many for each used one."""
-
+_MAX_CLASSES = 65_536
+_MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
+"""Above this number of classes, at most this many unused ones for each used one."""
 
 Array = NDArray[np.generic] | torch.Tensor
 
@@ -29,24 +28,24 @@ Array = NDArray[np.generic] | torch.Tensor
 def read_npz(path: Path) -> Examples:
     """Read a `.npz` file: `x` or `windows` with label arrays, or a pack of images.
 
-    A pack holds `images` (pixels) or `bytes` and `offsets` (JPEG or PNG files end to end); its
-    task is called `class`. Nothing is unpickled.
+    A pack has `images` (pixels) or `bytes` and `offsets` (concatenated JPEG or PNG files); its
+    task is `class`. Nothing is unpickled.
     """
     examples = _read_arrays(read_arrays(path), f"'{path}'")
     return replace(examples, origin=(path,))
 
 
 def read_npy(path: Path) -> Examples:
-    """Read a `.npy` file of images, as an array in memory is read."""
+    """Read a `.npy` file of images, as a memory map."""
     array = read_array(path)
-    # What is no uint8 becomes it in memory; uint8 is copied from the map where it has room.
+    # Other types are converted to uint8 in memory.
     if array.dtype != np.uint8:
         refuse_beyond_memory(array.size, f"the pixels of '{path}'")
     return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:
-    """Read arrays in memory: images alone, or a mapping with `x` and label arrays."""
+    """Read arrays in memory: images, or a mapping with `x` and label arrays."""
     if not isinstance(data, Mapping):
         data = {"x": data}
     arrays = {
@@ -60,7 +59,7 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
 
 def _task_name(key: str) -> str:
     if printable(str(key)) != str(key):
-        raise ValueError(f"key '{printable(str(key))}' is no plain text; rename it")
+        raise ValueError(f"key '{printable(str(key))}' is not plain text; rename it")
     return str(key)
 
 
@@ -71,9 +70,9 @@ def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
 
 
 def _plain_text(array: NDArray[Any]) -> NDArray[Any]:
-    """Return strings that are held as Python objects, as a column of pandas is, as plain ones."""
-    held_as_objects = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
-    return array.astype(str) if held_as_objects else array
+    """Convert an object array of strings, such as a column of pandas, to a string array."""
+    is_text = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
+    return array.astype(str) if is_text else array
 
 
 def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -96,7 +95,7 @@ def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Example
 
 
 def _read_sound_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    """Read clips with the tasks `class`, of `labels`, and `speaker`, of `speakers`."""
+    """Read clips with the tasks `class` (key `labels`) and `speaker` (key `speakers`)."""
     recordings = of_pack(arrays, source)
     n = len(recordings)
     labels, classes = {}, {}
@@ -110,11 +109,11 @@ def _read_sound_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Exa
 
 
 def _read_sounds(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    """Read sounds of one length, [n, time]; all keys but their rate are tasks."""
+    """Read sounds of one length, [n, time]; all keys but `sample_rate` are tasks."""
     recordings = of_array(arrays, source)
     others = {key: value for key, value in arrays.items() if key not in ("sounds", "sample_rate")}
-    told = _with_tasks(np.empty((len(recordings), 1, 0, 1), np.int16), (), others, "sounds")
-    return replace(told, pixels=None, recordings=recordings)
+    labeled = _with_tasks(np.empty((len(recordings), 1, 0, 1), np.int16), (), others, "sounds")
+    return replace(labeled, pixels=None, recordings=recordings)
 
 
 def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
@@ -126,14 +125,14 @@ def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
 def _with_tasks(
     pixels: NDArray[Any], notes: tuple[str, ...], arrays: dict[str, NDArray[np.generic]], key: str
 ) -> Examples:
-    """Return examples with the tasks that the arrays beside `key` label."""
+    """Return examples whose tasks are the arrays other than `key`."""
     labels, classes = {}, {}
     names = {key for key in arrays if key.endswith("_classes") and key[:-8] in arrays}
     for task in arrays.keys() - names - {key}:
         labels[task], classes[task] = as_labels(
             arrays[task], task, len(pixels), arrays.get(f"{task}_classes"), f"{task}_classes"
         )
-    order = [key for key in arrays if key in labels]  # the file's own order, not the set's
+    order = [key for key in arrays if key in labels]  # the order of the file
     return Examples(
         names=_row_names(len(pixels)),
         labels={task: labels[task] for task in order},
@@ -155,7 +154,11 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         pixels, notes = as_pixels(arrays["images"], "images")
         n = len(pixels)
     else:
-        files = _split_files(arrays["bytes"], arrays["offsets"])
+        data = arrays["bytes"]
+        if data.dtype != np.uint8 or data.ndim != 1:
+            raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
+        view = memoryview(data.tobytes())
+        files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
     labels, classes = as_labels(arrays["labels"], "labels", n, arrays["classes"], "classes")
     return Examples(
@@ -168,31 +171,22 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     )
 
 
-def _split_files(data: NDArray[np.generic], offsets: NDArray[np.generic]) -> list[memoryview]:
-    if data.dtype != np.uint8 or data.ndim != 1:
-        raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
-    if not np.issubdtype(offsets.dtype, np.integer) or offsets.ndim != 1 or len(offsets) < 2:
-        raise ValueError(f"key 'offsets' is {_kind(offsets)}; expected integers [n + 1]")
-    ends = offsets.astype(np.int64)
-    if ends[0] < 0 or ends[-1] > len(data) or (np.diff(ends) < 0).any():
-        raise ValueError(f"key 'offsets' must rise from 0 to at most {len(data)}, the bytes held")
-    view = memoryview(data.tobytes())
-    return [view[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
-
-
 def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """Bring images to uint8 [n, H, W, C]; also return what there is to tell the user.
+    """Convert images to uint8 [n, H, W, C]; also return notes.
 
-    Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels (where both readings
-    are possible, the channels are last), as uint8, as bool, or as float in [0, 1]. Three
-    dimensions that could be one color image are refused.
+    Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels, as uint8, bool, or float
+    in [0, 1]. If the shape is ambiguous, channels are last.
+
+    Raises:
+        ValueError: another shape or type, values outside [0, 1], or three dimensions that may be
+            one color image.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
             f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
     if x.ndim == 3:
-        _refuse_one_image(x, key)
+        _check_not_single_image(x, key)
         x = x[..., None]
     elif x.shape[-1] not in _CHANNELS:
         if x.shape[1] not in _CHANNELS:
@@ -207,8 +201,8 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tupl
     return _from_float(x, key), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
 
 
-def _refuse_one_image(x: NDArray[np.generic], key: str) -> None:
-    """Refuse [H, W, C] and [C, H, W], which would be read as H or C gray images."""
+def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
+    """Check that x is not [H, W, C] or [C, H, W], which would be H or C gray images."""
     channels_last = x.shape[2] in _CHANNELS and min(x.shape[:2]) > max(_CHANNELS)
     channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
     if channels_last or channels_first:
@@ -241,40 +235,40 @@ def as_labels(
     names: NDArray[np.generic] | None,
     names_key: str,
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Bring one label array to class ids int64 [n] and their class names.
+    """Convert a label array to class ids int64 [n] and class names.
 
-    Integers are class ids as they stand, named by `names` or by their own digits, so that two
-    files of one data set agree; strings are numbered in sorted order, or in that of `names`.
+    Integers are class ids, named by `names` or their digits, so that two files of one data set
+    agree. Strings are numbered in sorted order, or in the order of `names`.
     """
     if values.ndim != 1 or len(values) != n:
         raise ValueError(
             f"key '{key}' is {_kind(values)}; expected one label for each of {n} examples"
         )
     known = None if names is None else _class_names(names, names_key)
-    if known is not None and len(known) > _MOST_CLASSES:
-        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MOST_CLASSES}")
+    if known is not None and len(known) > _MAX_CLASSES:
+        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MAX_CLASSES}")
     if values.dtype.kind in "US":
         return _from_strings(_as_text(values, key), key, known, names_key)
     if values.dtype.kind not in "iub":
         raise ValueError(f"key '{key}' is {_kind(values)}; expected integers or strings")
     low, high = int(values.min()), int(values.max())
-    most = _MOST_CLASSES if known is None else len(known)
-    if low < 0 or high >= most:
+    limit = _MAX_CLASSES if known is None else len(known)
+    if low < 0 or high >= limit:
         raise ValueError(
             f"key '{key}' holds class ids from {low} to {high}; "
-            f"expected 0 to {most - 1}, or strings"
+            f"expected 0 to {limit - 1}, or strings"
         )
     ids = values.astype(np.int64)
-    _refuse_unused(ids, key, high + 1 if known is None else len(known))
+    _check_class_count(ids, key, high + 1 if known is None else len(known))
     return ids, known or tuple(map(str, range(high + 1)))
 
 
-def _refuse_unused(ids: NDArray[np.int64], key: str, listed: int) -> None:
-    """Refuse a few class ids among very many: every probe would work for those that never occur."""
+def _check_class_count(ids: NDArray[np.int64], key: str, count: int) -> None:
+    """Check that most classes occur: probes would have an output for each unused class."""
     used = len(np.unique(ids))
-    if listed > _FEW_CLASSES and listed > _MOST_UNUSED * used:
+    if count > _MAX_FREE_CLASSES and count > _MAX_UNUSED * used:
         raise ValueError(
-            f"key '{key}' uses {used} of {listed} classes; number those that occur from 0 on, "
+            f"key '{key}' uses {used} of {count} classes; number those that occur from 0 on, "
             "or give strings"
         )
 
@@ -282,16 +276,16 @@ def _refuse_unused(ids: NDArray[np.int64], key: str, listed: int) -> None:
 def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
     if names.ndim != 1 or names.dtype.kind not in "USiu":
         raise ValueError(f"key '{key}' is {_kind(names)}; expected one name for each class")
-    return _shown(_as_text(names, key).tolist(), key)
+    return _unique_names(_as_text(names, key).tolist(), key)
 
 
-def _shown(names: list[str], key: str) -> tuple[str, ...]:
-    """Return class names in their printable form, no two of them the same."""
-    shown = tuple(map(printable, names))
-    twice = [name for name, count in Counter(shown).items() if count > 1]
-    if twice:
-        raise ValueError(f"key '{key}' has two classes named '{twice[0]}'; rename one of them")
-    return shown
+def _unique_names(names: list[str], key: str) -> tuple[str, ...]:
+    """Return printable class names; check that they are unique."""
+    printable_names = tuple(map(printable, names))
+    repeated = [name for name, count in Counter(printable_names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"key '{key}' has two classes named '{repeated[0]}'; rename one of them")
+    return printable_names
 
 
 def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
@@ -308,16 +302,16 @@ def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
 def _from_strings(
     values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    words, ids = np.unique(values, return_inverse=True)
+    unique, ids = np.unique(values, return_inverse=True)
     if known is None:
-        return ids.astype(np.int64), _shown(words.tolist(), key)
+        return ids.astype(np.int64), _unique_names(unique.tolist(), key)
     position = {name: i for i, name in enumerate(known)}
-    unknown = [name for name in map(printable, words.tolist()) if name not in position]
+    unknown = [name for name in map(printable, unique.tolist()) if name not in position]
     if unknown:
         raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
-    places = [position[printable(name)] for name in words.tolist()]
-    labels = np.array(places, dtype=np.int64)[ids]
-    _refuse_unused(labels, key, len(known))
+    positions = [position[printable(name)] for name in unique.tolist()]
+    labels = np.array(positions, dtype=np.int64)[ids]
+    _check_class_count(labels, key, len(known))
     return labels, known
 
 

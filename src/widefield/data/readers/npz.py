@@ -1,4 +1,4 @@
-"""The arrays of a `.npz` or `.npy` file: checked before their bytes are read, never unpickled."""
+"""Arrays of `.npz` and `.npy` files: checked before they are read, never unpickled."""
 
 import math
 import warnings
@@ -13,8 +13,8 @@ from widefield.core.memory import free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1
-_DAMAGED = "is damaged; copy or make the file anew"
-_NO_ARRAY = "is no array; leave it out, or save it by numpy.savez"
+_DAMAGED = "is damaged; copy or create the file again"
+_NO_ARRAY = "is not an array; leave it out, or save it by numpy.savez"
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -22,43 +22,43 @@ _HEADERS = {
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read every array of a `.npz` file, by its key.
+    """Read all arrays of a `.npz` file by key.
 
     Raises:
-        ValueError: it is no such file, or one of its members is damaged, encrypted, no plain
-            array, there twice, or larger than the memory.
+        ValueError: not a `.npz` file, or a member is damaged, encrypted, not an array of plain
+            values, a duplicate, or too large for the memory.
     """
-    broken = ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez")
-    if not path.is_file():  # opening a pipe would wait for its other end
-        raise broken
+    error = ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez")
+    if not path.is_file():  # opening a pipe would block
+        raise error
     try:
         archive = zipfile.ZipFile(path)
-    except Exception:  # a damaged directory raises every kind of error
-        raise broken from None
+    except Exception:  # a damaged directory may raise any error
+        raise error from None
     with archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
-        _refuse_too_large(members, path)
+        _check_memory(members, path)
         arrays: dict[str, NDArray[np.generic]] = {}
         for member in members:
             key = member.filename.removesuffix(".npy")
-            whose = f"key '{printable(key)}' of '{path}'"
+            name = f"key '{printable(key)}' of '{path}'"
             if key in arrays:
-                raise ValueError(f"{whose} is there twice; keep one of the two")
+                raise ValueError(f"{name} is duplicated; keep one of the two")
             if printable(key) != key:
-                raise ValueError(f"{whose} has a name that is no plain text; rename it")
-            arrays[key] = _read(archive, member, whose)
+                raise ValueError(f"{name} has a name that is not plain text; rename it")
+            arrays[key] = _read(archive, member, name)
     return arrays
 
 
 def read_array(path: Path) -> NDArray[np.generic]:
-    """Read the array of a `.npy` file, as a read-only memory map.
+    """Read the array of a `.npy` file as a read-only memory map.
 
     Raises:
-        ValueError: it is no such file, damaged, or holds no plain numbers.
+        ValueError: not a `.npy` file, damaged, or not an array of plain values.
     """
     if path.is_file():
-        with path.open("rb") as opened:
-            problem = _problem_of_file(opened, path.stat().st_size)
+        with path.open("rb") as file:
+            problem = _problem_of_file(file, path.stat().st_size)
         if problem is None:
             array: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
             return array
@@ -67,16 +67,16 @@ def read_array(path: Path) -> NDArray[np.generic]:
     raise ValueError(f"'{path}' is not a readable .npy file; make one by numpy.save")
 
 
-def _problem_of_file(opened: IO[bytes], size: int) -> str | None:
-    with warnings.catch_warnings():  # numpy's on headers that Python 2 wrote
+def _problem_of_file(file: IO[bytes], size: int) -> str | None:
+    with warnings.catch_warnings():  # numpy warns on headers that Python 2 wrote
         warnings.simplefilter("ignore")
         try:
-            return _problem(opened, size)
-        except Exception:  # a damaged header raises every kind of error
+            return _problem(file, size)
+        except Exception:  # a damaged header may raise any error
             return _DAMAGED
 
 
-def _refuse_too_large(members: list[zipfile.ZipInfo], path: Path) -> None:
+def _check_memory(members: list[zipfile.ZipInfo], path: Path) -> None:
     size, free = sum(member.file_size for member in members), free_host_memory()
     if size > free:
         raise ValueError(
@@ -85,35 +85,33 @@ def _refuse_too_large(members: list[zipfile.ZipInfo], path: Path) -> None:
         )
 
 
-def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, whose: str) -> NDArray[np.generic]:
-    """Read one member, after its header has said what it is."""
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[np.generic]:
+    """Read one member after a check of its header."""
     if member.flag_bits & _ENCRYPTED:
-        raise ValueError(f"{whose} is encrypted; save it without a password")
-    with warnings.catch_warnings():  # numpy's on headers that Python 2 wrote
+        raise ValueError(f"{name} is encrypted; save it without a password")
+    with warnings.catch_warnings():  # numpy warns on headers that Python 2 wrote
         warnings.simplefilter("ignore")
         try:
-            with archive.open(member) as opened:
-                problem = _problem(opened, member.file_size)
+            with archive.open(member) as file:
+                problem = _problem(file, member.file_size)
             if problem is None:
-                with archive.open(member) as opened:
-                    array: NDArray[np.generic] = np.lib.format.read_array(
-                        opened, allow_pickle=False
-                    )
+                with archive.open(member) as file:
+                    array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
                 return array
-        except Exception:  # a damaged stream raises every kind of error
+        except Exception:  # a damaged stream may raise any error
             problem = _DAMAGED
-    raise ValueError(f"{whose} {problem}")
+    raise ValueError(f"{name} {problem}")
 
 
-def _problem(opened: IO[bytes], file_size: int) -> str | None:
-    """Return what is wrong with a member by its header; raises what numpy does on damaged ones."""
+def _problem(file: IO[bytes], file_size: int) -> str | None:
+    """Return the problem with a member according to its header, or None; may raise any error."""
     prefix = np.lib.format.MAGIC_PREFIX
-    if opened.read(len(prefix)) != prefix:
+    if file.read(len(prefix)) != prefix:
         return _NO_ARRAY
-    version = tuple(opened.read(2))
+    version = tuple(file.read(2))
     if version not in _HEADERS:
-        return "is of a kind that holds no plain numbers; save it as numbers or strings"
-    shape, _, dtype = _HEADERS[version](opened)
+        return "is of a type other than plain values; save it as numbers or strings"
+    shape, _, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         return (
             "holds Python objects, which are never unpickled; "
@@ -122,6 +120,6 @@ def _problem(opened: IO[bytes], file_size: int) -> str | None:
     if dtype.kind not in "biufcUS" or dtype.itemsize == 0 or min(shape, default=0) < 0:
         return f"holds {dtype}; save it as numbers or fixed-width strings"
     size = math.prod(shape) * dtype.itemsize
-    if size != file_size - opened.tell():
-        return f"claims the shape {list(shape)}, which its bytes do not fill; make it anew"
+    if size != file_size - file.tell():
+        return f"claims the shape {list(shape)}, which does not match its size; create it again"
     return None

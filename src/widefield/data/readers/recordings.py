@@ -1,7 +1,8 @@
-"""Recordings as a source: folders of sound files, packs of clips, arrays in memory."""
+"""Recordings as a source: sound files, packs of clips, arrays in memory."""
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,68 +11,80 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 
 SUFFIXES = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
-"""What a sound file's name may end in."""
+"""Suffixes of sound files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recordings:
-    """Sounds before they are decoded, resampled and cut."""
+    """Sounds before decoding, resampling and cutting: either `files` or `clips`."""
 
     files: list[Path] | None = None
-    """Files, [n]; None where `clips` holds samples."""
+    """Files, [n]."""
     clips: list[NDArray[np.int16]] | None = None
-    """Samples of each, mono."""
+    """Mono samples of each, [n]."""
     rate: int | None = None
-    """Samples a second of `clips`, Hz."""
+    """Sampling rate of `clips`, Hz."""
 
     def __len__(self) -> int:
         """Return the number of recordings."""
-        held = self.clips if self.files is None else self.files
-        assert held is not None
-        return len(held)
+        items = self.clips if self.files is None else self.files
+        assert items is not None
+        return len(items)
 
 
 def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
-    """Read a pack's clips: `audio`, all end to end, with `offsets` [n + 1] and `sample_rate`.
+    """Read a pack of clips: concatenated `audio`, `offsets` [n + 1] and `sample_rate`.
 
     Raises:
-        ValueError: a key is missing, or does not hold what it should.
+        ValueError: a key is missing or invalid.
     """
     missing = {"offsets", "sample_rate"} - arrays.keys()
     if missing:
         raise ValueError(
             f"{source} holds audio without key {', '.join(map(repr, sorted(missing)))}"
         )
-    audio, ends = as_samples(arrays["audio"], "audio"), arrays["offsets"]
-    good = ends.ndim == 1 and len(ends) >= 2 and ends.dtype.kind in "iu"
-    if not good or audio.ndim != 1 or not _rising(ends.astype(np.int64), len(audio)):
-        raise ValueError(
-            f"key 'offsets' must be integers that rise from 0 to at most {audio.size}, "
-            "the samples held"
-        )
-    clips = [audio[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+    audio = as_samples(arrays["audio"], "audio")
+    if audio.ndim != 1:
+        raise ValueError(f"key 'audio' has shape {list(audio.shape)}; expected [samples]")
+    clips = [audio[part] for part in split_at(arrays["offsets"], len(audio))]
     return Recordings(clips=clips, rate=_rate(arrays["sample_rate"]))
 
 
-def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
-    """Read sounds of one length: `sounds` [n, time] with `sample_rate`.
+def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
+    """Return the slices between `offsets` [n + 1] of an array with `size` items.
 
     Raises:
-        ValueError: a key is missing, or does not hold what it should.
+        ValueError: the offsets are not integers that rise from 0 to at most `size`.
+    """
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
+        raise ValueError(
+            f"key 'offsets' is {offsets.dtype} {list(offsets.shape)}; expected integers [n + 1]"
+        )
+    ends = offsets.astype(np.int64)
+    if ends[0] < 0 or ends[-1] > size or (np.diff(ends) < 0).any():
+        raise ValueError(f"key 'offsets' must rise from 0 to at most {size}, the data's length")
+    return [slice(start, end) for start, end in pairwise(ends.tolist())]
+
+
+def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
+    """Read sounds of one length: `sounds` [n, time] and `sample_rate`.
+
+    Raises:
+        ValueError: a key is missing or invalid.
     """
     if "sample_rate" not in arrays:
         raise ValueError(f"{source} holds sounds without key 'sample_rate', in Hz")
-    sounds = as_samples(arrays["sounds"], "sounds")
-    if sounds.ndim != 2 or 0 in sounds.shape:
-        raise ValueError(f"key 'sounds' has shape {list(sounds.shape)}; expected [n, time]")
-    return Recordings(clips=list(sounds), rate=_rate(arrays["sample_rate"]))
+    samples = as_samples(arrays["sounds"], "sounds")
+    if samples.ndim != 2 or 0 in samples.shape:
+        raise ValueError(f"key 'sounds' has shape {list(samples.shape)}; expected [n, time]")
+    return Recordings(clips=list(samples), rate=_rate(arrays["sample_rate"]))
 
 
 def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:
     """Return samples as int16; floats are in [-1, 1].
 
     Raises:
-        ValueError: another type, numbers outside [-1, 1], or none at all.
+        ValueError: another type, values outside [-1, 1], or NaN or infinity.
     """
     if x.dtype == np.int16:
         return x.astype(np.int16, copy=False)
@@ -85,17 +98,13 @@ def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:
 
 
 def to_int16(x: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return samples of [-1, 1] as int16; what lies outside is clipped."""
+    """Return samples in [-1, 1] as int16; other values are clipped."""
     return np.rint(np.clip(x * 32_768, -32_768, 32_767)).astype(np.int16)
 
 
 def from_int16(x: NDArray[np.int16]) -> NDArray[np.float32]:
     """Return samples as floats in [-1, 1)."""
     return x.astype(np.float32) * np.float32(1 / 32_768)
-
-
-def _rising(ends: NDArray[np.int64], most: int) -> bool:
-    return bool(ends[0] >= 0 and ends[-1] <= most and (np.diff(ends) >= 0).all())
 
 
 def _rate(value: NDArray[np.generic]) -> int:
@@ -106,8 +115,8 @@ def _rate(value: NDArray[np.generic]) -> int:
     return round(float(value.item()))
 
 
-def refuse_mixture(folder: Path, *, images: int, sounds: int) -> None:
-    """Refuse a folder of images and sounds.
+def check_one_kind(folder: Path, *, images: int, sounds: int) -> None:
+    """Check that a folder has images or sounds.
 
     Raises:
         ValueError: it has both.
@@ -119,6 +128,6 @@ def refuse_mixture(folder: Path, *, images: int, sounds: int) -> None:
         )
 
 
-def commonest(rates: Counter[int]) -> int:
-    """Return the commonest of these sampling rates, the higher of two as common."""
+def most_common_rate(rates: Counter[int]) -> int:
+    """Return the most common sampling rate, the highest in case of a tie."""
     return max(rates, key=lambda rate: (rates[rate], rate))

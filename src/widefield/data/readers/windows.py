@@ -1,4 +1,4 @@
-"""Windows of anything as a source: many channels over time, from sensors, markets or machines."""
+"""Windows as a source: time series with several channels."""
 
 import re
 import sys
@@ -12,19 +12,19 @@ from widefield.core.files import refuse_strange
 from widefield.core.names import printable
 
 _SHORTEST = 16
-"""Steps of time: an encoder halves them four times."""
+"""Minimum length: an encoder halves it four times."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
-"""What pandas calls the numbers of rows, which are no labels."""
+"""Name of the index in files that pandas wrote."""
 _COLUMN = "window"
 
 
 def as_windows(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Bring windows [n, channels, time] to float32 [n, 1, time, channels]; also return notes.
+    """Convert windows [n, channels, time] to float32 [n, 1, time, channels]; also return notes.
 
-    [n, time] is one channel. Numbers keep their units: the encoder normalizes each channel.
+    [n, time] is one channel. Values keep their units: the encoder normalizes each channel.
 
     Raises:
-        ValueError: another shape or type, fewer than 16 steps, or numbers that are not finite.
+        ValueError: another shape or type, fewer than 16 steps, or NaN or infinity.
     """
     x = x[:, None, :] if x.ndim == 2 else x
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "iuf":
@@ -58,7 +58,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks.
 
     Raises:
-        ValueError: it is no Parquet file, has no such column, or windows of unequal length.
+        ValueError: not a Parquet file, the column is missing, or windows of unequal length.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -68,7 +68,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         reason = printable(str(error).splitlines()[0])
-        raise ValueError(f"'{path}' is no readable Parquet file: {reason}") from None
+        raise ValueError(f"'{path}' is not a readable Parquet file: {reason}") from None
     if _COLUMN not in table.column_names:
         raise ValueError(
             f"'{path}' has no column '{_COLUMN}' of lists [channels][time]; "
@@ -92,7 +92,7 @@ def _stacked(rows: list[Any], path: Path) -> NDArray[np.float64]:
     """Return the windows as one array, [n, channels, time] or [n, time].
 
     Raises:
-        ValueError: they have no numbers, or not all the same shape.
+        ValueError: a window is not numeric, or shapes differ.
     """
     shapes: dict[tuple[int, ...], int] = {}
     windows = []
@@ -101,7 +101,7 @@ def _stacked(rows: list[Any], path: Path) -> NDArray[np.float64]:
             window = np.asarray(row, dtype=np.float64)
         except (ValueError, TypeError):
             raise ValueError(
-                f"row {number} of '{path}' is no window of numbers [channels][time] with "
+                f"row {number} of '{path}' is not a window of numbers [channels][time] with "
                 "channels of one length"
             ) from None
         shapes.setdefault(window.shape, number)

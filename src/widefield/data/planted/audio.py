@@ -1,11 +1,11 @@
-"""`+background`, `+tone` and `+clicks`: what is planted in sounds, and how loud.
+"""`+background`, `+tone` and `+clicks`: features planted in sounds, and their levels.
 
-Feature Dropout (2022) mixes spoken digits with cafe, machinery or traffic. `+background` does so
-with the classes of `source`, a pack of clips or a folder of class folders, or with three made
-noises. Ours draws one segment and one signal-to-noise ratio an example; training examples hear the
-first 80 % of each recording, held-out ones the rest. `as-published` draws anew at each read, mixes
-by peaks, and lets training and test share all of a recording. The authors draw anew for each view;
-here the views of one read share their background.
+Feature Dropout (2022) mixes spoken digits with cafe, machinery or traffic. `+background` uses the
+classes of `source`, a pack of clips or a folder of class folders, or three synthetic noises. Ours
+samples one segment and one signal-to-noise ratio for each example; training uses the first 80 % of
+each recording, held-out examples the rest. `as-published` resamples at each read, mixes by peaks,
+and uses all of a recording in training and test. The authors resample for each view; here the views
+of one read share their background.
 """
 
 from dataclasses import dataclass
@@ -19,35 +19,35 @@ from numpy.typing import NDArray
 from widefield.core import rng
 from widefield.core.names import printable
 from widefield.data.planted.overlay import Canvas
-from widefield.data.planted.sounds import SoundOverlay, as_bank
+from widefield.data.planted.sounds import AudioFeature, SoundOverlay, as_loop
 
 Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
-"""Level of the example above what is planted."""
+"""Level of the example above the planted sound."""
 
 _TRAIN_SHARE = 0.8
-_MADE_SECONDS = 20
+_NOISE_SECONDS = 20
 _TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
-"""Frequency of each tone, as a share of half the sampling rate."""
+"""Frequency of each tone, as a share of the Nyquist frequency."""
 _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 """Seconds between clicks, in turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Background:
+class Background(AudioFeature):
     """Options of `+background`."""
 
     name: ClassVar[str] = "background"
 
     as_published: bool = False
-    """Draw anew at each read, mix by peaks, and share recordings between training and test."""
+    """Resample at each read, mix by peaks, and share recordings between training and test."""
     fresh: bool = False
     high: Decibels = 10.0
     low: Decibels = 0.0
     source: str = ""
-    """Pack or folder of recordings; by default three made noises."""
+    """Pack or folder of recordings; default: three synthetic noises."""
 
     def __post_init__(self) -> None:
-        """Refuse levels that are the wrong way round.
+        """Check the range of levels.
 
         Raises:
             ValueError: `low` is above `high`.
@@ -56,25 +56,25 @@ class Background:
             raise ValueError(f"'+background' has low={self.low:g} above high={self.high:g}")
 
     @classmethod
-    def grades(cls) -> "tuple[Background, ...]":
-        """Return five, from hard to easy to hear."""
+    def levels(cls) -> "tuple[Background, ...]":
+        """Return five variants, from hard to easy to hear."""
         return tuple(cls(low=level, high=level) for level in (30, 20, 10, 0, -10))
 
     def draw(self, canvas: Canvas) -> SoundOverlay:
-        """Read the recordings, or make the noises."""
+        """Return an overlay of recordings or noises."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
         if self.source:
             from widefield.data.builtin.backgrounds import read_background
 
             recordings = read_background(Path(self.source).expanduser(), rate)
         else:
-            recordings = {name: [x] for name, x in _made_noises(rate, canvas.seed).items()}
+            recordings = {name: [x] for name, x in _noises(rate, canvas.seed).items()}
         held_out = None if self.as_published else canvas.held_out
-        parts = {name: _end_to_end(name, xs, held_out) for name, xs in recordings.items()}
+        parts = {name: _concatenate(name, xs, held_out) for name, xs in recordings.items()}
         return SoundOverlay(
             name=self.name,
             classes=tuple(parts),
-            banks=tuple(as_bank(part, steps) for part in parts.values()),
+            loops=tuple(as_loop(part, steps) for part in parts.values()),
             snr=(self.low, self.high),
             seed=canvas.seed,
             held_out=canvas.held_out and not self.as_published,
@@ -84,25 +84,25 @@ class Background:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Made:
-    """Options of sounds that are made."""
+class _Synthetic(AudioFeature):
+    """Options of synthetic sounds."""
 
     name: ClassVar[str]
 
     fresh: bool = False
     level: Decibels = 10.0
-    """Level of the example above what is planted."""
+    """Level of the example above the planted sound."""
 
     @classmethod
-    def grades(cls) -> tuple[Self, ...]:
-        """Return five, from hard to easy to hear."""
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to hear."""
         return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
 
     def _overlay(self, canvas: Canvas, sounds: dict[str, NDArray[np.float64]]) -> SoundOverlay:
         return SoundOverlay(
             name=self.name,
             classes=tuple(sounds),
-            banks=tuple(as_bank(x, canvas.shape[1]) for x in sounds.values()),
+            loops=tuple(as_loop(x, canvas.shape[1]) for x in sounds.values()),
             snr=(self.level, self.level),
             seed=canvas.seed,
             held_out=canvas.held_out,
@@ -111,13 +111,13 @@ class _Made:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tone(_Made):
+class Tone(_Synthetic):
     """Options of `+tone`: a low, a middle or a high pure tone."""
 
     name: ClassVar[str] = "tone"
 
     def draw(self, canvas: Canvas) -> SoundOverlay:
-        """Make a long tone of each class; where an example begins in it decides the phase."""
+        """Return an overlay of tones; the random start of a segment is the random phase."""
         canvas.sound_rate(self.name)
         time = np.arange(2 * canvas.shape[1])
         return self._overlay(
@@ -126,27 +126,27 @@ class Tone(_Made):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clicks(_Made):
+class Clicks(_Synthetic):
     """Options of `+clicks`: slow, fast or paired clicks."""
 
     name: ClassVar[str] = "clicks"
 
     def draw(self, canvas: Canvas) -> SoundOverlay:
-        """Make a long train of clicks of each class."""
+        """Return an overlay of click trains."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
         trains = {name: _click_train(gaps, rate, steps) for name, gaps in _CLICKS.items()}
         return self._overlay(canvas, trains)
 
 
-def _end_to_end(
+def _concatenate(
     name: str, recordings: list[NDArray[np.float32]], held_out: bool | None
 ) -> NDArray[np.float32]:
-    """Return the recordings of a class end to end, all as loud; None: all of each, else its part.
+    """Return the concatenated recordings of a class at equal levels.
 
-    One alone stays as loud as it is: a bank brings it to a mean square of 1.
+    `held_out` selects a part of each recording; None means all of it.
 
     Raises:
-        ValueError: nothing is left of them.
+        ValueError: the recordings are too short.
     """
     parts = [x if held_out is None else _part(x, held_out) for x in recordings]
     parts = [part for part in parts if len(part)]
@@ -155,12 +155,12 @@ def _end_to_end(
             f"the recordings of '{printable(name)}' for '+background' are too short to be divided "
             "80 / 20: give longer ones"
         )
-    return parts[0] if len(parts) == 1 else np.concatenate([as_bank(part, 0) for part in parts])
+    return parts[0] if len(parts) == 1 else np.concatenate([as_loop(part, 0) for part in parts])
 
 
 def _part(x: NDArray[np.float32], held_out: bool) -> NDArray[np.float32]:
-    cut = round(_TRAIN_SHARE * len(x))
-    return x[cut:] if held_out else x[:cut]
+    split = round(_TRAIN_SHARE * len(x))
+    return x[split:] if held_out else x[:split]
 
 
 def _click_train(gaps: tuple[float, ...], rate: int, steps: int) -> NDArray[np.float64]:
@@ -169,22 +169,22 @@ def _click_train(gaps: tuple[float, ...], rate: int, steps: int) -> NDArray[np.f
     burst[1::2] *= -1
     cycle = [round(gap * rate) for gap in gaps]
     x = np.zeros(sum(cycle))
-    for begin in np.cumsum([0, *cycle[:-1]]):
-        x[begin : begin + len(burst)] = burst
+    for start in np.cumsum([0, *cycle[:-1]]):
+        x[start : start + len(burst)] = burst
     return np.tile(x, -(-2 * steps // len(x)))
 
 
-def _made_noises(rate: int, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return noises whose power falls as 1, 1/f^2 and as a comb of 100 Hz, 20 s each."""
-    count = _MADE_SECONDS * rate
+def _noises(rate: int, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Return 20 s of each noise: white, a 100 Hz comb, and power 1/f^2."""
+    count = _NOISE_SECONDS * rate
     bits = rng.integers(seed, "made noise", np.arange(count), 2**16)
     spectrum = np.fft.rfft(bits / 2**15 - 1.0)
     spectrum[0] = 0
-    hertz = np.fft.rfftfreq(count, 1 / rate)
+    frequency = np.fft.rfftfreq(count, 1 / rate)
     shapes = {
-        "hiss": np.ones_like(hertz),
-        "hum": (np.abs(hertz % 100 - 50) > 48) / np.maximum(hertz, 100),
-        "rumble": 1 / np.maximum(hertz, 20) ** 1.0,
+        "hiss": np.ones_like(frequency),
+        "hum": (np.abs(frequency % 100 - 50) > 48) / np.maximum(frequency, 100),
+        "rumble": 1 / np.maximum(frequency, 20) ** 1.0,
     }
     return {
         name: np.fft.irfft(spectrum * shape, n=count).astype(np.float32)
