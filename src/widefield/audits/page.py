@@ -14,6 +14,7 @@ from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.core.files import checked_output
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import percent
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -62,12 +63,22 @@ def audit_page(result: Audit) -> str:
         diagnostics=[
             (
                 name.replace("_", " "),
-                _number(value),
+                "not defined" if value is None else f"{value:.3g}",
                 DIAGNOSTICS[name].meaning.replace("image", _one(result)),
             )
             for name, value in result.features.items()
         ],
-        facts=_metadata(result),
+        facts={
+            "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
+            "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
+            **{
+                f"linear CKA with {name}": percent(share)
+                for name, share in result.similarity.items()
+            },
+            "seed": str(result.seed),
+            "widefield": result.widefield,
+            **result.machine,
+        },
     ).html()
 
 
@@ -114,20 +125,6 @@ def _rows(result: Audit) -> list[TaskVerdict]:
     ]
 
 
-def _metadata(result: Audit) -> dict[str, str]:
-    return {
-        "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
-        "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
-        **{
-            f"linear CKA with {name}": f"{100 * share:.0f} %"
-            for name, share in result.similarity.items()
-        },
-        "seed": str(result.seed),
-        "widefield": result.widefield,
-        **result.machine,
-    }
-
-
 def _over_training(result: Audit) -> list[Figure]:
     epochs = list(result.checkpoints)
     tasks = [
@@ -143,7 +140,7 @@ def _over_training(result: Audit) -> list[Figure]:
             how="Learned share of each task at every checkpoint. A feature whose curve rises and "
             "falls again was suppressed later in training.",
             series={
-                task: (epochs, [_share(result.checkpoints[epoch][task]) for epoch in epochs])
+                task: (epochs, [result.checkpoints[epoch][task].learned_or_nan for epoch in epochs])
                 for task in tasks[:_MAX_LINES]
             },
             x_label="epoch",
@@ -155,7 +152,7 @@ def _over_training(result: Audit) -> list[Figure]:
 
 def _by_grade(result: Audit) -> list[Figure]:
     learned = {
-        name: (range(1, len(plant.grades) + 1), [_share(grade) for grade in plant.grades])
+        name: (range(1, len(plant.grades) + 1), [grade.learned_or_nan for grade in plant.grades])
         for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
@@ -302,14 +299,6 @@ def _map(result: Audit) -> list[Figure]:
 def _one(result: Audit) -> str:
     """Return the noun for one example."""
     return result.kind.removesuffix("s")
-
-
-def _number(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.3g}"
-
-
-def _share(task: TaskAudit) -> float:
-    return float("nan") if task.learned is None else task.learned
 
 
 def _interval(task: TaskAudit) -> tuple[float, float, float] | None:

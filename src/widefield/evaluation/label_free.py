@@ -69,8 +69,8 @@ def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, s
 
     Images are rotated by multiples of 90 degrees, those that are not square by 180. The probe is
     fitted on the rotations of other images. The score is at chance for images without an upright
-    orientation, such as cells. Gidaris et al. (2018), "Unsupervised representation learning by predicting
-    image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
+    orientation, such as cells. Gidaris et al. (2018), "Unsupervised representation learning by
+    predicting image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
 
     Args:
         h: features [n, D] of the images as they are.

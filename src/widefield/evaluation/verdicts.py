@@ -58,8 +58,8 @@ def judge_with_labels(scores: Sequence[PairedDifference]) -> Judgement:
     if any(may_be_lower(s) for s in scores):
         return (
             "inconclusive",
-            "no score with labels is significantly higher, and one may be lower by more than a point; "
-            "more labels needed",
+            "no score with labels is significantly higher, and one may be lower by more than a "
+            "point; more labels needed",
         )
     return (
         "no significant difference",

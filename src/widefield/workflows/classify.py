@@ -43,14 +43,7 @@ class CrossValidation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "accuracy": self.accuracy,
-            "low": self.low,
-            "high": self.high,
-            "balanced_accuracy": self.balanced_accuracy,
-            "recall": dict(self.recall),
-            "confusion": self.confusion.tolist(),
-        }
+        return {**vars(self), "recall": dict(self.recall), "confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True, kw_only=True)

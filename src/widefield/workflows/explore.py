@@ -216,6 +216,11 @@ def explore(
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
     suspects = _suspects(h, graph, dataset.labels)
+    too_few = [
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
+        for task, y in dataset.labels.items()
+        if task not in suspects
+    ]
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -226,7 +231,7 @@ def explore(
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
         suspects=suspects,
-        notes=(*extractor.notes, *dataset.notes, *_too_few(dataset, suspects)),
+        notes=(*extractor.notes, *dataset.notes, *too_few),
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)
@@ -253,16 +258,6 @@ def _suspects(
             suspects = suspected_labels(labeled_graph, y[rows])
             found[task] = replace(suspects, rows=rows[suspects.rows])
     return found
-
-
-def _too_few(dataset: Dataset, suspects: Mapping[str, Suspects]) -> list[str]:
-    """Return notes on tasks with too few labels."""
-    return [
-        f"{task!r} has {int((dataset.labels[task] >= 0).sum())} labels, which are not checked: "
-        f"{_MIN_IMAGES} are needed"
-        for task in dataset.labels
-        if task not in suspects
-    ]
 
 
 def _check_outputs(out: str | Path | None, tables: str | Path | None, *, overwrite: bool) -> None:

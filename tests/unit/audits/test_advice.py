@@ -2,19 +2,17 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from made_audit import audited, task
-from widefield.audits.advice import advice, run_settings
+from widefield.audits.advice import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import Facts, resolve
 from widefield.core.memory import Memory
 from widefield.methods import METHODS
-from widefield.train.run_dir import FORMAT, RunFolder
 
 OPTION = re.compile(r"`--([a-z-]+)")
 OF_THE_AUDIT = {"compare", "all-checkpoints", "plant"}
@@ -82,13 +80,6 @@ def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
     assert "Nothing asked about is missing" in advice(audited(shape=0.9))[0]
     (step,) = advice(audited(shape=0.9, light=None))
     assert step.startswith("Data: floor and ceiling nearly meet for light")
-
-
-def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
-    recipe = make_recipe(method="byol", epochs=7)
-    run = RunFolder(path=tmp_path)
-    run.write_settings({"format": FORMAT, "data": "photos", "recipe": recipe.to_dict()})
-    assert run_settings(run) == recipe.flat()
 
 
 @pytest.mark.parametrize("method", METHODS)
