@@ -300,9 +300,9 @@ def test_the_pictures_leave_a_module_on_its_device() -> None:
     dataset = open_dataset(images(20))
     h = torch.from_numpy(dataset.images).flatten(1).float()
     encoder = Elsewhere()
-    pictures.mean_firing(encoder, dataset)
+    pictures.mean_activation_rates(encoder, dataset)
     assert encoder.came_back()
-    pictures.preferred_rows(encoder, dataset, h, seed=0)
+    pictures.preferred_images(encoder, dataset, h, seed=0)
     assert encoder.moves[2:] == encoder.moves[:2]
 
 
