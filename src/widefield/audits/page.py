@@ -12,6 +12,7 @@ from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import percent
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
