@@ -27,7 +27,7 @@ from widefield.data import Loader, open_dataset
 from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import loss_gradients
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, build_views
@@ -103,7 +103,7 @@ def stacked_row(name: str, x: Tensor) -> Row:
 def trained(recipe: Recipe) -> TrainState:
     """Train SimCLR for a few steps on crops of photographs; views that learn train beside it."""
     dataset, device = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size), CPU
-    state = build(recipe, DataFacts.of(dataset), device=device)
+    state = build(recipe, DataInfo.of(dataset), device=device)
     step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=device, masks=True).epoch(0):
         step(batch)

@@ -24,8 +24,8 @@ from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStorage, MemoryStorage, RowState, Storage
 from widefield.methods import DietConfig, RowContrastConfig
-from widefield.train.build import DataFacts, build
-from widefield.train.distributed import lone_fabric
+from widefield.train.build import DataInfo, build
+from widefield.train.distributed import single_fabric
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -116,7 +116,7 @@ class _Run:
     ) -> None:
         self.device, self.seconds, self.peak = device, list[float](), 0
         size, steps = recipe.image_size or 32, rounds + _WARM_UP
-        facts = DataFacts(examples=n, image_size=size, labels={})
+        facts = DataInfo(examples=n, image_size=size, labels={})
         self.state = build(replace(recipe, epochs=1), facts, device=device, folder=folder)
         order = _spread(n, steps, recipe.batch_size)
         for head in self.state.heads:
@@ -127,7 +127,7 @@ class _Run:
             head.storage.prefetch(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
-        self.train_step = TrainStep(self.state, fabric=lone_fabric(device))
+        self.train_step = TrainStep(self.state, fabric=single_fabric(device))
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()
@@ -199,7 +199,7 @@ def _visit(storage: Storage, batches: list[Tensor]) -> None:
         last = torch.full((len(index),), _VISITED_AT)
         storage.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
     storage.state_dict()
-    storage.discard_old()
+    storage.remove_old()
 
 
 def _dense_bytes(n: int, run: _Run, batch_size: int) -> int:

@@ -14,7 +14,7 @@ from pages.format import RESULTS, ratio, read, table
 from pages.steps import step_ratios
 from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 
 COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
 """Settings that have columns of their own, or that most methods share."""
@@ -110,7 +110,7 @@ def _source(name: str) -> str:
 @cache
 def _built(name: str) -> Method:
     """Return the method, built for two dozen small images."""
-    facts = DataFacts(examples=24, image_size=16, labels={"class": torch.arange(24) % 3})
+    facts = DataInfo(examples=24, image_size=16, labels={"class": torch.arange(24) % 3})
     recipe = make_recipe(method=name, encoder="resnet-tiny", batch_size=12)
     return build(recipe, facts, device=torch.device("cpu")).method
 

@@ -136,7 +136,7 @@ def test_an_audit_whose_page_cannot_be_written_is_kept(
     def fail(*args: object, **given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(audit_file, "write_audit_page", fail)
+    monkeypatch.setattr(audit_file, "write_page", fail)
     audit = audit_file._with_page(made_audit.whole(), tmp_path / "page.html", False)
     assert audit.report is None
     assert "the report was not written: [Errno 28] No space left on device" in audit.notes

@@ -213,7 +213,7 @@ def test_other_data_do_not_replace_an_encoder_that_lost_its_checkpoint(run: Path
 
 
 def test_other_labels_of_the_same_images(run: Path) -> None:
-    refused(run, "labels of task 'y' are others", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
+    refused(run, "labels of task 'y' differ", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
 
 
 def test_a_resume_without_a_checkpoint_says_so(
@@ -224,7 +224,7 @@ def test_a_resume_without_a_checkpoint_says_so(
         pretrain(IMAGES, out=run, on_step=die_at(2), **{**SMALL, "epochs": 2})
     refused(run, "other pixels", data={**IMAGES, "x": 255 - IMAGES["x"]})
     pretrain(IMAGES, out=run, resume=True)
-    assert "has no checkpoint yet: the run begins again" in capsys.readouterr().err
+    assert "has no checkpoint yet: the run starts again" in capsys.readouterr().err
     assert_same(whole(2), run)
 
 
@@ -416,6 +416,6 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODULE, "PretrainRun", keep)
-        with pytest.raises(ValueError, match=r"the weights are no numbers after step 8 \("):
+        with pytest.raises(ValueError, match=r"the weights are NaN or infinite after step 8 \("):
             pretrain(IMAGES, out=run, on_step=spoil, **SMALL)
     assert last_checkpoint(run)["step"] == 4

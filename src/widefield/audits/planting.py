@@ -107,13 +107,13 @@ def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
 
 def audit_plant(
     extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
-) -> tuple[PlantAudit, Bounds]:
+) -> tuple[PlantAudit, tuple[TrainTest, Bounds]]:
     """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
 
     Where a grade is unclear, all are compared with more seeds of the untrained floor.
 
     Returns:
-        The results, and floors and ceiling of the middle grade, for `audit_middle_grade`.
+        The results, and data, floors and ceiling of the middle grade.
     """
     data = _subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
@@ -136,15 +136,7 @@ def audit_plant(
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
     )
-    return result, bounds[MIDDLE]
-
-
-def audit_middle_grade(
-    extractor: FeatureExtractor, data: TrainTest, name: str, bounds: Bounds, *, seed: int
-) -> TaskAudit:
-    """Return the verdict of another encoder of the same architecture on the middle grade."""
-    data = _subset(data).planted(GRADES[name][MIDDLE], seed=seed)
-    return audit_tasks(extractor, data, bounds, seed=seed)[name]
+    return result, (splits[MIDDLE], bounds[MIDDLE])
 
 
 def audit_training(

@@ -70,6 +70,11 @@ class TaskAudit:
         bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
         return np.unpackbits(bits, count=self.test_examples).astype(bool)
 
+    @property
+    def share(self) -> float:
+        """Return `learned`, or NaN if floor and ceiling are not separable."""
+        return float("nan") if self.learned is None else self.learned
+
     def difference_from(self, other: "TaskAudit") -> PairedDifference:
         """Return the paired difference of accuracy from another encoder, on the same examples.
 

@@ -232,7 +232,7 @@ def compare(
         examples=len(images),
         health=(states[0].verdict, states[1].verdict),
         effective_rank=rank,
-        cka=_cka(*h),
+        cka=cka_if_defined(*h),
         label_free=label_free,
         planted=planted,
         linear=linear,
@@ -322,9 +322,10 @@ def _differences(
     return {name: paired_difference(old, after[name], seed=seed) for name, old in before.items()}
 
 
-def _cka(before: Tensor, after: Tensor) -> float | None:
+def cka_if_defined(h: Tensor, other: Tensor) -> float | None:
+    """Return the linear CKA of features [n, D] and [n, E]; None if one of them is constant."""
     try:
-        return linear_cka(before, after)
+        return linear_cka(h, other)
     except ValueError:  # undefined for constant features
         return None
 

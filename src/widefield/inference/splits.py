@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
@@ -32,6 +34,21 @@ class TrainTest:
 
     train: Dataset
     test: Dataset
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Task -> number of classes."""
+        return {task: len(names) for task, names in self.train.classes.items()}
+
+    def targets(
+        self, device: torch.device | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return task -> class ids int64 [n] of the training and of the test examples."""
+        train, test = (
+            {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
+            for half in (self.train, self.test)
+        )
+        return train, test
 
     def only(self, task: str) -> "TrainTest":
         """Return the same images, with the labels of one task."""
@@ -162,10 +179,10 @@ def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the training data of a run, and check that they did not change."""
     data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
     with images_progress(quiet, "reading images") as progress:
-        options = run.recipe().opening() | run.form()
+        options = run.recipe().data_options() | run.form()
         dataset = open_dataset(data, **options, progress=progress)
     dataset = run.manifest.in_order(dataset)
-    run.manifest.refuse_other(dataset)
+    run.manifest.check_data(dataset)
     return dataset
 
 

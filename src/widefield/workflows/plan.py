@@ -107,7 +107,7 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     setup = Setup(data, recipe, settings, download=download)
-    dataset = open_dataset(data, **setup.recipe.opening())
+    dataset = open_dataset(data, **setup.recipe.data_options())
     resolved, notes, init = setup.finish(dataset)
     encoder = None if init is None else init.encoder
     with (

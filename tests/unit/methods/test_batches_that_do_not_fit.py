@@ -50,5 +50,5 @@ def test_choices_that_are_misspelt_are_refused() -> None:
     kind: Any = "Gaussian"
     with pytest.raises(ValueError, match="did you mean 'gaussian'"):
         losses.pair_importance(z, z, kind=kind, temperature=1.0)
-    with pytest.raises(ValueError, match="directions must be one of both, one, got 'Both'"):
+    with pytest.raises(ValueError, match="directions must be both or one, got 'Both'"):
         BYOL(3, encoder=nn.Identity(), steps=1, directions="Both")
