@@ -38,7 +38,7 @@ from widefield.audits.planting import (
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
@@ -120,7 +120,7 @@ def audit(
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
-        refuse_unwritable(Path(cache))
+        check_writable(Path(cache))
     _refuse_unknown(plant, pretrain_with)
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)

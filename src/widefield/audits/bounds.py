@@ -23,7 +23,7 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, verdict
 from widefield.config.resolve import Facts, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
@@ -199,7 +199,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
     device = choose_device("auto")
     bf16 = choose_precision("auto", device) == "bf16-mixed"
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-    with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
+    with on_device(module, device), eval_mode(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             x = x.requires_grad_().clone()  # a leaf could not be normalized in place

@@ -175,7 +175,7 @@ def _refuse_stranger(
         return
     known = owners()
     settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
-    check_name("setting", name, settings, listed_by="widefield pretrain --help")
+    check_name("setting", name, settings, list_command="widefield pretrain --help")
     *others, last = known[name]
     having = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(

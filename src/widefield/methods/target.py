@@ -35,7 +35,7 @@ class TargetNetwork(nn.Module):
 
     def use_micro_batches(self, *, most: int) -> None:
         """Let `most` images at a time pass through the encoder, as through the trained one."""
-        self._seen = (MicroBatched(self.encoder, most=most),)
+        self._seen = (MicroBatched(self.encoder, max_size=most),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import evaluating
+from widefield.core.modes import eval_mode
 
 ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Hardswish, nn.Mish)
 """Layers whose outputs are neurons."""
@@ -53,7 +53,7 @@ def watching(encoder: nn.Module, names: Collection[str]) -> Iterator[dict[str, T
     """
     outputs: dict[str, Tensor] = {}
     with ExitStack() as stack:
-        stack.enter_context(evaluating(encoder))
+        stack.enter_context(eval_mode(encoder))
         for name, module in encoder.named_modules():
             if name in names:
                 handle = module.register_forward_hook(_keep(outputs, name))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.core.scale import near_one
+from widefield.core.scale import scale_rows
 from widefield.metrics.graph import Graph
 
 COPY = 0.5
@@ -129,7 +129,7 @@ def typical(
         >>> [rows.tolist() for rows in typical(h, np.zeros(3, np.int64), count=1)]
         [[1]]
     """
-    near = near_one(torch.from_numpy(h)).numpy()
+    near = scale_rows(torch.from_numpy(h)).numpy()
     unit = near / np.maximum(np.linalg.norm(near, axis=1, keepdims=True), 1)  # 0 only of zeros
     nearest = []
     for cluster in range(int(clusters.max(initial=-1)) + 1):

@@ -6,7 +6,7 @@ from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
-from widefield.probes.guesses import score_guesses as score_guesses
+from widefield.probes.guesses import score_predictions as score_predictions
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
@@ -25,7 +25,7 @@ __all__ = [
     "majority_hits",
     "pixels",
     "score",
-    "score_guesses",
+    "score_predictions",
     "score_sgd",
 ]
 
@@ -54,7 +54,7 @@ def score(
     """
     results = fit_and_vote(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
     return {
-        task: score_guesses(
+        task: score_predictions(
             task,
             linear.guess,
             test_labels[task],

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.core.modes import evaluating
+from widefield.core.modes import eval_mode
 from widefield.core.types import KINDS, Precision, to_floats
 
 
@@ -44,7 +44,7 @@ def extract(
     device = torch.device(device)
     total = len(images)
     rows = torch.empty(0)
-    with evaluating(encoder):
+    with eval_mode(encoder):
         for start in range(0, total, batch_size):
             h = features(
                 encoder, image_batch(images[start : start + batch_size], device), precision

@@ -7,7 +7,7 @@ from widefield.core.types import Score
 from widefield.probes.linear import wilson
 
 
-def score_guesses(
+def score_predictions(
     task: str,
     guess: Tensor,
     truth: Tensor,
@@ -21,7 +21,7 @@ def score_guesses(
 
     Example:
         >>> guess, truth = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0])
-        >>> score_guesses("y", guess, truth, classes=2, knn=1.0, l2=0.1, train_examples=9).recall
+        >>> score_predictions("y", guess, truth, classes=2, knn=1, l2=0, train_examples=9).recall
         (0.75, None)
     """
     truth = truth.to(guess.device)

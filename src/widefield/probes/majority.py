@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.guesses import score_guesses
+from widefield.probes.guesses import score_predictions
 
 
 def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:
@@ -35,6 +35,6 @@ def majority(
 def _score(task: str, train_y: Tensor, test_y: Tensor, classes: int) -> Score:
     share = float(majority_hits(train_y, test_y, classes).double().mean())
     guess = torch.full_like(test_y, int(torch.bincount(train_y, minlength=classes).argmax()))
-    return score_guesses(
+    return score_predictions(
         task, guess, test_y, classes=classes, knn=share, l2=0.0, train_examples=len(train_y)
     )

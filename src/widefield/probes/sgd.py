@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.core.modes import evaluating
+from widefield.core.modes import eval_mode
 from widefield.core.types import Precision, Score
 from widefield.probes.checks import check_probe
 from widefield.probes.features import extract, features
-from widefield.probes.guesses import score_guesses
+from widefield.probes.guesses import score_predictions
 from widefield.probes.knn import knn
 
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
@@ -66,7 +66,7 @@ def score_sgd(
     check_probe(train_h, train_labels, test_h, test_labels, classes)
     probes = {task: _Probe(test_h.shape[1], count, device) for task, count in classes.items()}
     drawing, order = Generator(device).manual_seed(seed), Generator().manual_seed(seed)
-    with evaluating(encoder):
+    with eval_mode(encoder):
         for epoch in range(EPOCHS):
             shuffled = torch.randperm(len(train_images), generator=order)
             for index in torch.split(shuffled, BATCH_SIZE):
@@ -77,7 +77,7 @@ def score_sgd(
                     probe.step(h, labels[task], learning_rate(epoch))
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {
-        task: score_guesses(
+        task: score_predictions(
             task,
             probe.logits(test_h).argmax(1),
             test_labels[task],

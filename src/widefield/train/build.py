@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from widefield.config.defaults import balanced
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
-from widefield.core.memory import refuse_beyond_memory
-from widefield.core.modes import evaluating
+from widefield.core.memory import check_memory
+from widefield.core.modes import eval_mode
 from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
@@ -227,7 +227,7 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
     Where examples joined, the steps until then count as they were taken.
     """
     steps = _steps_of(recipe.epochs, recipe, examples, growth)
-    refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
+    check_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     return learning_rates(
         recipe.method.lr,
         steps=steps,
@@ -266,7 +266,7 @@ def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> i
     """Return D: what our encoders say, or what another one makes of an image."""
     if isinstance(encoder, Encoder):
         return encoder.dim
-    with evaluating(encoder):
+    with eval_mode(encoder):
         return int(encoder(_blank(data, device)).shape[1])
 
 

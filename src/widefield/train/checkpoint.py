@@ -18,8 +18,8 @@ from torch import Tensor
 
 from widefield.core.files import (
     DiskFullError,
+    check_plain_file,
     disk_is_full,
-    refuse_strange,
     write_atomically,
 )
 from widefield.core.types import Shard
@@ -120,7 +120,7 @@ def _check_seal(path: Path) -> None:
         ValueError: there is one, or the file has no checksum.
     """
     if not path.is_dir():  # of a folder the system says what it is
-        refuse_strange(path, largest=sys.maxsize)
+        check_plain_file(path, largest=sys.maxsize)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - _SEAL_BYTES
         if size < 0:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
+from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size
-from widefield.core.validation import fits
+from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.train.manifest import CHANGED, Growth, Manifest
@@ -100,7 +100,7 @@ class RunFolder:
 
     def _holds_something(self) -> bool:
         """Whether there is more than what a run leaves that is killed as it begins."""
-        return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
+        return any(p.name != ".lock" and not is_temp_file(p.name) for p in self.path.iterdir())
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -215,7 +215,7 @@ class RunFolder:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
-            if name not in _FORM or not fits(_FORM[name], value):
+            if name not in _FORM or not is_valid(_FORM[name], value):
                 raise ValueError(
                     f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
                     "restore the file"

@@ -41,7 +41,7 @@ class PretrainModel(nn.Module):
         self.still = tuple(still)
         seen = encoder
         if micro_batch is not None:
-            seen = MicroBatched(encoder, most=micro_batch)
+            seen = MicroBatched(encoder, max_size=micro_batch)
             for target in target_networks(method):
                 target.use_micro_batches(most=micro_batch)
         self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint

@@ -39,7 +39,7 @@ class Augmentation(nn.Module, ABC):
     """Whether `AugmentContext.mask` must be given."""
     gradient_calls: int = 0
     """Number of calls of `AugmentContext.gradients` in a draw."""
-    keeps_pixels_in_place: bool = True
+    pixel_aligned: bool = True
     """Whether a pixel of a view shows what the same pixel of the image shows."""
     complementary_pairs: bool = False
     """Whether views 1 and 2, 3 and 4 and so on are complements: one alone lacks a half."""
@@ -47,7 +47,7 @@ class Augmentation(nn.Module, ABC):
     """Whether a gradient flows through it, back to an augmentation before it."""
     value_range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value in a view; infinite if it has no bound."""
-    takes_any_range: bool = False
+    any_input_range: bool = False
     """Whether the values that it changes may lie outside [0, 1]."""
     lr: float | None = None
     """Learning rate of its parameters, if it has any."""
@@ -86,7 +86,7 @@ class Augmentation(nn.Module, ABC):
         """Return changed copies of the `views` of one batch, each [B, C, H, W], drawn jointly."""
 
 
-def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
+def trained_parameters(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
     """Return the parameters of `views` that learn, each with its learning rate."""
     parts = [part for part in views.modules() if isinstance(part, Augmentation)]
     return [(p, part.lr) for part in parts if part.lr is not None for p in part.parameters()]

@@ -33,11 +33,11 @@ class Chain(Augmentation):
         self.parts = nn.ModuleList(augmentations)
         self.needs_mask = any(part.needs_mask for part in augmentations)
         self.gradient_calls = sum(part.gradient_calls for part in augmentations)
-        self.keeps_pixels_in_place = all(part.keeps_pixels_in_place for part in augmentations)
+        self.pixel_aligned = all(part.pixel_aligned for part in augmentations)
         self.complementary_pairs = any(part.complementary_pairs for part in augmentations)
         self.passes_gradient = all(part.passes_gradient for part in augmentations)
         self.value_range = augmentations[-1].value_range
-        self.takes_any_range = augmentations[0].takes_any_range
+        self.any_input_range = augmentations[0].any_input_range
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change `views` [B, C, H, W] by each part in turn."""
@@ -49,11 +49,11 @@ class Chain(Augmentation):
 
 def _why_misplaced(part: Augmentation, later: Augmentation) -> str | None:
     """Return why `later` cannot follow `part`; None if it can."""
-    if later.needs_mask and not part.keeps_pixels_in_place:
+    if later.needs_mask and not part.pixel_aligned:
         return "it moves pixels, and the planted object would no longer be where its mask is"
     if part.gradient_calls:
         return "the attack raises the loss of the views it returns: put it last"
-    if part.value_range != (0.0, 1.0) and not later.takes_any_range:
+    if part.value_range != (0.0, 1.0) and not later.any_input_range:
         return "its views leave [0, 1]: put it last"
     if not later.passes_gradient and any(p.requires_grad for p in part.parameters()):
         return "no gradient would come back to the views that learn: put them last"

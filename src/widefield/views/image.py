@@ -125,7 +125,7 @@ class ImageAugmentation(Augmentation):
         self.blur_sigma = blur_sigma
         self.blur_prob = blur_prob
         self.blur = gaussian_blur if blur == "torchvision" else pillow_blur
-        self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
+        self.pixel_aligned = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
@@ -189,7 +189,7 @@ class ImageAugmentation(Augmentation):
     def transform(self, x: Tensor, draw: Draw) -> Tensor:
         """Return the views of `x` [N, C, H, W] that `draw` describes, in float32 or float64."""
         view = x.to(torch.promote_types(x.dtype, torch.float32))
-        if not self.keeps_pixels_in_place:
+        if not self.pixel_aligned:
             view = crop_flip(view, draw.boxes, draw.flip)
         if self.jitter_prob > 0:
             view = color_jitter(view, draw.factors, draw.hue, draw.order)

@@ -102,7 +102,7 @@ VIEWS: dict[str, Policy] = {
     "mask-viewmaker": Policy(
         "Let a viewmaker change all but the planted object (Feature Dropout 2022, appendix C.1).",
         ViewmakerSettings,
-        lambda settings, channels: settings.build(channels, spare_object=True),
+        lambda settings, channels: settings.build(channels, exclude_object=True),
     ),
     "adversarial": with_settings(
         "Attack each image by projected gradient ascent on the loss "

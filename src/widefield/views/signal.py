@@ -18,7 +18,7 @@ class SignalAugmentation(Augmentation):
     """The base of views of windows and waveforms, whose values have no bounds."""
 
     value_range = (-torch.inf, torch.inf)
-    takes_any_range = True
+    any_input_range = True
 
 
 class Jitter(SignalAugmentation):

@@ -15,8 +15,8 @@ class Spectrogram(Augmentation):
         front_end: settings of the spectrogram, those of the encoder that sees the views.
     """
 
-    keeps_pixels_in_place = False
-    takes_any_range = True
+    pixel_aligned = False
+    any_input_range = True
 
     def __init__(self, front_end: FrontEnd) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ class StackedAugmentation(Augmentation):
         super().__init__()
         self.image = image
         self.rest = rest
-        self.keeps_pixels_in_place = image.keeps_pixels_in_place and rest.keeps_pixels_in_place
+        self.pixel_aligned = image.pixel_aligned and rest.pixel_aligned
         self.passes_gradient = image.passes_gradient and rest.passes_gradient
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:

@@ -33,7 +33,7 @@ class Viewmaker(Augmentation):
         clamp: whether to clamp views to [0, 1].
         lr: learning rate of the network (Adam, constant).
         slack: number added to |d|; published is 1e-4, which leaves delta short of its budget.
-        spare_object: whether delta is 0 inside the planted object's mask, so that the object
+        exclude_object: whether delta is 0 inside the planted object's mask, so that the object
             stays recognizable. The rest of delta is not scaled up.
 
     Raises:
@@ -46,7 +46,7 @@ class Viewmaker(Augmentation):
         >>> print(f"{(first - x).abs().mean().item():.3f}")
         0.050
 
-    Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`spare_object`).
+    Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`exclude_object`).
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Viewmaker(Augmentation):
         clamp: bool,
         lr: float,
         slack: float = 0.0,
-        spare_object: bool = False,
+        exclude_object: bool = False,
     ) -> None:
         super().__init__()
         self.net = ViewmakerNet(channels)
         self.budget, self.shape, self.slack = budget, shape, slack
         self.clamp = clamp
         self.lr = lr
-        self.needs_mask = spare_object
+        self.needs_mask = exclude_object
         if not clamp:
             self.value_range = (-torch.inf, torch.inf)
 
@@ -204,7 +204,7 @@ class ViewmakerSettings(AugmentationSettings):
     viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
     """Learning rate of the viewmaker (Adam, constant)."""
 
-    def build(self, channels: int, *, spare_object: bool = False) -> Viewmaker:
+    def build(self, channels: int, *, exclude_object: bool = False) -> Viewmaker:
         """Build the viewmaker for images of `channels` channels."""
         return Viewmaker(
             channels=channels,
@@ -212,5 +212,5 @@ class ViewmakerSettings(AugmentationSettings):
             shape=self.viewmaker_shape,
             clamp=self.viewmaker_clamp,
             lr=self.viewmaker_lr,
-            spare_object=spare_object,
+            exclude_object=exclude_object,
         )

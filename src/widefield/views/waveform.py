@@ -38,7 +38,7 @@ class WaveAugment(SignalAugmentation):
         (torch.Size([1, 1, 1, 4000]), True)
     """
 
-    keeps_pixels_in_place = False
+    pixel_aligned = False
 
     def __init__(
         self,

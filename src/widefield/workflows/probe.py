@@ -42,7 +42,7 @@ from widefield.views import (
     AugmentContext,
     ViewSettings,
     build_views,
-    learning_parts,
+    trained_parameters,
 )
 
 Protocol = Literal["linear", "feature-dropout"]
@@ -291,7 +291,7 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> _NamedViews:
     if extractor.run is not None:
         recipe = extractor.run.recipe()
         views = first_views(extractor.run.path)
-        if learning_parts(views):
+        if trained_parameters(views):
             _refuse_views(views, recipe.views.names, train)
             return _NamedViews(recipe.views.names, run_views(extractor.run.path))
     if train.kind == "images":

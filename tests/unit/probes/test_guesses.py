@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
-from widefield.probes import score_guesses
+from widefield.probes import score_predictions
 
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
@@ -11,7 +11,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, ma
 @given(PAIRS)
 def test_shares_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     guess, truth = (torch.tensor(side) for side in zip(*pairs, strict=True))
-    found = score_guesses("y", guess, truth, classes=4, knn=0.5, l2=0.1, train_examples=7)
+    found = score_predictions("y", guess, truth, classes=4, knn=0.5, l2=0.1, train_examples=7)
     assert found.accuracy == accuracy_score(truth, guess)
     there = sorted(set(truth.tolist()))
     recall = recall_score(truth, guess, labels=there, average=None)
@@ -24,7 +24,7 @@ def test_shares_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
 
 def test_a_small_class_that_is_missed_shows_in_the_mean_of_the_classes() -> None:
     truth = torch.tensor([0] * 98 + [1] * 2)
-    found = score_guesses(
+    found = score_predictions(
         "y", torch.zeros_like(truth), truth, classes=2, knn=0.5, l2=0.1, train_examples=7
     )
     assert (found.accuracy, found.balanced_accuracy) == (0.98, 0.5)
