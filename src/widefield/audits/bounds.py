@@ -33,7 +33,7 @@ from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest, subset
 from widefield.methods import CEILING
-from widefield.probes import fit_and_vote, majority_hits, pixels
+from widefield.probes import fit_linear, knn, majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataFacts, build
 from widefield.train.distributed import lone_fabric
@@ -221,10 +221,11 @@ def probe_tasks(
     train_h, test_h = features(data.train.images), features(data.test.images)
     classes = {task: len(names) for task, names in data.train.classes.items()}
     train_y, test_y = _labels(data.train, train_h), _labels(data.test, test_h)
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    probes = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
-        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=votes)
-        for task, (linear, votes) in results.items()
+        task: ProbeResult(hits=(probe.guess == test_y[task]).cpu().numpy(), knn=votes[task])
+        for task, probe in probes.items()
     }
 
 

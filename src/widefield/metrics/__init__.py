@@ -1,161 +1,51 @@
-"""Features, layers, encoders -> numbers and pictures of what they hold; nothing is trained."""
+"""Metrics of features, layers and encoders; nothing is trained."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+from widefield.core.lazy import lazy_exports
 
-from widefield.metrics.agreement import neighbor_agreement as neighbor_agreement
-from widefield.metrics.agreement import view_agreement as view_agreement
-from widefield.metrics.bimodality import Bimodality as Bimodality
-from widefield.metrics.bimodality import bimodality as bimodality
-from widefield.metrics.bimodality import bimodality_coefficient as bimodality_coefficient
-from widefield.metrics.cka import linear_cka as linear_cka
-from widefield.metrics.firing import firing_rates as firing_rates
-from widefield.metrics.graph import Graph as Graph
-from widefield.metrics.graph import neighbor_graph as neighbor_graph
-from widefield.metrics.groups import Suspects as Suspects
-from widefield.metrics.groups import density_clusters as density_clusters
-from widefield.metrics.groups import near_duplicates as near_duplicates
-from widefield.metrics.groups import neighbor_distance as neighbor_distance
-from widefield.metrics.groups import outliers as outliers
-from widefield.metrics.groups import suspected_labels as suspected_labels
-from widefield.metrics.groups import typical as typical
-from widefield.metrics.health import FeatureState as FeatureState
-from widefield.metrics.health import Health as Health
-from widefield.metrics.health import health as health
-from widefield.metrics.hypersphere import alignment as alignment
-from widefield.metrics.hypersphere import uniformity as uniformity
-from widefield.metrics.maximize import activation_maximization as activation_maximization
-from widefield.metrics.maximize import color_axes as color_axes
-from widefield.metrics.neighbors import graph_overlap as graph_overlap
-from widefield.metrics.neighbors import nearest_neighbors as nearest_neighbors
-from widefield.metrics.spectrum import Spectrum as Spectrum
-from widefield.metrics.spectrum import alpha_req as alpha_req
-from widefield.metrics.spectrum import dead_dimensions as dead_dimensions
-from widefield.metrics.spectrum import dimension_std as dimension_std
-from widefield.metrics.spectrum import effective_rank as effective_rank
-from widefield.metrics.spectrum import feature_std as feature_std
-from widefield.metrics.spectrum import large_singular_values as large_singular_values
-from widefield.metrics.spectrum import participation_ratio as participation_ratio
-from widefield.metrics.spectrum import possible_rank as possible_rank
-from widefield.metrics.spectrum import rankme as rankme
-from widefield.metrics.spectrum import singular_values as singular_values
-from widefield.metrics.spectrum import spectrum_of
-from widefield.metrics.spectrum import stable_rank as stable_rank
-from widefield.metrics.tsne import tsne_map as tsne_map
-from widefield.metrics.whitening import whitened as whitened
+if TYPE_CHECKING:
+    from widefield.metrics.agreement import neighbor_agreement as neighbor_agreement
+    from widefield.metrics.agreement import view_agreement as view_agreement
+    from widefield.metrics.cka import linear_cka as linear_cka
+    from widefield.metrics.collapse import FeatureState as FeatureState
+    from widefield.metrics.collapse import Health as Health
+    from widefield.metrics.collapse import health as health
+    from widefield.metrics.diagnostics import DIAGNOSTICS as DIAGNOSTICS
+    from widefield.metrics.diagnostics import Diagnostic as Diagnostic
+    from widefield.metrics.diagnostics import describe as describe
+    from widefield.metrics.firing import firing_rates as firing_rates
+    from widefield.metrics.graph import Graph as Graph
+    from widefield.metrics.graph import neighbor_graph as neighbor_graph
+    from widefield.metrics.groups import Suspects as Suspects
+    from widefield.metrics.groups import density_clusters as density_clusters
+    from widefield.metrics.groups import near_duplicates as near_duplicates
+    from widefield.metrics.groups import neighbor_distance as neighbor_distance
+    from widefield.metrics.groups import outliers as outliers
+    from widefield.metrics.groups import suspected_labels as suspected_labels
+    from widefield.metrics.groups import typical as typical
+    from widefield.metrics.hypersphere import alignment as alignment
+    from widefield.metrics.hypersphere import uniformity as uniformity
+    from widefield.metrics.maximize import activation_maximization as activation_maximization
+    from widefield.metrics.maximize import color_axes as color_axes
+    from widefield.metrics.modality import Bimodality as Bimodality
+    from widefield.metrics.modality import bimodality as bimodality
+    from widefield.metrics.modality import bimodality_coefficient as bimodality_coefficient
+    from widefield.metrics.neighbors import graph_overlap as graph_overlap
+    from widefield.metrics.neighbors import nearest_neighbors as nearest_neighbors
+    from widefield.metrics.spectrum import Spectrum as Spectrum
+    from widefield.metrics.spectrum import alpha_req as alpha_req
+    from widefield.metrics.spectrum import dead_dimensions as dead_dimensions
+    from widefield.metrics.spectrum import dimension_std as dimension_std
+    from widefield.metrics.spectrum import effective_rank as effective_rank
+    from widefield.metrics.spectrum import feature_std as feature_std
+    from widefield.metrics.spectrum import large_singular_values as large_singular_values
+    from widefield.metrics.spectrum import participation_ratio as participation_ratio
+    from widefield.metrics.spectrum import possible_rank as possible_rank
+    from widefield.metrics.spectrum import rankme as rankme
+    from widefield.metrics.spectrum import singular_values as singular_values
+    from widefield.metrics.spectrum import stable_rank as stable_rank
+    from widefield.metrics.tsne import tsne_map as tsne_map
+    from widefield.metrics.whitening import whitened as whitened
 
-__all__ = [
-    "DIAGNOSTICS",
-    "Bimodality",
-    "Diagnostic",
-    "FeatureState",
-    "Graph",
-    "Health",
-    "Spectrum",
-    "Suspects",
-    "activation_maximization",
-    "alignment",
-    "alpha_req",
-    "bimodality",
-    "bimodality_coefficient",
-    "color_axes",
-    "dead_dimensions",
-    "density_clusters",
-    "describe",
-    "dimension_std",
-    "effective_rank",
-    "feature_std",
-    "firing_rates",
-    "graph_overlap",
-    "health",
-    "large_singular_values",
-    "linear_cka",
-    "near_duplicates",
-    "nearest_neighbors",
-    "neighbor_agreement",
-    "neighbor_distance",
-    "neighbor_graph",
-    "outliers",
-    "participation_ratio",
-    "possible_rank",
-    "rankme",
-    "singular_values",
-    "stable_rank",
-    "suspected_labels",
-    "tsne_map",
-    "typical",
-    "uniformity",
-    "view_agreement",
-    "whitened",
-]
-
-
-class Diagnostic(NamedTuple):
-    """One number of a set of features, without labels."""
-
-    measure: Callable[[Spectrum], float]
-    """Takes the spectrum; the features themselves are `spectrum.features`, float64 [n, D].
-    Raises `ValueError` where the number is not defined."""
-    meaning: str
-    """What the number says, to a reader who does not know its name."""
-
-
-DIAGNOSTICS: dict[str, Diagnostic] = {
-    "effective_rank": Diagnostic(
-        effective_rank,
-        "directions that the features use, each weighted by its share of the spread",
-    ),
-    "rankme": Diagnostic(
-        rankme, "the same without centering; among runs alike, more has meant better probes"
-    ),
-    "participation_ratio": Diagnostic(
-        participation_ratio, "the same from squared shares: large directions count more"
-    ),
-    "stable_rank": Diagnostic(
-        stable_rank, "the spread in units of that along the strongest direction"
-    ),
-    "alpha_req": Diagnostic(
-        alpha_req,
-        "how fast the spread falls from direction to direction; about 1 is usual for good "
-        "features, more says that few directions dominate",
-    ),
-    "large_singular_values": Diagnostic(
-        large_singular_values, "directions that are at least a tenth as strong as the strongest"
-    ),
-    "possible_rank": Diagnostic(
-        possible_rank, "directions there could be, with so many images and features"
-    ),
-    "feature_std": Diagnostic(
-        feature_std, "spread of a normalized feature; near 0 all images look the same to it"
-    ),
-    "dead_dimensions": Diagnostic(
-        dead_dimensions, "features that hardly change from image to image"
-    ),
-    "uniformity": Diagnostic(
-        uniformity, "how evenly images fill the sphere; lower is more even, 0 is one point"
-    ),
-}
-"""Name -> diagnostic, in the order in which an audit tells them."""
-
-
-def describe(h: Tensor | Spectrum) -> dict[str, float | None]:
-    """Measure every entry of `DIAGNOSTICS` on features h [n, D]; None where it is not defined.
-
-    Raises `ValueError` for anything but finite features [n, D] with n >= 2.
-
-    Example:
-        >>> import torch
-        >>> describe(torch.ones(9, 4))["dead_dimensions"], describe(torch.ones(9, 4))["alpha_req"]
-        (4.0, None)
-    """
-    spectrum = spectrum_of(h)
-    return {name: _measured(entry, spectrum) for name, entry in DIAGNOSTICS.items()}
-
-
-def _measured(entry: Diagnostic, spectrum: Spectrum) -> float | None:
-    try:
-        return float(entry.measure(spectrum))
-    except ValueError:  # not defined for these features
-        return None
+__getattr__, __dir__ = lazy_exports(__name__)

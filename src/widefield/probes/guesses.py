@@ -1,4 +1,4 @@
-"""How right guesses are, over all examples and class by class."""
+"""Accuracy and recall of predictions."""
 
 import torch
 from torch import Tensor
@@ -27,15 +27,15 @@ def score_predictions(
     truth = truth.to(guess.device)
     hits = torch.bincount(truth[guess == truth], minlength=classes).tolist()
     counts = torch.bincount(truth, minlength=classes).tolist()
-    recall = tuple(hit / count if count else None for hit, count in zip(hits, counts, strict=True))
-    found = [share for share in recall if share is not None]
+    recall = tuple(x / count if count else None for x, count in zip(hits, counts, strict=True))
+    present = [share for share in recall if share is not None]
     low, high = wilson(sum(hits), len(truth))
     return Score(
         task=task,
         accuracy=sum(hits) / len(truth),
         low=low,
         high=high,
-        balanced_accuracy=sum(found) / len(found),
+        balanced_accuracy=sum(present) / len(present),
         recall=recall,
         knn=knn,
         l2=l2,

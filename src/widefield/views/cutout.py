@@ -1,4 +1,4 @@
-"""Cutout: a square of each image is covered, so that a feature in one place cannot be enough."""
+"""Cutout: a square of each image is covered with gray."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
 
 GRAY = 0.5
-"""Value of a covered pixel. The paper takes the mean of the data, which views do not know; gray is
-near it and depends neither on the image nor on the batch."""
+"""Value of a covered pixel. The paper uses the mean of the data, which is not available here; gray
+is close to it and depends neither on the image nor on the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Cutout(Augmentation):
 
     With H x W pixels, s = round(size min(H, W)), at least 1, and a center (i, j) uniform over all
     pixels, the square covers the rows i - floor(s / 2) to i - floor(s / 2) + s - 1 and the columns
-    likewise. The part of it that lies outside the image is lost.
+    likewise. The part outside the image is clipped.
 
     Args:
         size: side of the square, as a share of the image's shorter side, in (0, 1].

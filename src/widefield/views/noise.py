@@ -1,4 +1,4 @@
-"""Gaussian noise, on every pixel or on the planted object alone."""
+"""Gaussian noise on every pixel or on the planted object only."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -45,7 +45,7 @@ class Noise(Augmentation):
 
 
 class ObjectNoise(Augmentation):
-    """Noise on the pixels of the planted object alone, which makes that one feature harder.
+    """Noise on the pixels of the planted object only, which makes this feature harder.
 
     Args:
         std: standard deviation, in units of the images' range.
