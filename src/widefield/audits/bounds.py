@@ -224,7 +224,7 @@ def probe_tasks(
     probes = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
     votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
-        task: ProbeResult(hits=(probe.guess == test_y[task]).cpu().numpy(), knn=votes[task])
+        task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
         for task, probe in probes.items()
     }
 

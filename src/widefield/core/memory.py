@@ -60,13 +60,6 @@ def free_host_memory() -> int:
         return host_memory() // 2
 
 
-def device_memory(device: torch.device) -> int:
-    """Return the bytes of memory of `device`; of the CPU, those of the machine."""
-    if device.type != "cuda":
-        return host_memory()
-    return int(torch.cuda.mem_get_info(device)[1])
-
-
 def free_device_memory(device: torch.device) -> int:
     """Return the free bytes of memory of `device`; of the CPU, those of the machine."""
     if device.type != "cuda":

@@ -78,7 +78,7 @@ def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int
         out = torch.from_numpy(fold == held).to(h.device)
         fit, test = {"task": t[~out]}, {"task": t[out]}
         result = fit_linear(h[~out], fit, h[out], test, classes=classes, seed=seed)
-        hits[fold == held] = (result["task"].guess == t[out]).cpu().numpy()
+        hits[fold == held] = (result["task"].predicted == t[out]).cpu().numpy()
     return hits
 
 

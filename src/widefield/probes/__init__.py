@@ -6,27 +6,13 @@ from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
-from widefield.probes.guesses import score_predictions as score_predictions
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
 from widefield.probes.majority import majority as majority
 from widefield.probes.majority import majority_hits as majority_hits
+from widefield.probes.scores import score_predictions as score_predictions
 from widefield.probes.sgd import score_sgd as score_sgd
-
-__all__ = [
-    "LinearResult",
-    "Pixels",
-    "extract",
-    "fit_linear",
-    "knn",
-    "majority",
-    "majority_hits",
-    "pixels",
-    "score",
-    "score_predictions",
-    "score_sgd",
-]
 
 
 def score(
@@ -56,7 +42,7 @@ def score(
     return {
         task: score_predictions(
             task,
-            linear.guess,
+            linear.predicted,
             test_labels[task],
             classes=classes[task],
             knn=votes[task],

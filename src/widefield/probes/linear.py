@@ -43,7 +43,7 @@ class LinearResult:
     """Float32 [K, D]."""
     bias: Tensor
     """Float32 [K]."""
-    guess: Tensor
+    predicted: Tensor
     """Predicted class id of each test example, int64 [n]."""
 
 
@@ -93,19 +93,19 @@ def fit_linear(
     results, test_z = {}, frame.standardize(test_h)
     for j, (task, count) in enumerate(classes.items()):
         weight, bias = weights[j, :count, :-1] @ frame.axes.T, weights[j, :count, -1]
-        guess = (test_z @ weight.T + bias).argmax(1)
-        right = int((guess == test_labels[task].to(x.device)).sum())
-        low, high = wilson(right, len(guess))
+        predicted = (test_z @ weight.T + bias).argmax(1)
+        right = int((predicted == test_labels[task].to(x.device)).sum())
+        low, high = wilson(right, len(predicted))
         raw = weight / frame.scale
         results[task] = LinearResult(
-            accuracy=right / len(guess),
+            accuracy=right / len(predicted),
             low=low,
             high=high,
             l2=grid[int(best[j])],
             validation=dict(zip(grid, trials.accuracy[j].tolist(), strict=True)),
             weight=raw,
             bias=(bias - raw.double() @ frame.mean.double()).float(),
-            guess=guess,
+            predicted=predicted,
         )
     return results
 

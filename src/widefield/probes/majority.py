@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.guesses import score_predictions
+from widefield.probes.scores import score_predictions
 
 
 def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:
@@ -31,8 +31,8 @@ def majority(
     for task, k in classes.items():
         train_y, test_y = train_labels[task], test_labels[task]
         accuracy = float(majority_hits(train_y, test_y, k).double().mean())
-        guess = torch.full_like(test_y, int(torch.bincount(train_y, minlength=k).argmax()))
+        predicted = torch.full_like(test_y, int(torch.bincount(train_y, minlength=k).argmax()))
         scores[task] = score_predictions(
-            task, guess, test_y, classes=k, knn=accuracy, l2=0.0, train_examples=len(train_y)
+            task, predicted, test_y, classes=k, knn=accuracy, l2=0.0, train_examples=len(train_y)
         )
     return scores

@@ -16,8 +16,8 @@ from widefield.core.modes import eval_mode
 from widefield.core.types import Precision, Score
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.features import extract, features
-from widefield.probes.guesses import score_predictions
 from widefield.probes.knn import knn
+from widefield.probes.scores import score_predictions
 
 DrawBatch = Callable[[NDArray[np.int64], int, Generator], tuple[Tensor, dict[str, Tensor]]]
 """Function from example indices, the epoch and a generator to views [b, C, H, W] and labels [b]."""
@@ -67,7 +67,8 @@ def score_sgd(
     check_classes(train_labels, classes)
     probes: dict[str, nn.Module] = {}
     for task, count in classes.items():
-        probes[task] = nn.utils.skip_init(nn.Linear, test_h.shape[1], count, device=device)
+        # Built on meta, because initialization there takes no random numbers.
+        probes[task] = nn.Linear(test_h.shape[1], count, device="meta").to_empty(device=device)
     weights = [p for probe in probes.values() for p in probe.parameters()]
     for p in weights:
         nn.init.zeros_(p)

@@ -7,21 +7,18 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Generator
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialSettings(AugmentationSettings):
+class AdversarialSettings(Settings):
     """Settings of adversarial views."""
 
     attack_budget: Annotated[float, Gt(0)] = 8 / 255
     """Maximum change of a pixel, in units of the images' range."""
     attack_steps: Annotated[int, Ge(1)] = 3
     """Steps of gradient ascent; each costs a forward and a backward pass."""
-
-    def build(self, channels: int) -> "Adversarial":
-        """Build the attack; it does not depend on the number of channels."""
-        return Adversarial(budget=self.attack_budget, steps=self.attack_steps)
 
 
 class Adversarial(Augmentation):

@@ -2,12 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Generator, Tensor, nn
-
-from widefield.core.settings import Settings
 
 
 class AugmentContext(NamedTuple):
@@ -89,12 +86,3 @@ def trained_parameters(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
     """Return the trained parameters of `views`, each with its learning rate."""
     parts = [part for part in views.modules() if isinstance(part, Augmentation)]
     return [(p, part.lr) for part in parts if part.lr is not None for p in part.parameters()]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AugmentationSettings(Settings, ABC):
-    """Settings of one augmentation."""
-
-    @abstractmethod
-    def build(self, channels: int) -> Augmentation:
-        """Build the augmentation for images of `channels` channels."""

@@ -7,7 +7,8 @@ import torch
 from annotated_types import Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 GRAY = 0.5
 """Value of a covered pixel. The paper uses the mean of the data, which is not available here; gray
@@ -15,15 +16,11 @@ is close to it and depends neither on the image nor on the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutoutSettings(AugmentationSettings):
+class CutoutSettings(Settings):
     """Settings of cutout."""
 
     cutout_size: Annotated[float, Gt(0), Le(1)] = 0.5
     """Side of the covered square, as a share of the image's shorter side."""
-
-    def build(self, channels: int) -> "Cutout":
-        """Build the augmentation; it does not depend on the number of channels."""
-        return Cutout(size=self.cutout_size)
 
 
 class Cutout(Augmentation):

@@ -266,26 +266,19 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     hue_position = order.argsort(1)[:, HUE]
     rows = hue_position.argsort()
     bounds = hue_position.bincount(minlength=4).cumsum(0)[:3].tolist()
-    before_slices, after_slices = [slice(cut, None) for cut in bounds], [*map(slice, bounds)]
+    pre, post = [slice(cut, None) for cut in bounds], [*map(slice, bounds)]
     x, factors, hue, order = x.index_select(0, rows), factors[rows], hue[rows], order[rows]
-    return jitter_(x, factors, hue, order, before_slices, after_slices).index_select(
-        0, rows.argsort()
-    )
+    return jitter_(x, factors, hue, order, pre, post).index_select(0, rows.argsort())
 
 
 def jitter_(
-    x: Tensor,
-    factors: Tensor,
-    hue: Tensor,
-    order: Tensor,
-    before_slices: list[slice],
-    after_slices: list[slice],
+    x: Tensor, factors: Tensor, hue: Tensor, order: Tensor, pre: list[slice], post: list[slice]
 ) -> Tensor:
     """Apply `color_jitter`, overwriting x: three blends, the hue shift, three blends.
 
     Brightness, contrast and saturation are blends. An example's k-th blend comes before or after
     its hue shift and is neutral in the other position, where it may be skipped: the k-th blend is
-    applied to the slice `before_slices[k]` before and to `after_slices[k]` after the hue shift.
+    applied to the slice `pre[k]` before the hue shift and to `post[k]` after it.
     """
     color, luma = x.shape[1] == 3, luma_weights(x)
     before = torch.arange(3, device=x.device) < order.argsort(1)[:, HUE, None]
@@ -295,11 +288,11 @@ def jitter_(
     mean_weights = (kind == CONTRAST)[:, :, None] * luma
     factors = factors.to(x.dtype).gather(1, kind).where((kind != SATURATION) | color, 1.0)
     first, second = factors.where(before, 1.0), factors.where(~before, 1.0)
-    for k, part in enumerate(before_slices):
+    for k, part in enumerate(pre):
         blend_(x[part], first[part, k], pixel_weights[part, k], mean_weights[part, k])
     if color:
         x = adjust_hue(x, hue)
-    for k, part in enumerate(after_slices):
+    for k, part in enumerate(post):
         blend_(x[part], second[part, k], pixel_weights[part, k], mean_weights[part, k])
     return x
 

@@ -7,19 +7,16 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseSettings(AugmentationSettings):
+class NoiseSettings(Settings):
     """Settings of noise and noise:object."""
 
     noise_std: Annotated[float, Gt(0)] = 0.1
     """Standard deviation of the noise, in units of the images' range."""
-
-    def build(self, channels: int) -> "Noise":
-        """Build noise on every pixel; it does not depend on the number of channels."""
-        return Noise(std=self.noise_std)
 
 
 class Noise(Augmentation):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from widefield.core.settings import Settings
-from widefield.views.base import Augmentation, AugmentationSettings
+from widefield.views.base import Augmentation
 from widefield.views.image import ImageAugmentation
 from widefield.views.stacked import StackedAugmentation
 
@@ -21,13 +21,6 @@ class Policy(NamedTuple):
     build: Callable[[Any, int], Augmentation]
     """Function from the settings and the number of channels to the augmentation."""
     stage: Stage = "image"
-
-
-def with_settings(
-    summary: str, settings: type[AugmentationSettings], stage: Stage = "picture"
-) -> Policy:
-    """Return a policy built by its settings."""
-    return Policy(summary, settings, settings.build, stage)
 
 
 def fixed(summary: str, build: Callable[[], Augmentation], stage: Stage = "image") -> Policy:

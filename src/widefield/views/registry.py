@@ -9,16 +9,20 @@ from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
 from widefield.core.types import Kind
-from widefield.views.adversarial import AdversarialSettings
+from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import Augmentation
 from widefield.views.chain import Chain
-from widefield.views.cutout import CutoutSettings
-from widefield.views.noise import NoiseSettings, ObjectNoise
-from widefield.views.policy import Policy, fixed, image_views, stacked_views, with_settings
+from widefield.views.cutout import Cutout, CutoutSettings
+from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
+from widefield.views.policy import Policy, fixed, image_views, stacked_views
 from widefield.views.signal import (
+    ChannelDrop,
     ChannelDropSettings,
+    Jitter,
     JitterSettings,
+    Scale,
     ScaleSettings,
+    TimeMask,
     TimeMaskSettings,
 )
 from widefield.views.simple import Identity, RandomMask
@@ -82,46 +86,74 @@ VIEWS: dict[str, Policy] = {
         RandomMask,
         "picture",
     ),
-    "cutout": with_settings("Cover a square with gray (DeVries & Taylor 2017).", CutoutSettings),
-    "noise": with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
+    "cutout": Policy(
+        "Cover a square with gray (DeVries & Taylor 2017).",
+        CutoutSettings,
+        lambda settings, channels: Cutout(size=settings.cutout_size),
+        "picture",
+    ),
+    "noise": Policy(
+        "Add Gaussian noise to every pixel.",
+        NoiseSettings,
+        lambda settings, channels: Noise(std=settings.noise_std),
+        "picture",
+    ),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
         NoiseSettings,
         lambda settings, channels: ObjectNoise(std=settings.noise_std),
     ),
-    "viewmaker": with_settings(
+    "viewmaker": Policy(
         "Let a network change the image so as to raise the loss, on a budget "
         "(Feature Dropout 2022).",
         ViewmakerSettings,
+        ViewmakerSettings.build,
+        "picture",
     ),
-    "viewmaker:published": with_settings(
+    "viewmaker:published": Policy(
         "Change the image by the viewmaker as its authors released it: views leave [0, 1] and "
         "fall a little short of the budget.",
         PublishedViewmakerSettings,
+        PublishedViewmakerSettings.build,
+        "picture",
     ),
     "mask-viewmaker": Policy(
         "Let a viewmaker change all but the planted object (Feature Dropout 2022, appendix C.1).",
         ViewmakerSettings,
         lambda settings, channels: settings.build(channels, exclude_object=True),
     ),
-    "adversarial": with_settings(
+    "adversarial": Policy(
         "Attack each image by projected gradient ascent on the loss "
         "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
         AdversarialSettings,
+        lambda settings, channels: Adversarial(
+            budget=settings.attack_budget, steps=settings.attack_steps
+        ),
+        "picture",
     ),
-    "jitter": with_settings(
+    "jitter": Policy(
         "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
         JitterSettings,
+        lambda settings, channels: Jitter(std=settings.jitter_std),
         "samples",
     ),
-    "scale": with_settings(
-        "Multiply each channel of a window or waveform by a random gain.", ScaleSettings, "samples"
+    "scale": Policy(
+        "Multiply each channel of a window or waveform by a random gain.",
+        ScaleSettings,
+        lambda settings, channels: Scale(spread=settings.scale_spread),
+        "samples",
     ),
-    "time-mask": with_settings(
-        "Cover a random run of time with each channel's mean.", TimeMaskSettings, "samples"
+    "time-mask": Policy(
+        "Cover a random run of time with each channel's mean.",
+        TimeMaskSettings,
+        lambda settings, channels: TimeMask(share=settings.time_mask),
+        "samples",
     ),
-    "channel-drop": with_settings(
-        "Replace random channels of a window by their mean.", ChannelDropSettings, "samples"
+    "channel-drop": Policy(
+        "Replace random channels of a window by their mean.",
+        ChannelDropSettings,
+        lambda settings, channels: ChannelDrop(prob=settings.channel_drop),
+        "samples",
     ),
     "specaug": fixed(
         "Cover up to 30 % of a spectrogram's rows and of its columns with its mean "

@@ -11,7 +11,8 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class SignalAugmentation(Augmentation):
@@ -133,48 +134,32 @@ def normal(shape: list[int] | tuple[int, ...], like: Tensor, generator: Generato
 
 
 @dataclass(frozen=True, kw_only=True)
-class JitterSettings(AugmentationSettings):
+class JitterSettings(Settings):
     """Settings of jitter."""
 
     jitter_std: Annotated[float, Gt(0)] = 0.1
     """Deviation of the noise, as a share of that of the channel."""
 
-    def build(self, channels: int) -> Jitter:
-        """Build the noise; it does not depend on the number of channels."""
-        return Jitter(std=self.jitter_std)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleSettings(AugmentationSettings):
+class ScaleSettings(Settings):
     """Settings of scale."""
 
     scale_spread: Annotated[float, Gt(0)] = 0.2
     """Deviation of the logarithm of a channel's gain."""
 
-    def build(self, channels: int) -> Scale:
-        """Build the gains; they do not depend on the number of channels."""
-        return Scale(spread=self.scale_spread)
-
 
 @dataclass(frozen=True, kw_only=True)
-class TimeMaskSettings(AugmentationSettings):
+class TimeMaskSettings(Settings):
     """Settings of time-mask."""
 
     time_mask: Annotated[float, Gt(0), Le(1)] = 0.3
     """Maximum length of the covered run, as a share of the time."""
 
-    def build(self, channels: int) -> TimeMask:
-        """Build the mask; it does not depend on the number of channels."""
-        return TimeMask(share=self.time_mask)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ChannelDropSettings(AugmentationSettings):
+class ChannelDropSettings(Settings):
     """Settings of channel-drop."""
 
     channel_drop: Annotated[float, Ge(0), Le(1)] = 0.2
     """Probability that a channel is dropped."""
-
-    def build(self, channels: int) -> ChannelDrop:
-        """Build it; it does not depend on the number of channels."""
-        return ChannelDrop(prob=self.channel_drop)

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 ConstraintSet = Literal["sphere", "ball"]
 
@@ -168,7 +169,7 @@ def _with_noise(x: Tensor, generator: Generator | None) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedViewmakerSettings(AugmentationSettings):
+class PublishedViewmakerSettings(Settings):
     """Settings of viewmaker:published: unclamped, on the sphere."""
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
@@ -192,7 +193,7 @@ class PublishedViewmakerSettings(AugmentationSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewmakerSettings(AugmentationSettings):
+class ViewmakerSettings(Settings):
     """Settings of viewmaker and mask-viewmaker."""
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05

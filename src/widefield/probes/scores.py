@@ -9,7 +9,7 @@ from widefield.probes.linear import wilson
 
 def score_predictions(
     task: str,
-    guess: Tensor,
+    predicted: Tensor,
     truth: Tensor,
     *,
     classes: int,
@@ -17,15 +17,15 @@ def score_predictions(
     l2: float,
     train_examples: int,
 ) -> Score:
-    """Return the score of `guess` against `truth`, class ids int64 [n].
+    """Return the score of `predicted` against `truth`, class ids int64 [n].
 
     Example:
-        >>> guess, truth = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0])
-        >>> score_predictions("y", guess, truth, classes=2, knn=1, l2=0, train_examples=9).recall
+        >>> p, y = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0])
+        >>> score_predictions("y", p, y, classes=2, knn=1.0, l2=0.1, train_examples=9).recall
         (0.75, None)
     """
-    truth = truth.to(guess.device)
-    hits = torch.bincount(truth[guess == truth], minlength=classes).tolist()
+    truth = truth.to(predicted.device)
+    hits = torch.bincount(truth[predicted == truth], minlength=classes).tolist()
     counts = torch.bincount(truth, minlength=classes).tolist()
     recall = tuple(x / count if count else None for x, count in zip(hits, counts, strict=True))
     present = [share for share in recall if share is not None]

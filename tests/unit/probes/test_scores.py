@@ -10,16 +10,16 @@ PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, ma
 
 @given(PAIRS)
 def test_shares_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
-    guess, truth = (torch.tensor(side) for side in zip(*pairs, strict=True))
-    found = score_predictions("y", guess, truth, classes=4, knn=0.5, l2=0.1, train_examples=7)
-    assert found.accuracy == accuracy_score(truth, guess)
+    predicted, truth = (torch.tensor(side) for side in zip(*pairs, strict=True))
+    found = score_predictions("y", predicted, truth, classes=4, knn=0.5, l2=0.1, train_examples=7)
+    assert found.accuracy == accuracy_score(truth, predicted)
     there = sorted(set(truth.tolist()))
-    recall = recall_score(truth, guess, labels=there, average=None)
+    recall = recall_score(truth, predicted, labels=there, average=None)
     assert [found.recall[k] for k in there] == recall.tolist()
     assert all(found.recall[k] is None for k in range(4) if k not in there)
     assert abs(found.balanced_accuracy - recall.mean()) < 1e-12
     if len(there) == 4:
-        assert abs(found.balanced_accuracy - balanced_accuracy_score(truth, guess)) < 1e-12
+        assert abs(found.balanced_accuracy - balanced_accuracy_score(truth, predicted)) < 1e-12
 
 
 def test_a_small_class_that_is_missed_shows_in_the_mean_of_the_classes() -> None:
