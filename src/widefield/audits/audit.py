@@ -36,7 +36,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_features import view_features
-from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
@@ -120,7 +120,7 @@ def audit(
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
-        refuse_unwritable(Path(cache))
+        check_writable(Path(cache))
     for name in plant:
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:

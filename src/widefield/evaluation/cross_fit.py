@@ -79,7 +79,7 @@ def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int
         test = torch.from_numpy(fold == k).to(h.device)
         train_y, test_y = {"task": t[~test]}, {"task": t[test]}
         result = fit_linear(h[~test], train_y, h[test], test_y, classes=classes, seed=seed)
-        hits[fold == k] = (result["task"].guess == t[test]).cpu().numpy()
+        hits[fold == k] = (result["task"].predicted == t[test]).cpu().numpy()
     return hits
 
 

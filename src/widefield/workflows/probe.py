@@ -43,7 +43,7 @@ from widefield.views import (
     AugmentContext,
     ViewSettings,
     build_views,
-    learning_parts,
+    trained_parameters,
 )
 
 Protocol = Literal["linear", "feature-dropout"]
@@ -264,7 +264,7 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, A
     if extractor.run is not None:
         recipe = extractor.run.recipe()
         views = untrained_views(extractor.run.path)
-        if learning_parts(views):
+        if trained_parameters(views):
             _check_views(views, recipe.views.names, train)
             return recipe.views.names, run_views(extractor.run.path)
     if train.kind == "images":
