@@ -36,7 +36,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_features import view_features
-from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
@@ -120,7 +120,7 @@ def audit(
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
-        refuse_unwritable(Path(cache))
+        check_writable(Path(cache))
     for name in plant:
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
@@ -353,27 +353,16 @@ def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
-    kind, rate = data.train.kind, data.train.rate
-    if other.kind_of_data not in (None, kind):
-        raise ValueError(
-            f"{other.name} was trained on {other.kind_of_data}, and these are {kind}: audit them "
-            "one by one"
-        )
-    if rate is not None and other.rate not in (None, rate):
-        raise ValueError(
-            f"{other.name} was trained on sounds at {other.rate:,} Hz, and these are at {rate:,}: "
-            "audit them one by one"
-        )
     height, width, channels = data.train.images.shape[1:]
-    expected = other.image_size or (height, width), other.channels or channels
-    if expected != ((height, width), channels):
-        size = f"{expected[0][0]}x{expected[0][1]} pixels and {expected[1]} channels"
-        raise ValueError(
-            f"{other.name} expects images of {size} and the other encoder {height}x{width} and "
-            f"{channels}: audit them one by one"
-        )
-    if data.train.max_value is not None and other.max_value not in (None, data.train.max_value):
-        raise ValueError(
-            f"{other.name} was trained on images with the max_value {other.max_value:g}, and that "
-            f"of these is {data.train.max_value:g}: audit them one by one"
-        )
+    for name, expected, actual in (
+        ("the kind", other.kind_of_data, data.train.kind),
+        ("the sampling rate", other.rate, data.train.rate),
+        ("the image size", other.image_size, (height, width)),
+        ("the channels", other.channels, channels),
+        ("the max_value", other.max_value, data.train.max_value),
+    ):
+        if None not in (expected, actual) and expected != actual:
+            raise ValueError(
+                f"{name} of {other.name} is {expected}, and that of the other encoder's data "
+                f"{actual}: audit them one by one"
+            )

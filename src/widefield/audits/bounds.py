@@ -24,7 +24,7 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
@@ -34,7 +34,7 @@ from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import fit_and_vote, majority_hits, pixels
+from widefield.probes import majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_fabric
@@ -203,7 +203,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
     device = choose_device("auto")
     bf16 = choose_precision("auto", device) == "bf16-mixed"
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-    with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
+    with on_device(module, device), eval_mode(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             x = x.requires_grad_().clone()  # in-place operations fail on a leaf
@@ -224,10 +224,12 @@ def probe_tasks(
     """
     train_h, test_h = features(data.train.images), features(data.test.images)
     train_y, test_y = data.targets(train_h.device)
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
+    classes = data.class_counts
+    linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
-        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=knn)
-        for task, (linear, knn) in results.items()
+        task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
+        for task, probe in linear.items()
     }
 
 

@@ -12,6 +12,7 @@ from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import percent
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -64,7 +65,17 @@ def audit_page(result: Audit) -> str:
             )
             for name, value in result.features.items()
         ],
-        metadata=_metadata(result),
+        metadata={
+            "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
+            "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
+            **{
+                f"linear CKA with {name}": percent(share)
+                for name, share in result.similarity.items()
+            },
+            "seed": str(result.seed),
+            "widefield": result.widefield,
+            **result.machine,
+        },
     ).html()
 
 
@@ -99,20 +110,6 @@ def _rows(result: Audit) -> list[TaskVerdict]:
         for encoder, tasks in rows.items()
         if name in tasks
     ]
-
-
-def _metadata(result: Audit) -> dict[str, str]:
-    return {
-        "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
-        "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
-        **{
-            f"linear CKA with {name}": f"{100 * share:.0f} %"
-            for name, share in result.similarity.items()
-        },
-        "seed": str(result.seed),
-        "widefield": result.widefield,
-        **result.machine,
-    }
 
 
 def _over_training(result: Audit) -> list[Figure]:

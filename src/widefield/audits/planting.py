@@ -24,6 +24,7 @@ from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
+from widefield.evaluation.paired import percent
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
@@ -210,4 +211,4 @@ def _subset(data: TrainTest) -> TrainTest:
 
 
 def _share(task: TaskAudit) -> str:
-    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else percent(task.learned)

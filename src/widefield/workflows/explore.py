@@ -220,6 +220,11 @@ def explore(
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
     suspects = _suspects(h, graph, dataset.labels)
+    too_few = [
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
+        for task, y in dataset.labels.items()
+        if task not in suspects
+    ]
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -230,16 +235,7 @@ def explore(
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
         suspects=suspects,
-        notes=(
-            *extractor.notes,
-            *dataset.notes,
-            *(
-                f"{task!r} has {int((y >= 0).sum())} labels, which are not checked: "
-                f"{_MIN_IMAGES} are needed"
-                for task, y in dataset.labels.items()
-                if task not in suspects
-            ),
-        ),
+        notes=(*extractor.notes, *dataset.notes, *too_few),
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)

@@ -43,7 +43,7 @@ from widefield.views import (
     AugmentContext,
     ViewSettings,
     build_views,
-    learning_parts,
+    trained_parameters,
 )
 
 Protocol = Literal["linear", "feature-dropout"]
@@ -154,7 +154,14 @@ def probe(
     if split:
         sets = _split(extractor, data, train_data, table, max_examples, quiet=quiet)
     else:
-        train = _training_set(extractor, train_data, quiet=quiet)
+        if train_data is not None:
+            train = extractor.open(train_data, quiet=quiet)
+        elif extractor.run is not None:
+            train = training_data(extractor.run, quiet=quiet)
+        else:
+            raise ValueError(
+                f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
+            )
         test = extractor.open(
             test_source(extractor, data),
             like=train,
@@ -257,7 +264,7 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, A
     if extractor.run is not None:
         recipe = extractor.run.recipe()
         views = untrained_views(extractor.run.path)
-        if learning_parts(views):
+        if trained_parameters(views):
             _check_views(views, recipe.views.names, train)
             return recipe.views.names, run_views(extractor.run.path)
     if train.kind == "images":
@@ -337,16 +344,6 @@ def _split_note(data: Data | None) -> str:
 def _seed(extractor: FeatureExtractor) -> int:
     """Return the seed of planted features."""
     return 0 if extractor.run is None else extractor.run.recipe().seed
-
-
-def _training_set(extractor: FeatureExtractor, train_data: Data | None, *, quiet: bool) -> Dataset:
-    if train_data is not None:
-        return extractor.open(train_data, quiet=quiet)
-    if extractor.run is None:
-        raise ValueError(
-            f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
-        )
-    return training_data(extractor.run, quiet=quiet)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
