@@ -34,7 +34,7 @@ from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import majority_hits, pixels
+from widefield.probes import fit_linear, knn, majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_fabric
