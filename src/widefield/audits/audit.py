@@ -116,7 +116,7 @@ def audit(
         quiet: log nothing on stderr.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
@@ -289,7 +289,9 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     """Return epoch -> folder of the encoder after it."""
     name = extractor.name
     if extractor.run is None:
-        raise ValueError(f"{name} is not a widefield run: leave all_checkpoints out")
+        raise ValueError(
+            f"{name} is not a widefield run and has no checkpoints: leave all_checkpoints out"
+        )
     folders = sorted((extractor.run.path / "checkpoints").glob("epoch-*"))
     if not folders:
         raise ValueError(
@@ -355,14 +357,14 @@ def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
     height, width, channels = data.train.images.shape[1:]
     for name, expected, actual in (
-        ("the kind", other.kind_of_data, data.train.kind),
-        ("the sampling rate", other.rate, data.train.rate),
-        ("the image size", other.image_size, (height, width)),
-        ("the channels", other.channels, channels),
-        ("the max_value", other.max_value, data.train.max_value),
+        ("kind of data", other.kind_of_data, data.train.kind),
+        ("sampling rate", other.rate, data.train.rate),
+        ("image size", other.image_size, (height, width)),
+        ("number of channels", other.channels, channels),
+        ("max_value", other.max_value, data.train.max_value),
     ):
         if None not in (expected, actual) and expected != actual:
             raise ValueError(
-                f"{name} of {other.name} is {expected}, and that of the other encoder's data "
-                f"{actual}: audit them one by one"
+                f"{name} differs: {expected} for {other.name}, {actual} for the data of the other "
+                "encoder: audit them one by one"
             )

@@ -97,8 +97,8 @@ def open_train_test(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
-            two examples to fit on; one line says which and what to do.
+        ValueError: invalid input, fewer than two classes, or a class with fewer than two examples
+            to fit on.
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")

@@ -128,7 +128,7 @@ def embed(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> embed("random", "photos:test", max_examples=4).features.shape

@@ -45,7 +45,7 @@ def export(
         overwrite: replace the file if it is there, and a `.json` beside it that an export wrote.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
     """
     if not Path(out).suffix:
         return _export_folder(run, Path(out), findings, overwrite=overwrite)

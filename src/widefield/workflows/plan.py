@@ -99,7 +99,7 @@ def plan(
         **settings: settings of the run, its method and its views to change.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> ahead = plan("photos", max_examples=64, batch_size=16, projector_dim=32)

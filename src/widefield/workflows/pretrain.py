@@ -69,7 +69,7 @@ def pretrain(
         **settings: settings of the run, its method and its views to change.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
         KeyboardInterrupt: Ctrl-C, after the run was saved.
 
     Example:

@@ -134,7 +134,7 @@ def probe(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> kind, shade = torch.arange(48) // 24, torch.arange(48) % 24
