@@ -1,6 +1,8 @@
 """The tour, made small: what it writes, and what it says."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import soundfile
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
 from widefield.workflows import demo as module
-from widefield.workflows.demo import COLUMNS, demo, summarize
+from widefield.workflows.demo import COLUMNS, Preset, demo, summarize
 
 SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
 
@@ -30,6 +32,10 @@ def score(low: float, high: float) -> Score:
     )
 
 
+def shortened(preset: Preset, small: dict[str, Any]) -> Preset:
+    return replace(preset, settings=preset.settings | small, ceiling=preset.ceiling | small)
+
+
 def row(ours: tuple[float, float]) -> dict[str, Score]:
     """Floors whose intervals end at 0.3 and 0.4, and a ceiling at 0.9."""
     return dict(
@@ -40,8 +46,7 @@ def row(ours: tuple[float, float]) -> dict[str, Score]:
 def test_demo_leaves_runs_a_report_and_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTINGS", {**module.SETTINGS, **SMALL})
-    monkeypatch.setattr(module, "CEILING_SETTINGS", {**module.CEILING_SETTINGS, **SMALL})
+    monkeypatch.setattr(module, "PHOTOS", shortened(module.PHOTOS, SMALL))
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"
@@ -70,7 +75,7 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
         tone = np.sin((0.3 + 0.9 * (i % 2)) * np.arange(rate // 4)) * rng.uniform(0.1, 0.5)
         soundfile.write(place / f"{i:02d}.wav", tone, rate)
     small = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "seconds": 0.25}
-    monkeypatch.setattr(module, "AUDIO", small)
+    monkeypatch.setattr(module, "WORDS", shortened(module.WORDS, small))
     done = demo(out=tmp_path / "tour", audio=True, data=tmp_path / "words", quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "background"}
     page = done.report.read_text()
@@ -104,8 +109,7 @@ def test_the_verdict_says_when_nothing_was_learned() -> None:
 
 def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"epochs": 1, "max_examples": 160, "batch_size": 32}
-    monkeypatch.setattr(module, "WINDOWS", {**module.WINDOWS, **small})
-    monkeypatch.setattr(module, "WINDOWS_CEILING", {**module.WINDOWS_CEILING, **small})
+    monkeypatch.setattr(module, "MOTION", shortened(module.MOTION, small))
     done = demo(out=tmp_path / "tour", windows=True, quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "place"}
     page = done.report.read_text()

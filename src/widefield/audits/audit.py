@@ -299,11 +299,7 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
 
 
 def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the plants of data without labels, and notes on those that are left out.
-
-    Raises:
-        ValueError: windows, or too few examples.
-    """
+    """Return the plants of data without labels, and notes on those that are left out."""
     kind = data.test.kind
     if kind not in WITHOUT_LABELS:
         raise ValueError(
@@ -353,27 +349,23 @@ def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
-    kind, rate = data.train.kind, data.train.rate
-    if other.kind_of_data not in (None, kind):
-        raise ValueError(
-            f"{other.name} was trained on {other.kind_of_data}, and these are {kind}: audit them "
-            "one by one"
-        )
-    if rate is not None and other.rate not in (None, rate):
-        raise ValueError(
-            f"{other.name} was trained on sounds at {other.rate:,} Hz, and these are at {rate:,}: "
-            "audit them one by one"
-        )
+    kind, rate, max_value = data.train.kind, data.train.rate, data.train.max_value
     height, width, channels = data.train.images.shape[1:]
-    expected = other.image_size or (height, width), other.channels or channels
-    if expected != ((height, width), channels):
-        size = f"{expected[0][0]}x{expected[0][1]} pixels and {expected[1]} channels"
-        raise ValueError(
-            f"{other.name} expects images of {size} and the other encoder {height}x{width} and "
-            f"{channels}: audit them one by one"
+    (h, w), c = other.image_size or (height, width), other.channels or channels
+    if other.kind_of_data not in (None, kind):
+        reason = f"was trained on {other.kind_of_data}, and these are {kind}"
+    elif rate is not None and other.rate not in (None, rate):
+        reason = f"was trained on sounds at {other.rate:,} Hz, and these are at {rate:,}"
+    elif (h, w, c) != (height, width, channels):
+        reason = (
+            f"expects images of {h}x{w} pixels and {c} channels and the other encoder "
+            f"{height}x{width} and {channels}"
         )
-    if data.train.max_value is not None and other.max_value not in (None, data.train.max_value):
-        raise ValueError(
-            f"{other.name} was trained on images with the max_value {other.max_value:g}, and that "
-            f"of these is {data.train.max_value:g}: audit them one by one"
+    elif max_value is not None and other.max_value not in (None, max_value):
+        reason = (
+            f"was trained on images with the max_value {other.max_value:g}, and that of these is "
+            f"{max_value:g}"
         )
+    else:
+        return
+    raise ValueError(f"{other.name} {reason}: audit them one by one")

@@ -293,10 +293,7 @@ def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
 
 
 def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
-    """Return rounded projections of the features, which distinguish untrained modules.
-
-    Two modules of a user may have the same name and shapes, and different code.
-    """
+    """Return rounded projections of the features, which distinguish modules of equal shapes."""
     h = encode(encoder, sample).cpu()
     column = torch.arange(h.shape[1])
     projected = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)

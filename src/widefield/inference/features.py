@@ -125,14 +125,14 @@ class FeatureExtractor:
                 f"trained on {self.kind_of_data}: give {self.kind_of_data}, or another encoder"
             )
 
-    def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
+    def build(self, images: np.ndarray) -> nn.Module:
         """Return the module x[B, C, H, W] -> h[B, D] for `images` [n, H, W, C].
 
         Raises:
             ValueError: the features before pooling are not accessible.
         """
         if self.architecture is not None:
-            encoder: nn.Module = build_untrained(self.architecture, images, seed=seed)
+            encoder: nn.Module = build_untrained(self.architecture, images, seed=0)
         elif self.encoder is not None:
             encoder = self.encoder
         else:
