@@ -231,7 +231,7 @@ def _with_page(result: Audit, out: Path, overwrite: bool) -> Audit:
 
 def _audit_all_tasks(
     extractor: FeatureExtractor, data: TrainTest, options: AuditOptions
-) -> tuple[Bounds, dict[str, TaskAudit]]:
+) -> tuple[dict[str, Bounds], dict[str, TaskAudit]]:
     """Audit every task; where a verdict is unclear, with more seeds of the untrained floor."""
     for num_seeds in (1, NUM_SEEDS):
         bounds = measure_bounds(extractor, data, options, num_seeds=num_seeds)
@@ -242,7 +242,7 @@ def _audit_all_tasks(
 
 
 def _audit_checkpoint(
-    extractor: FeatureExtractor, bounds: Sequence[tuple[TrainTest, Bounds]], seed: int
+    extractor: FeatureExtractor, bounds: Sequence[tuple[TrainTest, dict[str, Bounds]]], seed: int
 ) -> dict[str, TaskAudit]:
     """Audit the encoder of an epoch, with the same floors and ceilings as that of the run."""
     tasks: dict[str, TaskAudit] = {}
@@ -287,13 +287,12 @@ def _notes(
 
 def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     """Return epoch -> folder of the encoder after it."""
-    name = extractor.name
-    if extractor.run is None:
-        raise ValueError(f"{name} is not a widefield run: leave all_checkpoints out")
-    folders = sorted((extractor.run.path / "checkpoints").glob("epoch-*"))
+    run = extractor.require_run("leave all_checkpoints out")
+    folders = sorted((run.path / "checkpoints").glob("epoch-*"))
     if not folders:
         raise ValueError(
-            f"{name} has no checkpoints yet: resume its training, or leave all_checkpoints out"
+            f"{extractor.name} has no checkpoints yet: resume its training, or leave "
+            "all_checkpoints out"
         )
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
 

@@ -78,6 +78,16 @@ class FeatureExtractor:
                 "features pooled or feature-map"
             )
 
+    def require_run(self, hint: str) -> RunFolder:
+        """Return the run that trained the encoder.
+
+        Raises:
+            ValueError: another program did; `hint` is the remedy.
+        """
+        if self.run is None:
+            raise ValueError(f"{self.name} is not a widefield run: {hint}")
+        return self.run
+
     def log_notes(self, *, quiet: bool) -> None:
         """Print `notes` on stderr, unless `quiet`."""
         console = Console(stderr=True, quiet=quiet)

@@ -115,13 +115,12 @@ def open_train_test(
     elif data is not None:
         text = _with_split(spec_text(data), labels)
         train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
-    elif extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give the data")
     else:
-        run_data = run_source(extractor.run, "give the data")
-        text, seed = _with_split(run_data, labels), extractor.run.recipe().seed
+        run = extractor.require_run("give the data")
+        run_data = run_source(run, "give the data")
+        text, seed = _with_split(run_data, labels), run.recipe().seed
         if max_examples is None and text == run_data and labels is None:
-            train = training_data(extractor.run, quiet=quiet)
+            train = training_data(run, quiet=quiet)
         else:
             train = open_data(text, max_examples=max_examples, seed=seed)
         source = to_test_split(text)
@@ -187,9 +186,8 @@ def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
     """
     if data is not None:
         return data
-    if extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give data to score on")
-    return to_test_split(run_source(extractor.run, "give data to score on"))
+    hint = "give data to score on"
+    return to_test_split(run_source(extractor.require_run(hint), hint))
 
 
 def count_overlap(

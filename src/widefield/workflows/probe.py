@@ -152,7 +152,11 @@ def probe(
     if split:
         sets = _split(extractor, data, train_data, table, max_examples, quiet=quiet)
     else:
-        train = _training_set(extractor, train_data, quiet=quiet)
+        if train_data is not None:
+            train = extractor.open(train_data, quiet=quiet)
+        else:
+            run = extractor.require_run("give data to fit on, --train-data DATA")
+            train = training_data(run, quiet=quiet)
         test = extractor.open(
             test_source(extractor, data),
             like=train,
@@ -328,16 +332,6 @@ def _split_note(data: Data | None) -> str:
 def _seed(extractor: FeatureExtractor) -> int:
     """Return the seed of planted features."""
     return 0 if extractor.run is None else extractor.run.recipe().seed
-
-
-def _training_set(extractor: FeatureExtractor, train_data: Data | None, *, quiet: bool) -> Dataset:
-    if train_data is not None:
-        return extractor.open(train_data, quiet=quiet)
-    if extractor.run is None:
-        raise ValueError(
-            f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
-        )
-    return training_data(extractor.run, quiet=quiet)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
