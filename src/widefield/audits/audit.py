@@ -140,8 +140,7 @@ def audit(
         seed=seed,
         quiet=quiet,
     )
-    _check_count(split, max_examples)
-    _check_plants(plant, split, seed=seed)
+    _check_data(split, plant, max_examples=max_examples, seed=seed)
     if other is not None:
         _check_same_input(other, split)
     extractors = [extractor] if other is None else [extractor, other]
@@ -319,15 +318,14 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
     )
 
 
-def _check_count(data: TrainTest, max_examples: int | None) -> None:
+def _check_data(
+    data: TrainTest, plant: Sequence[str], *, max_examples: int | None, seed: int
+) -> None:
     if len(data.test) < 2:
         hint = "give more" if max_examples is None else "give more, or a larger --max-examples"
         raise ValueError(
             f"{len(data.test)} of the {data.test.kind} is scored, and an audit needs two: {hint}"
         )
-
-
-def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
     if plant and data.test.kind not in WITHOUT_LABELS:
         raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
     for name in plant:

@@ -99,11 +99,8 @@ class FeatureExtractor:
     ) -> Dataset:
         """Open data in the form that the encoder expects, or else in that of the dataset `like`.
 
-        Args:
-            data: as for `pretrain`.
-            like: another dataset, whose form fills in what the encoder leaves open.
-            quiet: show no progress.
-            **options: those of `open_dataset`.
+        The form of `like` fills in what the encoder leaves open. `options` are those of
+        `open_dataset`.
 
         Raises:
             ValueError: data that cannot be read, or of another kind or other channels.

@@ -226,12 +226,11 @@ def _score_by_sgd(
     ) -> tuple[Tensor, dict[str, Tensor]]:
         read = epoch + 1  # read 0 is for plain features and figures
         images, labels = train.read(index, read)
-        context = AugmentContext()
+        mask = None
         if views.needs_mask:
-            mask = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2)
-            context = AugmentContext(mask=mask.to(device))
+            mask = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2).to(device)
         with torch.no_grad():
-            (x,) = views(image_batch(images, device), 1, generator, context)
+            (x,) = views(image_batch(images, device), 1, generator, AugmentContext(mask=mask))
         return x, {task: torch.from_numpy(labels[task]).to(device) for task in train.labels}
 
     module, (train_y, test_y) = encoder.build(train.images), data.targets()
