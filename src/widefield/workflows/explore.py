@@ -243,10 +243,7 @@ def explore(
 def _suspects(
     h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, Suspects]:
-    """Return the labels of each task that differ from those of labeled neighbors.
-
-    A task with fewer than four labels is left out.
-    """
+    """Return the labels of each task that differ from those of labeled neighbors."""
     found = {}
     for task, y in labels.items():
         rows = np.flatnonzero(y >= 0)

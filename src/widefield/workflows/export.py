@@ -84,11 +84,7 @@ def _export_folder(
 
 
 def _encoder_of(name: str | Path) -> Encoder:
-    """Return the encoder of that name, with its weights.
-
-    Raises:
-        ValueError: there is none, or it has random weights.
-    """
+    """Return the encoder of that name, with its weights."""
     encoder = open_encoder(name).encoder
     if encoder is None:
         raise ValueError(
