@@ -11,7 +11,7 @@ import soundfile
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import Score
 from widefield.workflows import demo as module
-from widefield.workflows.demo import COLUMNS, Preset, demo, summarize
+from widefield.workflows.demo import COLUMNS, demo, summarize
 
 SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
 

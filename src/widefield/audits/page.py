@@ -48,19 +48,14 @@ def audit_page(result: Audit) -> str:
         next_steps=advice(result),
         example=_one(result),
         figures=[
-            figure
-            for figure in (
-                _over_training(result),
-                _by_grade(result),
-                _neighbors_by_grade(result),
-                *_trained(result),
-                _spectrum(result),
-                _activations(result),
-                _neighbors(result),
-                _preferred(result),
-                _map(result),
-            )
-            if figure is not None
+            *_over_training(result),
+            *_by_grade(result),
+            *_trained(result),
+            _spectrum(result),
+            *_activations(result),
+            _neighbors(result),
+            *_preferred(result),
+            *_map(result),
         ],
         diagnostics=[
             (
@@ -125,22 +120,24 @@ def _over_training(result: Audit) -> list[Figure]:
         if any(result.checkpoints[epoch][task].learned is not None for epoch in epochs)
     ]
     if not tasks:
-        return None
-    return Lines(
-        title="When was it learned?",
-        caption="Learned share of each task at every checkpoint. A feature whose curve rises "
-        "and falls again was suppressed later in training.",
-        series={
-            task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
-            for task in tasks[:_MAX_LINES]
-        },
-        x_label="epoch",
-        y_label="learned",
-        y_range=(0, 1.03),
-    )
+        return []
+    return [
+        Lines(
+            title="When was it learned?",
+            caption="Learned share of each task at every checkpoint. A feature whose curve rises "
+            "and falls again was suppressed later in training.",
+            series={
+                task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
+                for task in tasks[:_MAX_LINES]
+            },
+            x_label="epoch",
+            y_label="learned",
+            y_range=(0, 1.03),
+        )
+    ]
 
 
-def _by_grade(result: Audit) -> Figure | None:
+def _by_grade(result: Audit) -> list[Figure]:
     learned = {
         name: (range(1, len(plant.grades) + 1), [grade.share for grade in plant.grades])
         for name, plant in result.plants.items()
@@ -206,17 +203,19 @@ def _spectrum(result: Audit) -> Figure:
     )
 
 
-def _activations(result: Audit) -> Figure | None:
+def _activations(result: Audit) -> list[Figure]:
     if not result.firing:
-        return None
+        return []
     layers = list(result.firing)
     indices = np.unique(np.linspace(0, len(layers) - 1, _LAYERS).round().astype(int))
-    return Bars(
-        title="How often are neurons active?",
-        caption=f"Share of {result.kind} on which a neuron is active, mean over each layer, "
-        f"first to last. The features of sparse layers occur in few {result.kind}.",
-        shares={layers[i]: result.firing[layers[i]] for i in indices},
-    )
+    return [
+        Bars(
+            title="How often are neurons active?",
+            caption=f"Share of {result.kind} on which a neuron is active, mean over each layer, "
+            f"first to last. The features of sparse layers occur in few {result.kind}.",
+            shares={layers[i]: result.firing[layers[i]] for i in indices},
+        )
+    ]
 
 
 def _neighbors(result: Audit) -> Figure:
@@ -242,35 +241,39 @@ def _neighbors(result: Audit) -> Figure:
     )
 
 
-def _preferred(result: Audit) -> Figure | None:
+def _preferred(result: Audit) -> list[Figure]:
     if not result.preferred:
-        return None
-    return Gallery(
-        title="What activates its features?",
-        caption="Framed, an image that was optimized to activate one of the features that vary "
-        "most; beside it the images of the data that activate it most.",
-        rows=[(row.name, row.pictures) for row in result.preferred],
-        separate_first=True,
-    )
+        return []
+    return [
+        Gallery(
+            title="What activates its features?",
+            caption="Framed, an image that was optimized to activate one of the features that vary "
+            "most; beside it the images of the data that activate it most.",
+            rows=[(row.name, row.pictures) for row in result.preferred],
+            separate_first=True,
+        )
+    ]
 
 
-def _map(result: Audit) -> Figure | None:
+def _map(result: Audit) -> list[Figure]:
     if result.map is None:
-        return None
+        return []
     caption = (
         f"t-SNE of the features: {result.kind} with similar features are near each other, and "
         f"distances between far groups mean nothing. Point at a dot to see its {_one(result)}"
     )
     if result.map.task is not None:
         caption += f"; colors are the classes of `{result.map.task}`, and repeat after four"
-    return ScatterPlot(
-        title=f"A map of the {result.kind}",
-        caption=f"{caption}.",
-        points=result.map.places,
-        images=result.map.pictures,
-        names=result.map.names,
-        groups=result.map.groups,
-    )
+    return [
+        ScatterPlot(
+            title=f"A map of the {result.kind}",
+            caption=f"{caption}.",
+            points=result.map.places,
+            images=result.map.pictures,
+            names=result.map.names,
+            groups=result.map.groups,
+        )
+    ]
 
 
 def _one(result: Audit) -> str:

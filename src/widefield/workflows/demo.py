@@ -105,22 +105,17 @@ def demo(
     start_time, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
-    if audio and windows:
-        raise ValueError("audio and windows are two demos: choose one")
-    if data is not None and not audio:
-        raise ValueError("data is for the demo on sounds: add --audio, or leave data out")
-    preset = WORDS if audio else MOTION if windows else PHOTOS
-    if data is not None:
-        preset = replace(preset, source=str(data))
-    train, test = (f"{preset.source}:{split}{preset.features}" for split in ("train", "test"))
+    preset = _preset(audio=audio, windows=windows, data=data)
     common: dict[str, Any] = {"seed": seed, "quiet": quiet}
-    trained = pretrain(train, out=folder / DEFAULT_METHOD, **common, **preset.settings)
-    supervised = pretrain(train, out=folder / CEILING, method=CEILING, **common, **preset.ceiling)
+    trained = pretrain(preset.train, out=folder / DEFAULT_METHOD, **common, **preset.settings)
+    supervised = pretrain(
+        preset.train, out=folder / CEILING, method=CEILING, **common, **preset.ceiling
+    )
     if not (trained.finished and supervised.finished):
         raise KeyboardInterrupt
     table = _table(
-        probe(trained.run, test, quiet=quiet),
-        probe(supervised.run, test, floors=False, quiet=quiet),
+        probe(trained.run, preset.test, quiet=quiet),
+        probe(supervised.run, preset.test, floors=False, quiet=quiet),
     )
     run = RunFolder(path=trained.run)
     page = run_report(
@@ -140,7 +135,7 @@ def demo(
         ),
         next_steps=(
             f"`widefield pretrain {preset.example_data} --out run` does the same on your data",
-            f"`widefield embed {trained.run} {test} --out features.npz` writes the features",
+            f"`widefield embed {trained.run} {preset.test} --out features.npz` writes the features",
         ),
     )
     return Demo(
