@@ -15,7 +15,7 @@ from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.decode.images import FORMATS, File, header_size
 from widefield.data.examples import Examples
-from widefield.data.readers.recordings import SUFFIXES, Recordings, check_one_kind
+from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
 _SIZE_SAMPLE = 1_000
@@ -50,7 +50,11 @@ def read_folder(folder: Path) -> Examples:
             audio_paths.append(path)
         else:
             ignored[suffix or "without a suffix"] += 1
-    check_one_kind(folder, images=len(paths), sounds=len(audio_paths))
+    if paths and audio_paths:
+        raise ValueError(
+            f"'{printable(str(folder))}' holds {len(paths)} images and {len(audio_paths)} sounds; "
+            "put them into folders of their own"
+        )
     paths = paths or audio_paths
     notes = _ignored_note(ignored)
     if not paths:
