@@ -102,7 +102,7 @@ def _read_entry(
     """Return pixels and record of an entry, or None; a damaged entry is removed."""
     if not entry.is_dir():
         return None
-    record = _read_record(entry)
+    record = read_record(entry)
     try:
         mode: Literal["r"] | None = None if in_memory else "r"
         pixels = np.load(entry / "pixels.npy", mmap_mode=mode, allow_pickle=False)
@@ -116,17 +116,13 @@ def _read_entry(
     return None
 
 
-def _read_record(entry: Path) -> Record | None:
+def read_record(entry: Path) -> Record | None:
+    """Return the record of an entry, or None if it is missing or damaged."""
     try:
         record = json.loads((entry / "record.json").read_text())
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def cached_record(key: str) -> Record | None:
-    """Return the record of cached pixels, or None."""
-    return _read_record(cache_folder() / key)
 
 
 def _write_entry(

@@ -16,7 +16,7 @@ from widefield.core.types import Kind, ProgressCallback, Size, as_size
 from widefield.data.builtin.motion import read_motion
 from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
-from widefield.data.cache import Record, cache_key, cached_record, load_or_build
+from widefield.data.cache import Record, cache_folder, cache_key, load_or_build, read_record
 from widefield.data.dataset import Dataset
 from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
@@ -225,7 +225,7 @@ def _open(
 
     def known_key() -> str:
         default_key = key(None)  # a run opened its data without a `max_value` and found it
-        record = None if max_value is None else cached_record(default_key)
+        record = None if max_value is None else read_record(cache_folder() / default_key)
         found = record is not None and record.get("max_value") in (None, max_value)
         return default_key if found else key(max_value)
 

@@ -38,7 +38,10 @@ def read_folder(folder: Path) -> Examples:
         ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
             splits.
     """
-    suffixes = _image_suffixes()
+    formats = Image.registered_extensions()
+    suffixes = {
+        suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN
+    }
     ignored: Counter[str] = Counter()
     paths: list[str] = []
     audio_paths: list[str] = []
@@ -164,15 +167,6 @@ def _mode(entry: os.DirEntry[str]) -> int | None:
         return entry.stat().st_mode
     except OSError:
         return None
-
-
-def _image_suffixes() -> frozenset[str]:
-    Image.init()
-    return frozenset(
-        suffix
-        for suffix, format_name in Image.registered_extensions().items()
-        if format_name in FORMATS and format_name in Image.OPEN
-    )
 
 
 def common_size(files: Sequence[File]) -> Size:
