@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTHON_FILES := src tests benchmarks scripts
 
-.PHONY: demo test lint format tables torture hostile install
+.PHONY: demo test lint format tables new written torture hostile install
 
 demo: demo/report.html
 
@@ -27,6 +27,14 @@ format: $(INSTALLED)
 # Writes what README, docs and src/widefield/config/arguments.py take from results and from other code.
 tables: $(INSTALLED)
 	$(BIN)/python scripts/tables.py
+
+# Begin and end an addition: `make new KIND=objective NAME=my-loss` writes stubs and an entry of the
+# registry, `make written NAME=my-loss` what follows from the code. CONTRIBUTING.md says the rest.
+new: $(INSTALLED)
+	@$(BIN)/python scripts/new.py "$(KIND)" "$(NAME)"
+
+written: $(INSTALLED)
+	@$(BIN)/python scripts/written.py "$(NAME)"
 
 # Kills a small training run at random instants and at each weak point, and compares its endings;
 # kills every command that writes at each step in which it touches a file, and fills its disk there.

@@ -29,7 +29,7 @@ from widefield.data import Dataset, open_dataset
 from widefield.data.planted import Background, Canvas
 from widefield.data.readers.recordings import to_int16
 from widefield.probes import extract, pixels
-from widefield.train.build import DataFacts, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder
 from widefield.views import ViewSettings
 
 DATA = ("speech", "background", "both")
@@ -104,7 +104,7 @@ class Study:
             if key in self.results:
                 continue
             sets = self.sets(data, seed)
-            untrained = build_run_encoder(recipe, DataFacts.of(sets[0]), device)
+            untrained = build_run_encoder(recipe, DataInfo.of(sets[0]), device)
             features = pixels if name == "pixels" else partial(extract, untrained)
             floor = {"data": data, "views": name, "seed": seed}
             self.results.add(key, {**floor, "accuracy": accuracies(features, *sets)})

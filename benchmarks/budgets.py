@@ -34,14 +34,14 @@ import torch
 from torch import Tensor
 
 from study import Results, Run, scores, train, validation_sets
-from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, LR_MULTIPLES
+from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, LR_SCALES
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
 from widefield.probes import extract, pixels
-from widefield.train.build import DataFacts, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder
 
 FIT = 5000  # images for the probe, and to train on for the choices
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -152,7 +152,7 @@ def _run(
     """Train once and score once."""
     settings = dict(ENCODERS[encoder])
     if method not in OURS:
-        multiple = LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
+        multiple = LR_SCALES[family_of(EncoderSettings(name=encoder))]
         settings["lr"] = factor * multiple * METHODS[method]().lr
     trained = train(
         str(file),
@@ -189,7 +189,7 @@ def _read(features: Callable[[np.ndarray], Tensor], sets: Sets) -> Run:
 def _floors(results: Results, sets: Sets, encoder: str, seed: int) -> None:
     """Score raw pixels and the encoder untrained, by both starts where they differ."""
     recipe = partial(make_recipe, encoder=encoder, seed=seed, **ENCODERS[encoder])
-    facts, cpu = DataFacts.of(sets[0]), torch.device("cpu")
+    facts, cpu = DataInfo.of(sets[0]), torch.device("cpu")
     floors: dict[str, Callable[[], Callable[[np.ndarray], Tensor]]] = {
         "pixels": lambda: pixels,
         "untrained": lambda: partial(extract, build_run_encoder(recipe(), facts, cpu)),

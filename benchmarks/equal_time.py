@@ -40,7 +40,7 @@ from study import Results, Run, accuracies, train, validation_sets
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
-from widefield.train.build import DataFacts, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder
 
 TRAIN = 5000  # images, to train on and to fit a probe on
 OURS = ("view-contrast", "row-contrast")
@@ -223,7 +223,7 @@ class Study:
             if key in self.results:
                 continue
             sets = self._sets("table", plant, seed)
-            untrained = partial(extract, build_run_encoder(recipe, DataFacts.of(sets[0]), device))
+            untrained = partial(extract, build_run_encoder(recipe, DataInfo.of(sets[0]), device))
             features = pixels if name == "pixels" else untrained
             floor = {"part": "floor", "method": name, "data": f"cifar10{plant}", "seed": seed}
             self.results.add(key, {**floor, "accuracy": accuracies(features, *sets)})

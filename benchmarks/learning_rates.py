@@ -29,7 +29,7 @@ from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
 from widefield.probes import extract
-from widefield.train.build import DataFacts, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder
 
 TRAIN = {32: 2000, 64: 1000, 96: 1000}
 """Side of the images -> images."""
@@ -92,7 +92,7 @@ def _run(file: Path, name: str, size: int, factor: float | None, beside: str = "
     entry["seed"] = SEED
     if factor is None:
         recipe = make_recipe(encoder=name, seed=SEED, **ENCODERS[name])
-        encoder = build_run_encoder(recipe, DataFacts.of(sets[0]), torch.device("cpu"))
+        encoder = build_run_encoder(recipe, DataInfo.of(sets[0]), torch.device("cpu"))
     else:
         settings = RUN | ENCODERS[name] | {"max_examples": TRAIN[size], "image_size": size}
         settings["lr"] = factor * METHODS[RUN["method"]]().lr

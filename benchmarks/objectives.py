@@ -30,7 +30,7 @@ from study import Results, Run, accuracies, train, validation_sets
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.probes import extract, pixels
-from widefield.train.build import DataFacts, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder
 
 TRAIN = 5000  # images
 BARE_EPOCHS = 16  # about a minute of one core of a server
@@ -76,7 +76,7 @@ class Study:
             if key in self.results:
                 continue
             sets = self._sets(plant, seed)
-            untrained = partial(extract, build_run_encoder(recipe, DataFacts.of(sets[0]), device))
+            untrained = partial(extract, build_run_encoder(recipe, DataInfo.of(sets[0]), device))
             features = pixels if name == "pixels" else untrained
             self._keep(key, name, "none", plant, seed, {"accuracy": accuracies(features, *sets)})
 

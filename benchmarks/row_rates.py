@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from study import Results, Run, scores, train, validation_sets
-from widefield.config.defaults import LR_MULTIPLES
+from widefield.config.defaults import LR_SCALES
 from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
@@ -48,7 +48,7 @@ def main() -> None:
 
 def _run(file: Path, encoder: str, method: str, rows: str, seed: int) -> Run:
     """Train once and score once."""
-    multiple = LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
+    multiple = LR_SCALES[family_of(EncoderSettings(name=encoder))]
     faster = dict(zip(ROWS, (1.0, 1 / multiple, 3 / multiple), strict=True))
     settings: dict[str, Any] = {
         "stem": "native",

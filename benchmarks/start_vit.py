@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from study import Results, Run, accuracies, validation_sets
-from widefield.config.resolve import Facts, resolve
+from widefield.config.resolve import RunContext, resolve
 from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder, load_encoder
 from widefield.probes import extract
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.train.loop import Trainer
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
@@ -79,11 +79,11 @@ def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
     """Go on from the start with all its weights, or with LoRA."""
     device = torch.device("cpu")
     settings = {**VIT, "epochs": EPOCHS, "batch_size": BATCH, "seed": SEED}
-    recipe, _ = resolve("default", settings, Facts.of(data, device=device))
+    recipe, _ = resolve("default", settings, RunContext.of(data, device=device))
     recipe = recipe.changed({"lr": scale * recipe.method.lr})
     encoder = load_encoder(start)
     state = build(
-        recipe, DataFacts.of(data), device=device, encoder=with_lora(encoder) if lora else encoder
+        recipe, DataInfo.of(data), device=device, encoder=with_lora(encoder) if lora else encoder
     )
     loader = Loader(data, batch_size=BATCH, device=device, seed=SEED)
     fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")

@@ -102,7 +102,7 @@ class JournalledMap:
 
     def close(self) -> None:
         self.state = self.rows.snapshot()
-        self.rows.discard_old()
+        self.rows.remove_old()
         self.rows.close()
 
 

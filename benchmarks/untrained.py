@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from study import Results, Run
-from widefield.config.defaults import LR_MULTIPLES
+from widefield.config.defaults import LR_SCALES
 from widefield.config.recipes import make_recipe
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, family_of, load_encoder, untrained_like
@@ -86,7 +86,7 @@ class Study:
         if rate is not None:
             recipe = make_recipe(method=settings.get("method", "view-contrast"))
             settings["lr"] = (
-                rate * recipe.method.lr * LR_MULTIPLES[family_of(EncoderSettings(name=encoder))]
+                rate * recipe.method.lr * LR_SCALES[family_of(EncoderSettings(name=encoder))]
             )
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:

@@ -27,7 +27,7 @@ from widefield.data import Loader, open_dataset
 from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import loss_gradients
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, build_views
@@ -85,7 +85,7 @@ def row(name: str, x: Tensor, mask: Tensor) -> Row:
         context = AugmentContext(mask=mask, gradients=gradients)
     with torch.no_grad():
         drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), context), dim=1)
-    in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "color")
+    in_place = policy.pixel_aligned and name not in ("none", "random-mask", "color")
     difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if in_place else None
     return Row(name, _pixels(drawn.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), difference)
 
@@ -103,7 +103,7 @@ def stacked_row(name: str, x: Tensor) -> Row:
 def trained(recipe: Recipe) -> TrainState:
     """Train SimCLR for a few steps on crops of photographs; views that learn train beside it."""
     dataset, device = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size), CPU
-    state = build(recipe, DataFacts.of(dataset), device=device)
+    state = build(recipe, DataInfo.of(dataset), device=device)
     step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=device, masks=True).epoch(0):
         step(batch)

@@ -253,7 +253,7 @@ def problem_of(outcome: Outcome, before: Mapping[str, Any], after: Mapping[str, 
     """
     problem = problem_of_line(outcome)
     if problem is None and outcome.code:
-        if "weights are no numbers after step" in outcome.err:
+        if "weights are NaN or infinite after step" in outcome.err:
             after = {name: facts for name, facts in after.items() if Path(name).parts[0] != "new"}
         if before != after:
             return "refused, and left the folder changed"

@@ -8,7 +8,7 @@ from lightning.fabric import Fabric
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.core.types import WHOLE, Batch, Shard
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.train.step import TrainStep
 
 EXAMPLES, STEPS = 12, 24
@@ -29,10 +29,10 @@ def small_recipe(method: str, views: str = "expert", **settings: Any) -> Recipe:
     return recipe.changed({k: v for k, v in (SMALL | settings).items() if k in recipe.flat()})
 
 
-def small_facts(examples: int = EXAMPLES, image_size: int = 16, channels: int = 3) -> DataFacts:
+def small_facts(examples: int = EXAMPLES, image_size: int = 16, channels: int = 3) -> DataInfo:
     """Return facts of data with a task of three classes."""
     labels = {"class": torch.arange(examples) % 3}
-    return DataFacts(examples=examples, image_size=image_size, channels=channels, labels=labels)
+    return DataInfo(examples=examples, image_size=image_size, channels=channels, labels=labels)
 
 
 def train_step(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any) -> TrainStep:

@@ -106,7 +106,7 @@ def train(run: Path) -> None:
                 state = {"weight": weight, "momentum": momentum, "step": step}
                 state |= {"generator": generator.get_state(), "head": head.state_dict()}
                 checkpoint.save(state)
-                storage.discard_old()
+                storage.remove_old()
         end = storage.read(torch.arange(_EXAMPLES))
     rows_at_end = {name: getattr(end, name) for name in ("row", "m", "v", "last")}
     players = {"weight": weight, "momentum": momentum, "generator": generator.get_state()}
@@ -181,7 +181,7 @@ _WEAK_POINTS: tuple[tuple[Fuse, ...], ...] = (
     ((Checkpoint, "publish", _die_in_a_draft, 3),),
     ((Checkpoint, "publish", _die, 3),),
     ((Checkpoint, "publish", _die_after_a_rename, 3),),
-    ((RecoverableRows, "discard_old", _die, 3),),
+    ((RecoverableRows, "remove_old", _die, 3),),
     (_IN_A_WRITE, (RowFile, "write", _die_in_a_row_write, 3)),  # the second is in the recovery
     (_IN_A_WRITE, (Journal, "clear", _die, 1)),
     ((Checkpoint, "save", _die, 3), (Journal, "undo", _die, 2)),  # the first of two is undone

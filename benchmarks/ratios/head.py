@@ -19,13 +19,13 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
-from widefield.core.memory import device_memory
+from widefield.core.memory import host_memory
 from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStorage, MemoryStorage, RowState, Storage
 from widefield.methods import DietConfig, RowContrastConfig
-from widefield.train.build import DataFacts, build
-from widefield.train.distributed import lone_fabric
+from widefield.train.build import DataInfo, build
+from widefield.train.distributed import single_fabric
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -68,6 +68,8 @@ def bench(
         "image_size": image_size,
     }
     first, last = sizes[0], sizes[-1]
+    is_gpu = device.type == "cuda"
+    diet_limit = (torch.cuda.mem_get_info(device)[1] if is_gpu else host_memory()) // 4
     rows: dict[str, Any] = {"method": RowContrastConfig.name, "projector_dim": dim, **settings}
     on_disk = make_recipe(head_storage="disk", **rows)
     on_host = make_recipe(head_storage="host", **rows)
@@ -79,7 +81,7 @@ def bench(
         diet = {
             n: _Run(dense, n, device, rounds, folder)
             for n in sizes
-            if _dense_bytes(n, disk[n], batch_size) < device_memory(device) // 4
+            if _dense_bytes(n, disk[n], batch_size) < diet_limit
         }
         runs = (*disk.values(), host, *diet.values())
         for run in runs:
@@ -102,7 +104,7 @@ def bench(
             "projector_dim": dim,
             "host_seconds": host.median(),
             "host_bytes": host.device_bytes(),
-            "diet_limit_bytes": device_memory(device) // 4,
+            "diet_limit_bytes": diet_limit,
         },
         "table": [_row(n, disk[n], diet.get(n)) for n in sizes],
     }
@@ -116,7 +118,7 @@ class _Run:
     ) -> None:
         self.device, self.seconds, self.peak = device, list[float](), 0
         size, steps = recipe.image_size or 32, rounds + _WARM_UP
-        facts = DataFacts(examples=n, image_size=size, labels={})
+        facts = DataInfo(examples=n, image_size=size, labels={})
         self.state = build(replace(recipe, epochs=1), facts, device=device, folder=folder)
         order = _spread(n, steps, recipe.batch_size)
         for head in self.state.heads:
@@ -127,7 +129,7 @@ class _Run:
             head.storage.prefetch(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
-        self.train_step = TrainStep(self.state, fabric=lone_fabric(device))
+        self.train_step = TrainStep(self.state, fabric=single_fabric(device))
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()
@@ -199,7 +201,7 @@ def _visit(storage: Storage, batches: list[Tensor]) -> None:
         last = torch.full((len(index),), _VISITED_AT)
         storage.write(index, RowState(row, 0.1 * row, 0.01 * row, last))
     storage.state_dict()
-    storage.discard_old()
+    storage.remove_old()
 
 
 def _dense_bytes(n: int, run: _Run, batch_size: int) -> int:

@@ -25,8 +25,8 @@ from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
-from widefield.train.build import DataFacts, build, refuse_misfit
-from widefield.train.distributed import lone_fabric
+from widefield.train.build import DataInfo, build, check_view_policy
+from widefield.train.distributed import single_fabric
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -95,7 +95,7 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
 
 
 def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
-    fabric = lone_fabric(device)
+    fabric = single_fabric(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
     encoder, optimizer = fabric.setup(encoder, optimizer)
@@ -123,12 +123,12 @@ def _method_step(
     recipe: Recipe, loader: Loader, dataset: Dataset, device: torch.device
 ) -> Callable[[], None]:
     labels = {"class": torch.arange(len(dataset)) % 10}
-    facts = replace(DataFacts.of(dataset), labels=labels)
+    facts = replace(DataInfo.of(dataset), labels=labels)
     state = build(replace(recipe, epochs=100), facts, device=device)
-    refuse_misfit(state.views, state.method, dataset, recipe.views.names)
+    check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
-    train_step, batches = TrainStep(state, fabric=lone_fabric(device)), _endless(loader)
+    train_step, batches = TrainStep(state, fabric=single_fabric(device)), _endless(loader)
 
     def step() -> None:
         train_step(next(batches))

@@ -10,14 +10,19 @@ from typing import Any
 
 import torch
 
-from pages.format import ratio, table
+from pages.format import RESULTS, ratio, read, table
 from pages.steps import step_ratios
 from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 
 COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
 """Settings that have columns of their own, or that most methods share."""
+
+RATES = ("objectives", "budgets", "equal_time", "learning_rates")
+"""Results in which learning rates were compared; those of one method are in method_rates/."""
+
+NOT_MEASURED = "not measured"
 
 
 def methods() -> str:
@@ -28,7 +33,7 @@ def methods() -> str:
             f"[`{name}`](../{_path(settings)})",
             _summary(settings),
             str(_built(name).view_count),
-            ratio(steps[name]) if name in steps else "",
+            ratio(steps[name]) if name in steps else NOT_MEASURED,
             _source(name),
         ]
         for name, settings in METHODS.items()
@@ -38,12 +43,24 @@ def methods() -> str:
 
 def settings() -> str:
     """Return each method's default settings."""
-    rows = []
+    rows, compared = [], _compared()
     for name, kind in METHODS.items():
         values = kind().flat()
+        lr = f"{values['lr']:g}" + ("" if name in compared else f" ({NOT_MEASURED})")
         own = (f"`{key}` {_shown(value)}" for key, value in values.items() if key not in COMMON)
-        rows.append([f"`{name}`", f"{values['lr']:g}", _projector(values), ", ".join(own)])
+        rows.append([f"`{name}`", lr, _projector(values), ", ".join(own)])
     return table(["method", "`lr`", "projector", "other settings"], rows)
+
+
+def _compared() -> set[str]:
+    """Return the methods of which runs at several learning rates are among the results."""
+    names = [*RATES, *(f"method_rates/{p.stem}" for p in (RESULTS / "method_rates").glob("*.json"))]
+    rates: dict[str, set[float]] = {}
+    for run in (run for name in names for run in read(name)["runs"].values()):
+        settings = run.get("settings", {}) | run
+        if "method" in settings and "lr" in settings:
+            rates.setdefault(settings["method"], set()).add(settings["lr"])
+    return {method for method, tried in rates.items() if len(tried) > 1}
 
 
 def losses() -> str:
@@ -93,7 +110,7 @@ def _source(name: str) -> str:
 @cache
 def _built(name: str) -> Method:
     """Return the method, built for two dozen small images."""
-    facts = DataFacts(examples=24, image_size=16, labels={"class": torch.arange(24) % 3})
+    facts = DataInfo(examples=24, image_size=16, labels={"class": torch.arange(24) % 3})
     recipe = make_recipe(method=name, encoder="resnet-tiny", batch_size=12)
     return build(recipe, facts, device=torch.device("cpu")).method
 

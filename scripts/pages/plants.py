@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pages.format import table
-from widefield.data.planted import PLANTS, SOUND_PLANTS
+from widefield.data.planted import PLANTS
 
 
 def plants() -> str:
@@ -16,7 +16,7 @@ def plants() -> str:
             _values(hints[field.name]),
             _shown(field.default),
         )
-        for name, plant in {**PLANTS, **SOUND_PLANTS}.items()
+        for name, plant in PLANTS.items()
         for hints in (get_type_hints(plant, include_extras=True),)
         for field in fields(plant)
     ]

@@ -74,7 +74,7 @@ def test_settings_are_checked_by_name_and_value(name: str) -> None:
     wrong = next(n for n in METHODS if METHODS[n] is not METHODS[name])
     for message, arguments in (
         (f"unknown setting of {name} 'lrr': did you mean 'lr'", {"lrr": 1.0}),
-        ("lr must be above 0", {"lr": -1.0}),
+        ("lr must be a finite number above 0", {"lr": -1.0}),
         (f"config must be a {kind.__name__}Config", {"config": METHODS[wrong]()}),
     ):
         with pytest.raises(ValueError, match=message) as refused:

@@ -11,7 +11,7 @@ import torch
 from small_run import EXAMPLES, batch, small_recipe, train_step
 from widefield.data import open_dataset
 from widefield.methods import METHODS
-from widefield.train.build import DataFacts, build, refuse_misfit
+from widefield.train.build import DataInfo, build, check_view_policy
 from widefield.views import VIEWS
 
 PLANTED = open_dataset("photos+digits", max_examples=EXAMPLES)
@@ -25,10 +25,10 @@ PAIRS = sorted(
 
 def refusal(method: str, views: str) -> str | None:
     """Return why a run of this method does not take these views; None if it does."""
-    facts = DataFacts.of(PLANTED)
+    facts = DataInfo.of(PLANTED)
     state = build(small_recipe(method, views), facts, device=torch.device("cpu"))
     try:
-        refuse_misfit(state.views, state.method, PLANTED, views)
+        check_view_policy(state.views, state.method, PLANTED, views)
     except ValueError as error:
         return str(error)
     return None
@@ -79,11 +79,11 @@ def test_half_a_pair_alone_is_refused(method: str) -> None:
 def misfit(data: str, method: str = ONE_VIEW, views: str = "expert") -> None:
     dataset = open_dataset(data, max_examples=EXAMPLES)
     state = train_step(method, views).state
-    refuse_misfit(state.views, state.method, dataset, views)
+    check_view_policy(state.views, state.method, dataset, views)
 
 
 def test_labels_that_change_cannot_be_told() -> None:
-    with pytest.raises(ValueError, match="change at each read: plant it without ':fresh'"):
+    with pytest.raises(ValueError, match="change at each read: plant them without ':fresh'"):
         misfit("photos+shapes:fresh", "supervised")
     misfit("photos+shapes:fresh")
 

@@ -255,11 +255,12 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
-            "head_storage is no setting of simclr with views expert: it is one of view-contrast, ",
+            "head_storage is not a setting of simclr with views expert: "
+            "it is one of view-contrast, ",
         ),
         (
             ["plan", "photos", "--temperature", "0.1"],
-            "temperature is no setting of row-contrast with views expert: it is one of simclr, ",
+            "temperature is not a setting of row-contrast with views expert: it is one of simclr, ",
         ),
         (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
         (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
@@ -355,7 +356,7 @@ def test_bad_input_gets_one_line(
         ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),
         ("format: 3\n", "", f"use widefield {__version__}, which wrote it, or start a new"),
         ("recipe:", "recip:", "describes no run: data or recipe is missing"),
-        ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "holds no whole recipe"),
+        ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "has an invalid recipe"),
         ("format: 3", "format: [", "run.yaml cannot be read as YAML"),
     ],
 )
@@ -377,7 +378,7 @@ def test_epochs_below_those_that_have_begun_get_one_line(
     copy = Path(shutil.copytree(run, "copy"))
     words = ("pretrain", "photos+digits", "--out", copy, "--resume", "--epochs")
     line = command.refused(*words, 1)
-    assert "2 epochs of the run in copy have begun: give at least that many epochs, not 1" in line
+    assert "2 epochs of the run in copy have started: give at least that many epochs, not 1" in line
     assert command.json(*words, 3)["steps"] == 12
     assert yaml.safe_load((copy / "run.yaml").read_text())["recipe"]["epochs"] == 3
 

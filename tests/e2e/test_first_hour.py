@@ -26,7 +26,7 @@ from widefield.inference import features
 from widefield.inference import open_encoder as extractor
 from widefield.inference.splits import open_train_test
 from widefield.train.next_steps import next_command
-from widefield.train.run_dir import recipe_of
+from widefield.train.run_dir import load_recipe
 
 TRAIN = "--max-examples 16 --batch-size 8 --image-size 16 --epochs 1 --projector-width 32"
 TRAIN += " --projector-dim 16"
@@ -80,7 +80,7 @@ def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Comman
     words = ("pretrain", arrays, *parts, "--temperature", 0.3, "--cutout-size", 0.2)
     command.text(*words, "--out", "one", *TINY.split())
     command.text("pretrain", arrays, "--out", "two", "--config", "one/run.yaml", *parts)
-    one, two = (recipe_of(Path(name, "run.yaml")) for name in ("one", "two"))
+    one, two = (load_recipe(Path(name, "run.yaml")) for name in ("one", "two"))
     assert one == two
     assert (two.method.name, two.method.flat()["temperature"], two.epochs) == ("simclr", 0.3, 1)
     for name in ("encoder.safetensors", "metrics.csv"):
@@ -88,14 +88,14 @@ def test_settings_from_a_file_and_options_that_win(arrays: Path, command: Comman
         assert first == second or name == "metrics.csv"
     options = ("--temperature", 0.4, "--epochs", 2, "--seed", 3)
     command.text("pretrain", arrays, "--out", "three", "--config", "one/run.yaml", *options)
-    three = recipe_of(Path("three", "run.yaml"))
+    three = load_recipe(Path("three", "run.yaml"))
     assert three == one.changed({"temperature": 0.4, "epochs": 2, "seed": 3})
     assert command.json("plan", arrays, "--config", "one/run.yaml")["steps_per_epoch"] == 2
     auto = ("--method", "auto")  # the recipe's own
     command.text("pretrain", arrays, "--out", "four", "--config", "one/run.yaml", *auto)
-    assert recipe_of(Path("four", "run.yaml")) == one
+    assert load_recipe(Path("four", "run.yaml")) == one
     command.text("pretrain", arrays, "--out", "four", "--resume", "--epochs", 2, *auto)
-    assert recipe_of(Path("four", "run.yaml")) == one.changed({"epochs": 2})
+    assert load_recipe(Path("four", "run.yaml")) == one.changed({"epochs": 2})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_numbers_in_a_file_may_be_written_as_options_are(
     text, changed = re.subn(line, edit, Path("one/run.yaml").read_text(), count=1)
     assert changed
     Path("two.yaml").write_text(text)
-    assert recipe_of(Path("two.yaml")).flat()[edit.split(":")[0]] == value
+    assert load_recipe(Path("two.yaml")).flat()[edit.split(":")[0]] == value
 
 
 def edited(change: Callable[[dict[str, object]], object]) -> None:
@@ -132,7 +132,7 @@ def test_a_file_that_holds_no_settings(arrays: Path, command: Command) -> None:
     for word, change in changes.items():
         edited(change)
         line = command.refused(*words, "--config", "two.yaml")
-        assert "two.yaml holds no whole recipe" in line, word
+        assert "two.yaml has an invalid recipe" in line, word
     Path("two.yaml").write_text("a: &a [*a]")
     assert "two.yaml cannot be read as YAML" in command.refused(*words, "--config", "two.yaml")
     assert "no settings at gone.yaml" in command.refused(*words, "--config", "gone.yaml")

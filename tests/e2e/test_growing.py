@@ -89,10 +89,10 @@ def test_a_longer_sound_may_join_short_ones(tmp_path: Path) -> None:
     manifest = Manifest(tmp_path / "manifest.parquet")
     manifest.write(open_dataset(clips(900, 1000)), Growth(first=2))
     longer = open_dataset(clips(900, 1000, 2500))
-    assert manifest.refuse_other(longer, may_grow=True) == 1
+    assert manifest.check_data(longer, allow_new=True) == 1
     other = open_dataset(clips(900, 999, 2500))
     with pytest.raises(ValueError, match="row 1 has other pixels"):
-        manifest.refuse_other(other, may_grow=True)
+        manifest.check_data(other, allow_new=True)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
@@ -146,7 +146,7 @@ def test_an_epoch_under_way_begins_again_with_all(
     stood = last_checkpoint(run)
     assert (stood["epoch"], stood["epoch_step"]) == (1, 3)
     done = pretrain(some(ALL), out=run, resume=True)
-    assert "32 examples are new, 96 in all: they join with epoch 2, which begins again" in (
+    assert "32 examples are new, 96 in all: added from epoch 2, which starts again" in (
         " ".join(capsys.readouterr().err.split())
     )
     assert done.steps == 7 + 3 * 6
@@ -244,7 +244,7 @@ def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Pat
     write(folder, x[:FEW])
     pretrain(folder, out=run, **settings(epochs=1, image_size=None))
     write(folder, x[FEW:].repeat(4, axis=1).repeat(4, axis=2), first=FEW)
-    with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; let new"):
+    with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; add new"):
         training_data(RunFolder(path=run), quiet=True)
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
     assert (done.steps, done.encoder.config.image_size) == (4 + 6, (16, 16))

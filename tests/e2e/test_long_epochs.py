@@ -22,7 +22,7 @@ def test_what_a_killed_epoch_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, minutes: float
 ) -> None:
     """A run saved after every step loses one; a run saved once an hour loses all."""
-    monkeypatch.setattr(run_module, "SAVING_SHARE", 1e9)
+    monkeypatch.setattr(run_module, "MAX_SAVE_SHARE", 1e9)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     settings = {**ONE_EPOCH, "method": method}
     pretrain(IMAGES, out=whole, **settings)

@@ -351,7 +351,7 @@ def short_run(whole: Callable[..., Path]) -> Path:
         ({"head_update": "estimated"}, "has head_update 'exact', not 'estimated'"),
         ({"method": "simclr"}, "has method 'view-contrast', not 'simclr'"),
         ({"views": "viewmaker"}, "has views 'expert', not 'viewmaker'"),
-        ({"temperature": 0.5}, "temperature is no setting of view-contrast with views expert"),
+        ({"temperature": 0.5}, "temperature is not a setting of view-contrast with views expert"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -393,7 +393,7 @@ def test_the_number_of_epochs_may_change(tmp_path: Path) -> None:
             quiet=True,
             on_step=signal_at(10),
         )
-    with pytest.raises(ValueError, match=r"3 epochs of the run in .* have begun: give at least"):
+    with pytest.raises(ValueError, match=r"3 epochs of the run in .* have started: give at least"):
         pretrain(IMAGES, out=run, resume=True, epochs=2, quiet=True)
     settings = yaml.safe_load((run / "run.yaml").read_text())
     assert settings["recipe"]["epochs"] == 5
@@ -413,7 +413,7 @@ def test_a_run_goes_on_on_another_kind_of_device(
     checkpoint.save(file, own)
     done = pretrain(IMAGES, out=run, resume=True, epochs=3, device="cpu")
     assert done.steps == 12
-    told = "trained on cuda so far, now on cpu: random numbers begin anew"
+    told = "trained on cuda so far, now on cpu: random numbers start anew"
     assert capsys.readouterr().err.count(told) == 1
     kept = yaml.safe_load((run / "run.yaml").read_text())["recipe"]
     assert (kept["epochs"], kept["device"]) == (3, "cpu")

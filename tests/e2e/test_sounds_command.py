@@ -118,9 +118,7 @@ def test_an_encoder_of_another_rate_is_not_put_beside_one(
     )
     assert widefield.load(rival).config.image_size == (1, STEPS)
     line = command.refused("audit", trained, sounds / "data", "--compare", rival)
-    assert (
-        "was trained on sounds at 8,000 Hz, and these are at 4,000: audit them one by one" in line
-    )
+    assert "is 8000, and that of the other encoder's data 4000: audit them one by one" in line
 
 
 def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path) -> None:
@@ -272,14 +270,14 @@ def test_a_folder_for_timm_of_an_encoder_of_spectrograms_is_refused(tmp_path: Pa
         "resnet-tiny", stem="native", channels=1, image_size=(1, STEPS), rate=RATE, seed=0
     )
     save_encoder(encoder, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"timm makes no spectrograms .* \.safetensors or \.onnx"):
+    with pytest.raises(ValueError, match=r"timm has no spectrograms .* \.safetensors or \.onnx"):
         widefield.export(tmp_path / "run", tmp_path / "folder")
 
 
 def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Path) -> None:
     """Of sounds that are longer than an example too, which are cut anew at each read."""
     for seconds in (0.5, 1.0):
-        with pytest.raises(ValueError, match="plant it without ':fresh'"):
+        with pytest.raises(ValueError, match="plant them without ':fresh'"):
             widefield.pretrain(
                 f"{sounds / 'data'}+tone:fresh",
                 out=tmp_path / "run",

@@ -224,7 +224,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_pa
 
 @pytest.mark.parametrize(
     ("owner", "before"),
-    [(RunFolder, "write_settings"), (RunFolder, "name_start"), (Manifest, "write")],
+    [(RunFolder, "write_settings"), (RunFolder, "rename_init"), (Manifest, "write")],
 )
 def test_a_run_killed_as_it_begins_takes_no_folder(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, before: str
@@ -236,7 +236,7 @@ def test_a_run_killed_as_it_begins_takes_no_folder(
 
     with monkeypatch.context() as patched:
         patched.setattr(owner, before, die)
-        patched.setattr(RunFolder, "withdraw", lambda self: None)  # as nothing does after SIGKILL
+        patched.setattr(RunFolder, "remove_incomplete", lambda self: None)  # as by SIGKILL
         with pytest.raises(Killed):
             adapted(tmp_path / "killed", str(run))
     adapted(tmp_path / "whole", str(run))
@@ -428,7 +428,7 @@ def test_folders_of_other_libraries_are_said(command: Command, in_tmp: Path) -> 
         '{"model_type": "convnextv2"}': "a model folder of 'convnextv2'",
         "{": "holds no JSON",
         "[]": "describes no model",
-        '{"architecture": "resnet10t"}': "does not say input_size",
+        '{"architecture": "resnet10t"}': "lacks input_size",
         '{"architecture": "resnet81", "pretrained_cfg": {"input_size": [1, 8, 8], "mean": [0], '
         '"std": [1]}}': "did you mean",
     }.items():

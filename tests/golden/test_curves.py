@@ -13,7 +13,7 @@ import torch
 from widefield.config.recipes import make_recipe
 from widefield.encoders import build_encoder
 from widefield.methods import METHODS
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.train.step import set_learning_rate
 from widefield.views import build_views
 
@@ -36,7 +36,7 @@ def curve(name: str) -> list[float]:
     images = torch.rand(EXAMPLES, 3, 16, 16, generator=generator).double()
     encoder = build_encoder("resnet-tiny", channels=3, image_size=16, seed=0).double()
     labels = {"class": torch.arange(EXAMPLES) % 3}
-    facts = DataFacts(examples=EXAMPLES, image_size=16, labels=labels)
+    facts = DataInfo(examples=EXAMPLES, image_size=16, labels=labels)
     state = build(recipe, facts, device=torch.device("cpu"), encoder=encoder)
     model, method, views = state.model.double(), state.method, build_views("expert")
     losses = []

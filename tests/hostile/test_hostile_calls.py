@@ -39,7 +39,7 @@ def test_the_referee_sees_what_breaks_a_promise(tmp_path: Path) -> None:
         assert calls.problem_of(broken, before, before) is not None
     (tmp_path / "new").write_text("left behind")
     assert calls.problem_of(outcome(), before, calls.content(tmp_path)) is not None
-    diverged = outcome(err="widefield: the weights are no numbers after step 2 (bias)\n")
+    diverged = outcome(err="widefield: the weights are NaN or infinite after step 2 (bias)\n")
     assert calls.problem_of(diverged, before, calls.content(tmp_path)) is None
     (tmp_path / "mine").write_text("changed")
     assert calls.problem_of(diverged, before, calls.content(tmp_path)) is not None

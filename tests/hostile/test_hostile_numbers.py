@@ -93,7 +93,7 @@ def test_batches_of_one_have_nothing_to_normalize_over(
 @pytest.mark.parametrize(
     ("method", "settings", "words"),
     [
-        ("simclr", {"batch_size": 1}, "tells the examples of a batch apart"),
+        ("simclr", {"batch_size": 1}, "contrasts the examples of a batch"),
         ("row-contrast", {"head_lr_scale": 1500.0}, "times weight decay 0.05 reaches 1"),
     ],
 )

@@ -13,7 +13,7 @@ from widefield.audits.result import read_findings
 from widefield.data import open_dataset
 from widefield.encoders import load_encoder
 from widefield.inference.open_encoder import open_encoder
-from widefield.train.run_dir import recipe_of
+from widefield.train.run_dir import load_recipe
 from widefield.workflows.classify import read_labels
 
 
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "labels.csv": read_labels,
     "windows.parquet": open_dataset,
     "images.npz": open_dataset,
-    "run.yaml": recipe_of,
+    "run.yaml": load_recipe,
     "audit.json": read_findings,
     "weights.pth": lambda path: open_encoder(f"{path}@resnet18"),
     "encoder.safetensors": load_encoder,

@@ -59,7 +59,7 @@ def test_a_finished_run_whose_terminal_takes_ascii_alone(
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     if not mended:
-        monkeypatch.setattr(cli, "mend_streams", lambda: None)
+        monkeypatch.setattr(cli, "fix_streams", lambda: None)
     monkeypatch.setattr("sys.argv", f"widefield pretrain images.npz --out rün {TINY}".split())
     with pytest.raises((SystemExit, UnicodeEncodeError)) as ended:
         cli.main()

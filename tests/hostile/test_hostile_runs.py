@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.config.recipes import make_recipe
-from widefield.core.plain_yaml import DEEPEST, MAX_BYTES, read_yaml, yaml_text
+from widefield.core.plain_yaml import MAX_BYTES, MAX_DEPTH, read_yaml, yaml_text
 from widefield.train import checkpoint
 from widefield.train.run_dir import FORMAT, RunFolder
 from widefield.train.step import StepMetrics
@@ -213,7 +213,7 @@ def test_other_data_do_not_replace_an_encoder_that_lost_its_checkpoint(run: Path
 
 
 def test_other_labels_of_the_same_images(run: Path) -> None:
-    refused(run, "labels of task 'y' are others", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
+    refused(run, "labels of task 'y' differ", data={**IMAGES, "y": 1 - IMAGES["y"]}, epochs=3)
 
 
 def test_a_resume_without_a_checkpoint_says_so(
@@ -224,7 +224,7 @@ def test_a_resume_without_a_checkpoint_says_so(
         pretrain(IMAGES, out=run, on_step=die_at(2), **{**SMALL, "epochs": 2})
     refused(run, "other pixels", data={**IMAGES, "x": 255 - IMAGES["x"]})
     pretrain(IMAGES, out=run, resume=True)
-    assert "has no checkpoint yet: the run begins again" in capsys.readouterr().err
+    assert "has no checkpoint yet: the run starts again" in capsys.readouterr().err
     assert_same(whole(2), run)
 
 
@@ -394,7 +394,7 @@ def test_the_depth_of_a_recipe_is_well_below_the_limit() -> None:
         inner = value.values() if isinstance(value, dict) else value
         return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
 
-    assert depth(make_recipe().to_dict()) < DEEPEST / 2
+    assert depth(make_recipe().to_dict()) < MAX_DEPTH / 2
 
 
 def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
@@ -416,6 +416,6 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODULE, "PretrainRun", keep)
-        with pytest.raises(ValueError, match=r"the weights are no numbers after step 8 \("):
+        with pytest.raises(ValueError, match=r"the weights are NaN or infinite after step 8 \("):
             pretrain(IMAGES, out=run, on_step=spoil, **SMALL)
     assert last_checkpoint(run)["step"] == 4

@@ -106,7 +106,7 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
 SIGNALED_LATE = """
 import os, signal
 from widefield.cli import errors, main
-from widefield.cli.process import Ending
+from widefield.cli.process import SignalExit
 
 def late(error, line_of=errors.line_of):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -119,7 +119,7 @@ main()
 """A command that gets a signal while the line of its error is made."""
 
 
-@pytest.mark.parametrize("control", ["", "Ending.is_over = lambda self: None"])
+@pytest.mark.parametrize("control", ["", "SignalExit.ignore_signals = lambda self: None"])
 def test_a_signal_does_not_cut_off_the_line_of_an_error(control: str, tmp_path: Path) -> None:
     """Had the command not stopped listening before, it would end without a word: the control."""
     program = SIGNALED_LATE.replace("CONTROL", control)

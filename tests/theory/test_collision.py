@@ -10,6 +10,17 @@ from hypothesis import strategies as st
 
 from widefield_labs import collision as lab
 
+BROKEN = [
+    ("brightness_expected", lambda a: 1.5 * a, "N(N + 1)/2"),
+    ("brightness_merged", lambda a: a * 0, "all images end as one"),
+    ("masking_expected", lambda a: a**2, "share of equal pairs"),
+    ("largest_class", lambda a: a + 0.2, "best accuracy"),
+    ("contrast_log_shrinkage", lambda a: a + 3, "repeats times E log c"),
+    ("contrast_log_factor", lambda a: a - 1, "factors' product"),
+    ("contrast", lambda a: a + 300, "256 grays"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 @given(seed=st.integers(0, 1000), count=st.integers(2, 12), levels=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)

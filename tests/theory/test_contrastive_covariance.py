@@ -9,6 +9,21 @@ from widefield_labs import contrastive_covariance as lab
 from widefield_labs import pair_gradients
 from widefield_labs.pair_weights import gaussian_weights
 
+BROKEN = [
+    ("gradient_error", lambda a: a + 1e-6, "eps = 0"),
+    ("gradient_error", lambda a: a + 1e-6, "eps > 0"),
+    ("alpha_cl_error", lambda a: a + 1e-6, "alpha-CL's loss"),
+    ("gradient_ratio", lambda a: a / 32, "factor between"),
+    ("mean_score", lambda a: a + 10, "sum of variances"),
+    ("square_law", lambda a: 2 * a, "over its predicted value"),
+    ("square_law", lambda a: a**2, "exponent of N"),
+    ("negative_share", lambda a: a[::-1], "negative eigenvalue"),
+    ("triplet_error", lambda a: a + 1e-6, "triplet loss: |grad L"),
+    ("soft_triplet_error", lambda a: a + 1e-6, "soft triplet loss: the same"),
+    ("views_score", lambda a: 0 * a, "boundary"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 def draw(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

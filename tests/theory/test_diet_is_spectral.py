@@ -5,6 +5,19 @@ from hypothesis import strategies as st
 
 from widefield_labs import diet_is_spectral as lab
 
+BROKEN = [
+    ("diet", lambda a: a + 0.01, "DIET's minimizer"),
+    ("spectral", lambda a: a + 0.01, "spectral loss's minimizer"),
+    ("diet_value", lambda a: 1.01 * a, "DIET's least value is"),
+    ("spectral_value", lambda a: 1.01 * a, "the spectral loss's is"),
+    ("tie_diet", lambda a: a * 0, "one of many"),
+    ("singular_diet", lambda a: a * 0, "M is singular"),
+    ("borrowed_value", lambda a: 1.01 * a, "suitable isometry"),
+    ("absorbed", lambda a: a + 0.01, "Lemma 4.2"),
+    ("free", lambda a: a * 0, "free head itself"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 def views(seed, sets=2, examples=4, count=3, dimension=5):
     g = torch.Generator().manual_seed(seed)

@@ -9,6 +9,18 @@ from hypothesis import strategies as st
 from widefield_labs import diet_population as lab
 from widefield_labs.diet_toy import outside
 
+BROKEN = [
+    ("toy_predicted", lambda a: 2 * a, "Figure 1a"),
+    ("toy_alignment", lambda a: a * np.array([[1.0], [1.1]]), "Figure 1b, trainable head"),
+    ("toy_alignment", lambda a: a * np.array([[1.0], [1.2]]), "furthest"),
+    ("plain", lambda a: 1.01 * a, "DIET trained with isometric heads"),
+    ("bounds", lambda a: a + 0.5, "within Lemma B.8's bounds"),
+    ("stationary", lambda a: 1.01 * a, "stationary b/a"),
+    ("printed", lambda a: a + np.array([-9.0, 9.0]), "erratum"),
+    ("overlap_bounds", lambda a: a * np.array([0, 9]), "boundary"),
+]
+"""What to do to one array so that one claim is broken."""
+
 noise = st.floats(0.05, 0.9)
 
 

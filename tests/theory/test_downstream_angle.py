@@ -8,6 +8,17 @@ from hypothesis import strategies as st
 
 from widefield_labs import downstream_angle as lab
 
+BROKEN = [
+    ("error", lambda a: a + 0.05, "gaussian law"),
+    ("predicted", lambda a: a[::-1], "laplace law"),
+    ("error", lambda a: a + 0.05, "sphere law"),
+    ("error", lambda a: a - 0.05, "student law"),
+    ("error", lambda a: a + 0.05, "stretched law"),
+    ("fitted", lambda a: a - 0.02, "by less than"),
+    ("fitted", lambda a: a + 0.05, "nor by more"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 def plane(law, count, stretch, rng):
     """Points of the plane of theta and mu, drawn by numpy."""

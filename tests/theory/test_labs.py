@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -53,165 +54,12 @@ def test_a_lab_imports_no_other_lab(module):
     assert not imported & set(MODULES)
 
 
-# What to do to one array of a lab so that one of its claims is broken.
-BROKEN = {
-    "winner-takes-all": [
-        ("linear_cosine", lambda a: a * 0.999, "top eigenvector"),
-        ("reached", lambda a: a[::-1], "linear rows from random starts"),
-        ("reached", lambda a: a[::-1], "ReLU rows from random starts"),
-        ("threshold", lambda a: a * 1.3, "stable against (*)"),
-        ("collected", lambda a: a + 1, "independent rows collect"),
-        ("distinct", lambda a: a[::-1], "start close together"),
-        ("equal_scale_movement", lambda a: a + 0.1, "equally strong"),
-    ],
-    "local-optima": [
-        ("closed_form_score", lambda a: a + 10, "closed form, both"),
-        ("gap", lambda a: a + 0.1, "sampled eigengap"),
-        ("escape", lambda a: a + 0.1, "stop returning"),
-        ("escape_closed", lambda a: 1.01 * a, "minus its closed form"),
-        ("mixed_is_lme", lambda a: ~a, "unequal rates"),
-        ("categorical_share", lambda a: a * np.eye(len(a))[0], "random rows end"),
-        ("categorical_share", lambda a: a * 0.9, "never fire"),
-        ("summation_share", lambda a: a[:, :-1], "all-off"),
-        ("summation_share", lambda a: 0.9 * a, "anywhere else"),
-        ("summation_share", lambda a: a[::-1], "q > 0.4"),
-        ("monomial_rho", lambda a: 1.01 * a, "t^2, t^3: eigengap"),
-        ("monomial_growth", lambda a: a + 0.01, "t^2, t^3: growth of a nudge"),
-        ("monomial_gap", lambda a: a + 0.1, "ceases to be"),
-        ("monomial_growth", lambda a: a + 0.1, "off u_m stop returning"),
-        ("monomial_growth", lambda a: a + 0.1, "Theorem 1, t^2"),
-        ("monomial_growth", lambda a: -abs(a), "boundary: rates at which"),
-    ],
-    "power-iteration": [
-        ("gamma", lambda a: a * np.inf, "Theorem 3 applies"),
-        ("gamma", lambda a: a / 2, "bound gamma^t"),
-        ("gamma", lambda a: a / 2, "over gamma (1 - c_t)"),
-        ("miss", lambda a: a / 100, "eq. 127"),
-        ("miss", lambda a: a / 100, "radius of B_gamma"),
-        ("ratio", lambda a: a * 0.9, "lambda_2/lambda_1"),
-        ("nearest", lambda a: a[..., ::-1], "another feature"),
-    ],
-    "roughness": [
-        ("roughness_law", lambda a: 1.01 * a, "minus (a), over lambda_1, mixtures"),
-        ("stable", lambda a: ~a, "in which a nudge grows"),
-        ("relative_roughness", lambda a: 0 * a, "lambda_max(A - H M)"),
-        ("gap", lambda a: abs(a), "no LME at all"),
-        ("tau_roughness_law", lambda a: 1.1 * a, "densities on a disc"),
-        ("tau_pull", lambda a: -a, "pull on a nudge"),
-        ("radius_r", lambda a: a / 10, "Theorem 2 with C0^2"),
-        ("radius_r", lambda a: 10 * a, "as printed"),
-        ("tau_z0", lambda a: a**2, "Corollary 2"),
-        ("tau_z0", lambda a: a / 2, "rho_g - z_0 rho_u"),
-    ],
-    "contrastive-covariance": [
-        ("gradient_error", lambda a: a + 1e-6, "eps = 0"),
-        ("gradient_error", lambda a: a + 1e-6, "eps > 0"),
-        ("alpha_cl_error", lambda a: a + 1e-6, "alpha-CL's loss"),
-        ("gradient_ratio", lambda a: a / 32, "factor between"),
-        ("mean_score", lambda a: a + 10, "sum of variances"),
-        ("square_law", lambda a: 2 * a, "over its predicted value"),
-        ("square_law", lambda a: a**2, "exponent of N"),
-        ("negative_share", lambda a: a[::-1], "negative eigenvalue"),
-        ("triplet_error", lambda a: a + 1e-6, "triplet loss: |grad L"),
-        ("soft_triplet_error", lambda a: a + 1e-6, "soft triplet loss: the same"),
-        ("views_score", lambda a: 0 * a, "boundary"),
-    ],
-    "noise-helps": [
-        ("gradient_gap", lambda a: a + 1e-6, "Lemma E.2"),
-        ("weak_alignment", lambda a: a[..., ::-1], "in no trial"),
-        ("weak_alignment", lambda a: a[..., :1].repeat(2, -1), "final alignment (mean"),
-        ("dominant_alignment", lambda a: a * np.array([1, 0.9]), "costs"),
-        ("correct", lambda a: a[..., :1].repeat(2, -1), "P(correct)"),
-        ("weak_alignment", lambda a: a[..., ::-1], "gains little"),
-        ("norm_mean", lambda a: -a, "upper end"),
-        ("norm_predicted", lambda a: 2 * a, "small-norm slope"),
-        ("step_mean", lambda a: -a, "boundary"),
-    ],
-    "downstream-angle": [
-        ("error", lambda a: a + 0.05, "gaussian law"),
-        ("predicted", lambda a: a[::-1], "laplace law"),
-        ("error", lambda a: a + 0.05, "sphere law"),
-        ("error", lambda a: a - 0.05, "student law"),
-        ("error", lambda a: a + 0.05, "stretched law"),
-        ("fitted", lambda a: a - 0.02, "by less than"),
-        ("fitted", lambda a: a + 0.05, "nor by more"),
-    ],
-    "collision": [
-        ("brightness_expected", lambda a: 1.5 * a, "N(N + 1)/2"),
-        ("brightness_merged", lambda a: a * 0, "all images end as one"),
-        ("masking_expected", lambda a: a**2, "share of equal pairs"),
-        ("largest_class", lambda a: a + 0.2, "best accuracy"),
-        ("contrast_log_shrinkage", lambda a: a + 3, "repeats times E log c"),
-        ("contrast_log_factor", lambda a: a - 1, "factors' product"),
-        ("contrast", lambda a: a + 300, "256 grays"),
-    ],
-    "sparse-coding": [
-        ("covered", lambda a: 0.5 * a, "with RandomMask: share of atoms"),
-        ("covered", lambda a: a[::-1], "without: share of atoms"),
-        ("per_atom", lambda a: 3 * a, "mean over atoms, over m/d"),
-        ("per_atom", lambda a: a + 9 * (a == a.max()), "most, over m/d"),
-        ("best", lambda a: a[::-1], "with: largest |<w, M_j>|/|w|"),
-        ("best", lambda a: a[::-1], "without: largest"),
-        ("dense", lambda a: 2 * a, "dense part over the largest"),
-        ("cos_signal", lambda a: a[::-1], "closer to f(Mz)"),
-        ("cos_noise", lambda a: a[::-1], "closer to f(xi)"),
-        ("r2", lambda a: a[::-1], "with: R^2"),
-        ("r2", lambda a: a[::-1], "without: R^2"),
-        ("sign", lambda a: a[::-1], "with: accuracy"),
-        ("sign", lambda a: a[::-1], "without: accuracy"),
-        ("loss_share", lambda a: 0 * a, "with: fall of the loss"),
-        ("loss_share", lambda a: a[::-1], "without: fall of the loss"),
-        ("loss_share", lambda a: 0.5 * a, "minus the optimal learner's"),
-        ("optimal_share", lambda a: a[::-1], "Lemma E.11"),
-        ("stage_one_growth", lambda a: a[:, ::-1], "stage I, with: log growth"),
-        ("stage_one_growth", lambda a: a[:, ::-1], "stage I, without: log growth"),
-        ("best_curve", lambda a: a * 0 + 0.7, "stage II, with: it then rises"),
-        ("best_curve", lambda a: a * 0 + 0.7, "no singletons yet"),
-        ("best_curve", lambda a: np.linspace(0, 1, len(a))[:, None] * [1, 1], "III"),
-        ("trained_bias", lambda a: a[:, ::-1], "footnote 4, with"),
-        ("trained_bias", lambda a: a[:, ::-1], "footnote 4, without"),
-    ],
-    "diet-is-spectral": [
-        ("diet", lambda a: a + 0.01, "DIET's minimizer"),
-        ("spectral", lambda a: a + 0.01, "spectral loss's minimizer"),
-        ("diet_value", lambda a: 1.01 * a, "DIET's least value is"),
-        ("spectral_value", lambda a: 1.01 * a, "the spectral loss's is"),
-        ("tie_diet", lambda a: a * 0, "one of many"),
-        ("singular_diet", lambda a: a * 0, "M is singular"),
-        ("borrowed_value", lambda a: 1.01 * a, "suitable isometry"),
-        ("absorbed", lambda a: a + 0.01, "Lemma 4.2"),
-        ("free", lambda a: a * 0, "free head itself"),
-    ],
-    "diet-toy": [
-        ("toy_predicted", lambda a: 2 * a, "Figure 1a"),
-        ("toy_alignment", lambda a: a * np.array([[1.0], [1.1]]), "Figure 1b, trainable head"),
-        ("toy_alignment", lambda a: a * np.array([[1.0], [1.2]]), "furthest"),
-        ("plain", lambda a: 1.01 * a, "DIET trained with isometric heads"),
-        ("bounds", lambda a: a + 0.5, "within Lemma B.8's bounds"),
-        ("stationary", lambda a: 1.01 * a, "stationary b/a"),
-        ("printed", lambda a: a + np.array([-9.0, 9.0]), "erratum"),
-        ("overlap_bounds", lambda a: a * np.array([0, 9]), "boundary"),
-    ],
-    "multistep": [
-        ("closed", lambda a: 1.001 * a, "k steps one by one"),
-        ("torch", lambda a: 1.001 * a, "torch.optim.AdamW"),
-        ("sgd_closed", lambda a: 1.001 * a, "SGD with momentum"),
-        ("printed", lambda a: 0.999 * a, "erratum"),
-        ("eps_gap", lambda a: a + 1, "eps > 0"),
-        ("head_error", lambda a: a + 1e-6, "row optimizer"),
-        ("replayed", lambda a: a + 0.01, "replaying true gaps"),
-        ("deviation", lambda a: 1.1 * a, "library's epochs"),
-        ("estimated", lambda a: a * 0, "boundary"),
-        ("estimated", lambda a: a + 0.01, "exact if gaps are constant"),
-    ],
-}
-
-
 @pytest.mark.parametrize("name", LABS)
 def test_a_broken_prediction_fails(name, tiny):
+    """Each lab's tests say, in `BROKEN`, what to do to one array to break one claim."""
     arrays, check = tiny(name, 0).arrays, LABS[name].check
     broken = set()
-    for array, spoil, claim in BROKEN[name]:
+    for array, spoil, claim in import_module(f"test_{name.replace('-', '_')}").BROKEN:
         checks = check({**arrays, array: spoil(arrays[array])})
         failed = {c.claim for c in checks if not c.holds}
         assert any(claim in c for c in failed), f"{array} spoilt leaves {claim!r} standing"

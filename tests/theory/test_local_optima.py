@@ -9,6 +9,26 @@ from hypothesis import strategies as st
 from widefield_labs import local_optima as lab
 from widefield_labs import monomials
 
+BROKEN = [
+    ("closed_form_score", lambda a: a + 10, "closed form, both"),
+    ("gap", lambda a: a + 0.1, "sampled eigengap"),
+    ("escape", lambda a: a + 0.1, "stop returning"),
+    ("escape_closed", lambda a: 1.01 * a, "minus its closed form"),
+    ("mixed_is_lme", lambda a: ~a, "unequal rates"),
+    ("categorical_share", lambda a: a * np.eye(len(a))[0], "random rows end"),
+    ("categorical_share", lambda a: a * 0.9, "never fire"),
+    ("summation_share", lambda a: a[:, :-1], "all-off"),
+    ("summation_share", lambda a: 0.9 * a, "anywhere else"),
+    ("summation_share", lambda a: a[::-1], "q > 0.4"),
+    ("monomial_rho", lambda a: 1.01 * a, "t^2, t^3: eigengap"),
+    ("monomial_growth", lambda a: a + 0.01, "t^2, t^3: growth of a nudge"),
+    ("monomial_gap", lambda a: a + 0.1, "ceases to be"),
+    ("monomial_growth", lambda a: a + 0.1, "off u_m stop returning"),
+    ("monomial_growth", lambda a: a + 0.1, "Theorem 1, t^2"),
+    ("monomial_growth", lambda a: -abs(a), "boundary: rates at which"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 def test_a_feature_is_an_lme_exactly_below_the_critical_rate():
     assert pytest.approx(lab.CRITICAL_RATE) == (1 - lab.CRITICAL_RATE) ** 2

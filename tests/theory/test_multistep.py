@@ -6,6 +6,20 @@ from hypothesis import strategies as st
 
 from widefield_labs import multistep as lab
 
+BROKEN = [
+    ("closed", lambda a: 1.001 * a, "k steps one by one"),
+    ("torch", lambda a: 1.001 * a, "torch.optim.AdamW"),
+    ("sgd_closed", lambda a: 1.001 * a, "SGD with momentum"),
+    ("printed", lambda a: 0.999 * a, "erratum"),
+    ("eps_gap", lambda a: a + 1, "eps > 0"),
+    ("head_error", lambda a: a + 1e-6, "row optimizer"),
+    ("replayed", lambda a: a + 0.01, "replaying true gaps"),
+    ("deviation", lambda a: 1.1 * a, "library's epochs"),
+    ("estimated", lambda a: a * 0, "boundary"),
+    ("estimated", lambda a: a + 0.01, "exact if gaps are constant"),
+]
+"""What to do to one array so that one claim is broken."""
+
 rate = st.floats(0.05, 0.999)
 
 

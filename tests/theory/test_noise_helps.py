@@ -1,11 +1,25 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widefield_labs import noise_helps as lab
+
+BROKEN = [
+    ("gradient_gap", lambda a: a + 1e-6, "Lemma E.2"),
+    ("weak_alignment", lambda a: a[..., ::-1], "in no trial"),
+    ("weak_alignment", lambda a: a[..., :1].repeat(2, -1), "final alignment (mean"),
+    ("dominant_alignment", lambda a: a * np.array([1, 0.9]), "costs"),
+    ("correct", lambda a: a[..., :1].repeat(2, -1), "P(correct)"),
+    ("weak_alignment", lambda a: a[..., ::-1], "gains little"),
+    ("norm_mean", lambda a: -a, "upper end"),
+    ("norm_predicted", lambda a: 2 * a, "small-norm slope"),
+    ("step_mean", lambda a: -a, "boundary"),
+]
+"""What to do to one array so that one claim is broken."""
 
 
 @given(seed=st.integers(0, 100), pairs=st.integers(2, 6), features=st.integers(1, 4))

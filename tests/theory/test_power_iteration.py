@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +10,17 @@ from torch.nn.functional import normalize
 from widefield_labs import LABS
 from widefield_labs import power_iteration as lab
 from widefield_labs.one_layer import smooth_covariance
+
+BROKEN = [
+    ("gamma", lambda a: a * np.inf, "Theorem 3 applies"),
+    ("gamma", lambda a: a / 2, "bound gamma^t"),
+    ("gamma", lambda a: a / 2, "over gamma (1 - c_t)"),
+    ("miss", lambda a: a / 100, "eq. 127"),
+    ("miss", lambda a: a / 100, "radius of B_gamma"),
+    ("ratio", lambda a: a * 0.9, "lambda_2/lambda_1"),
+    ("nearest", lambda a: a[..., ::-1], "another feature"),
+]
+"""What to do to one array so that one claim is broken."""
 
 
 def draw(seed, *shape):

@@ -10,6 +10,20 @@ from torch.nn.functional import normalize
 from widefield_labs import disc
 from widefield_labs import roughness as lab
 
+BROKEN = [
+    ("roughness_law", lambda a: 1.01 * a, "minus (a), over lambda_1, mixtures"),
+    ("stable", lambda a: ~a, "in which a nudge grows"),
+    ("relative_roughness", lambda a: 0 * a, "lambda_max(A - H M)"),
+    ("gap", lambda a: abs(a), "no LME at all"),
+    ("tau_roughness_law", lambda a: 1.1 * a, "densities on a disc"),
+    ("tau_pull", lambda a: -a, "pull on a nudge"),
+    ("radius_r", lambda a: a / 10, "Theorem 2 with C0^2"),
+    ("radius_r", lambda a: 10 * a, "as printed"),
+    ("tau_z0", lambda a: a**2, "Corollary 2"),
+    ("tau_z0", lambda a: a / 2, "rho_g - z_0 rho_u"),
+]
+"""What to do to one array so that one claim is broken."""
+
 densities = st.lists(st.floats(-2, 2), min_size=4, max_size=4).map(
     lambda c: torch.tensor([c], dtype=torch.float64)
 )

@@ -12,6 +12,34 @@ from widefield_labs import sparse_downstream as worth
 from widefield_labs import sparse_learner as learner
 from widefield_labs.sparse_data import SparseCoding, masked_pair
 
+BROKEN = [
+    ("covered", lambda a: 0.5 * a, "with RandomMask: share of atoms"),
+    ("covered", lambda a: a[::-1], "without: share of atoms"),
+    ("per_atom", lambda a: 3 * a, "mean over atoms, over m/d"),
+    ("per_atom", lambda a: a + 9 * (a == a.max()), "most, over m/d"),
+    ("best", lambda a: a[::-1], "with: largest |<w, M_j>|/|w|"),
+    ("best", lambda a: a[::-1], "without: largest"),
+    ("dense", lambda a: 2 * a, "dense part over the largest"),
+    ("cos_signal", lambda a: a[::-1], "closer to f(Mz)"),
+    ("cos_noise", lambda a: a[::-1], "closer to f(xi)"),
+    ("r2", lambda a: a[::-1], "with: R^2"),
+    ("r2", lambda a: a[::-1], "without: R^2"),
+    ("sign", lambda a: a[::-1], "with: accuracy"),
+    ("sign", lambda a: a[::-1], "without: accuracy"),
+    ("loss_share", lambda a: 0 * a, "with: fall of the loss"),
+    ("loss_share", lambda a: a[::-1], "without: fall of the loss"),
+    ("loss_share", lambda a: 0.5 * a, "minus the optimal learner's"),
+    ("optimal_share", lambda a: a[::-1], "Lemma E.11"),
+    ("stage_one_growth", lambda a: a[:, ::-1], "stage I, with: log growth"),
+    ("stage_one_growth", lambda a: a[:, ::-1], "stage I, without: log growth"),
+    ("best_curve", lambda a: a * 0 + 0.7, "stage II, with: it then rises"),
+    ("best_curve", lambda a: a * 0 + 0.7, "no singletons yet"),
+    ("best_curve", lambda a: np.linspace(0, 1, len(a))[:, None] * [1, 1], "III"),
+    ("trained_bias", lambda a: a[:, ::-1], "footnote 4, with"),
+    ("trained_bias", lambda a: a[:, ::-1], "footnote 4, without"),
+]
+"""What to do to one array so that one claim is broken."""
+
 ROW = {"tau": 1.0, "lam": 0.1, "mask_rate": 0.5, "noise": 1.0, "trained": 0.0}
 
 

@@ -6,6 +6,17 @@ from hypothesis import strategies as st
 from widefield_labs import winner_takes_all as lab
 from widefield_labs.one_layer import gated_covariance, is_lme, summation
 
+BROKEN = [
+    ("linear_cosine", lambda a: a * 0.999, "top eigenvector"),
+    ("reached", lambda a: a[::-1], "linear rows from random starts"),
+    ("reached", lambda a: a[::-1], "ReLU rows from random starts"),
+    ("threshold", lambda a: a * 1.3, "stable against (*)"),
+    ("collected", lambda a: a + 1, "independent rows collect"),
+    ("distinct", lambda a: a[::-1], "start close together"),
+    ("equal_scale_movement", lambda a: a + 0.1, "equally strong"),
+]
+"""What to do to one array so that one claim is broken."""
+
 
 @given(
     s=st.lists(st.floats(0.1, 1), min_size=2, max_size=4),

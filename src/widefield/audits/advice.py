@@ -8,17 +8,11 @@ from typing import Any
 
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.train.run_dir import RunFolder
 
 _MIN_INCREASE = 0.02
 """Smallest increase of a learned share over the second half of training that counts."""
 _LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}
 """Settings that make a loss sensitive to finer differences, and in which direction."""
-
-
-def run_settings(run: RunFolder) -> dict[str, Any]:
-    """Return name -> value of every setting of the recipe of `run`."""
-    return run.recipe().flat()
 
 
 def advice(result: Audit) -> tuple[str, ...]:
@@ -107,11 +101,7 @@ def _increasing(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]
     end = max(checkpoints)
     half = max((epoch for epoch in checkpoints if 2 * epoch <= end), default=min(checkpoints))
     before, last = checkpoints[half], checkpoints[end]
-    return [task for task in last if _learned(last[task]) > _learned(before[task]) + _MIN_INCREASE]
-
-
-def _learned(task: TaskAudit) -> float:
-    return float("nan") if task.learned is None else task.learned
+    return [task for task in last if last[task].share > before[task].share + _MIN_INCREASE]
 
 
 def _select(result: Audit, *words: str) -> list[str]:

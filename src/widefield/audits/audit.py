@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
 import widefield
-from widefield.audits.advice import run_settings
 from widefield.audits.bounds import (
     NUM_SEEDS,
     AuditOptions,
@@ -20,7 +18,7 @@ from widefield.audits.bounds import (
     check_trainable,
     measure_bounds,
 )
-from widefield.audits.page import write_audit_page
+from widefield.audits.page import audit_page
 from widefield.audits.pictures import (
     image_map,
     mean_activation_rates,
@@ -31,7 +29,6 @@ from widefield.audits.pictures import (
 )
 from widefield.audits.planting import (
     GRADES,
-    audit_middle_grade,
     audit_plant,
     audit_training,
     has_enough_examples,
@@ -39,18 +36,20 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_features import view_features
-from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import Kind
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
+from widefield.evaluation.comparison import cka_if_defined
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest, data_notes, open_train_test, overlap_note
 from widefield.methods import METHODS
-from widefield.metrics import describe, linear_cka
+from widefield.metrics import describe
+from widefield.report import write_page
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),
@@ -121,7 +120,7 @@ def audit(
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
-        refuse_unwritable(Path(cache))
+        check_writable(Path(cache))
     for name in plant:
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
@@ -166,19 +165,23 @@ def audit(
     )
     test_h = extractor.features(split.test.images)
     # Plants come first: most errors of an encoder occur here, before long work.
-    plants, middle_bounds = {}, {}
+    plants, bounds = {}, []
     for name in plant:
-        plants[name], middle_bounds[name] = audit_plant(extractor, split, name, options)
-    bounds, tasks = _audit_all_tasks(extractor, split, options)
+        plants[name], middle = audit_plant(extractor, split, name, options)
+        bounds.append(middle)
+    own_bounds, tasks = _audit_all_tasks(extractor, split, options)
+    bounds.insert(0, (split, own_bounds))
     compared, similarity = {}, {}
     if other is not None:
         compared[other.name] = _audit_all_tasks(other, split, options)[1] | {
             name: audit_plant(other, split, name, options)[0].verdict for name in plant
         }
-        similarity = _similarity(other, test_h, split)
+        cka = cka_if_defined(test_h, other.features(split.test.images).to(test_h))
+        similarity = {} if cka is None else {other.name: cka}
+    network = extractor.build(split.test.images[:1])
     result = Audit(
         encoder=extractor.name,
-        settings={} if extractor.run is None else run_settings(extractor.run),
+        settings={} if extractor.run is None else extractor.run.recipe().flat(),
         fitted_on=split.train.spec,
         scored_on=split.test.spec,
         examples=(len(split.train), len(split.test)),
@@ -192,7 +195,7 @@ def audit(
         compared=compared,
         similarity=similarity,
         checkpoints={
-            epoch: _audit_checkpoint(extractor.at_epoch(path), split, bounds, middle_bounds, seed)
+            epoch: _audit_checkpoint(extractor.at_epoch(path), bounds, seed)
             for epoch, path in folders.items()
         },
         features=describe(test_h, view_features(extractor, split.test, seed=seed)),
@@ -205,7 +208,13 @@ def audit(
         widefield=widefield.__version__,
         machine=machine(choose_device("auto")),
         report=out,
-        **_figure_fields(extractor, split, test_h, seed),
+        firing=mean_activation_rates(network, split.test),
+        spectrum=normalized_spectrum(test_h),
+        neighbors=neighbor_images(split.test, test_h),
+        preferred=preferred_images(network, split.test, test_h, seed=seed),
+        map=image_map(split.test, test_h, seed=seed),
+        kind=split.test.kind,
+        sounds=neighbor_sounds(split.test, test_h),
     )
     return result if out is None else _with_page(result, out, overwrite)
 
@@ -213,7 +222,7 @@ def audit(
 def _with_page(result: Audit, out: Path, overwrite: bool) -> Audit:
     """Write the page; if that fails, keep the result and add a note."""
     try:
-        write_audit_page(result, out, overwrite=overwrite)
+        write_page(audit_page(result), out, overwrite=overwrite)
     except (OSError, ValueError) as error:
         note = f"the report was not written: {error}"
         return replace(result, report=None, notes=(*result.notes, note))
@@ -233,41 +242,13 @@ def _audit_all_tasks(
 
 
 def _audit_checkpoint(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    bounds: Bounds,
-    middle_bounds: Mapping[str, Bounds],
-    seed: int,
+    extractor: FeatureExtractor, bounds: Sequence[tuple[TrainTest, Bounds]], seed: int
 ) -> dict[str, TaskAudit]:
     """Audit the encoder of an epoch, with the same floors and ceilings as that of the run."""
-    return audit_tasks(extractor, data, bounds, seed=seed) | {
-        name: audit_middle_grade(extractor, data, name, middle, seed=seed)
-        for name, middle in middle_bounds.items()
-    }
-
-
-def _similarity(other: FeatureExtractor, h: Tensor, data: TrainTest) -> dict[str, float]:
-    """Return the linear CKA of the features of another encoder with h, by its name."""
-    try:
-        return {other.name: linear_cka(h, other.features(data.test.images).to(h))}
-    except ValueError:  # undefined for features that do not vary
-        return {}
-
-
-def _figure_fields(
-    extractor: FeatureExtractor, data: TrainTest, h: Tensor, seed: int
-) -> dict[str, Any]:
-    """Return the fields of `Audit` that are for figures; h [n, D] are the test features."""
-    encoder = extractor.build(data.test.images[:1])
-    return {
-        "firing": mean_activation_rates(encoder, data.test),
-        "spectrum": normalized_spectrum(h),
-        "neighbors": neighbor_images(data.test, h),
-        "preferred": preferred_images(encoder, data.test, h, seed=seed),
-        "map": image_map(data.test, h, seed=seed),
-        "kind": data.test.kind,
-        "sounds": neighbor_sounds(data.test, h),
-    }
+    tasks: dict[str, TaskAudit] = {}
+    for data, bound in bounds:
+        tasks |= audit_tasks(extractor, data, bound, seed=seed)
+    return tasks
 
 
 def _notes(
@@ -329,7 +310,8 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
             f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label "
             "array, or give labels (--labels)"
         )
-    possible = _possible_plants(data, seed=seed)
+    names = WITHOUT_LABELS[kind]
+    possible = tuple(name for name in names if has_enough_examples(data, name, seed=seed))
     if not possible:
         raise ValueError(
             f"{len(data.train)} {kind} to fit on are too few to plant anything in: give more, or "
@@ -337,15 +319,9 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
         )
     return possible, tuple(
         f"too few {kind} to plant {name!r} in, so that it is left out: give more"
-        for name in WITHOUT_LABELS[kind]
+        for name in names
         if name not in possible
     )
-
-
-def _possible_plants(data: TrainTest, *, seed: int) -> tuple[str, ...]:
-    """Return the default plants for which there are enough examples."""
-    names = WITHOUT_LABELS[data.test.kind]
-    return tuple(name for name in names if has_enough_examples(data, name, seed=seed))
 
 
 def _check_count(data: TrainTest, max_examples: int | None) -> None:
@@ -365,36 +341,28 @@ def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
                 f"the data has a task {name!r} already, which is audited: leave --plant {name} out"
             )
         if not has_enough_examples(data, name, seed=seed):
-            others = [other for other in _possible_plants(data, seed=seed) if other not in plant]
-            alternative = f", or --plant {others[0]}" if others else ""
+            others = (
+                f", or --plant {other}"
+                for other in WITHOUT_LABELS[data.test.kind]
+                if other not in plant and has_enough_examples(data, other, seed=seed)
+            )
             raise ValueError(
-                f"too few {data.test.kind} to plant {name!r} in: give more{alternative}"
+                f"too few {data.test.kind} to plant {name!r} in: give more{next(others, '')}"
             )
 
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
-    kind, rate = data.train.kind, data.train.rate
-    if other.kind_of_data not in (None, kind):
-        raise ValueError(
-            f"{other.name} was trained on {other.kind_of_data}, and these are {kind}: audit them "
-            "one by one"
-        )
-    if rate is not None and other.rate not in (None, rate):
-        raise ValueError(
-            f"{other.name} was trained on sounds at {other.rate:,} Hz, and these are at {rate:,}: "
-            "audit them one by one"
-        )
     height, width, channels = data.train.images.shape[1:]
-    expected = other.image_size or (height, width), other.channels or channels
-    if expected != ((height, width), channels):
-        size = f"{expected[0][0]}x{expected[0][1]} pixels and {expected[1]} channels"
-        raise ValueError(
-            f"{other.name} expects images of {size} and the other encoder {height}x{width} and "
-            f"{channels}: audit them one by one"
-        )
-    if data.train.max_value is not None and other.max_value not in (None, data.train.max_value):
-        raise ValueError(
-            f"{other.name} was trained on images with the max_value {other.max_value:g}, and that "
-            f"of these is {data.train.max_value:g}: audit them one by one"
-        )
+    for name, expected, actual in (
+        ("the kind", other.kind_of_data, data.train.kind),
+        ("the sampling rate", other.rate, data.train.rate),
+        ("the image size", other.image_size, (height, width)),
+        ("the channels", other.channels, channels),
+        ("the max_value", other.max_value, data.train.max_value),
+    ):
+        if None not in (expected, actual) and expected != actual:
+            raise ValueError(
+                f"{name} of {other.name} is {expected}, and that of the other encoder's data "
+                f"{actual}: audit them one by one"
+            )

@@ -21,10 +21,10 @@ from torch import nn
 from torch.nn import functional
 
 from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
-from widefield.config.resolve import Facts, resolve
+from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
@@ -34,10 +34,10 @@ from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import fit_and_vote, majority_hits, pixels
+from widefield.probes import majority_hits, pixels
 from widefield.probes.features import image_batch
-from widefield.train.build import DataFacts, build
-from widefield.train.distributed import lone_fabric
+from widefield.train.build import DataInfo, build
+from widefield.train.distributed import single_fabric
 from widefield.train.loop import Trainer
 
 CEILING_STEPS = 600
@@ -203,7 +203,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
     device = choose_device("auto")
     bf16 = choose_precision("auto", device) == "bf16-mixed"
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-    with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
+    with on_device(module, device), eval_mode(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             x = x.requires_grad_().clone()  # in-place operations fail on a leaf
@@ -223,22 +223,20 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.images), features(data.test.images)
-    classes = {task: len(names) for task, names in data.train.classes.items()}
-    train_y, test_y = (
-        {task: torch.from_numpy(y).to(train_h.device) for task, y in half.labels.items()}
-        for half in (data.train, data.test)
-    )
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    train_y, test_y = data.targets(train_h.device)
+    classes = data.class_counts
+    linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
-        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=knn)
-        for task, (linear, knn) in results.items()
+        task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
+        for task, probe in linear.items()
     }
 
 
 def _majority(data: TrainTest, task: str) -> ProbeResult:
     """Return the hits of predicting the commonest class of the training images."""
-    y, expected = (torch.from_numpy(half.labels[task]) for half in (data.train, data.test))
-    hits = majority_hits(y, expected, len(data.train.classes[task])).numpy()
+    train_y, test_y = data.targets()
+    hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
     return ProbeResult(hits=hits, knn=float(hits.mean()))
 
 
@@ -256,10 +254,10 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
     settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
     feature_dim = encode(encoder, dataset.images[:1]).shape[1]
-    info = Facts.of(dataset, device=device, feature_dim=feature_dim)
+    info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)
-    state = build(recipe, DataFacts.of(dataset), device=device, encoder=encoder)
-    trainer = Trainer(state, fabric=lone_fabric(device), loader=loader)
+    state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
+    trainer = Trainer(state, fabric=single_fabric(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 

@@ -4,7 +4,6 @@ The page is a function of the `Audit` alone.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from widefield.audits.advice import advice
 from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.files import checked_output
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import percent
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -26,7 +25,6 @@ from widefield.report import (
     Recording,
     ScatterPlot,
     TaskVerdict,
-    write_page,
 )
 
 _LAYERS = 12
@@ -62,23 +60,23 @@ def audit_page(result: Audit) -> str:
         diagnostics=[
             (
                 name.replace("_", " "),
-                _number(value),
+                "not defined" if value is None else f"{value:.3g}",
                 DIAGNOSTICS[name].meaning.replace("image", _one(result)),
             )
             for name, value in result.features.items()
         ],
-        metadata=_metadata(result),
+        metadata={
+            "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
+            "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
+            **{
+                f"linear CKA with {name}": percent(share)
+                for name, share in result.similarity.items()
+            },
+            "seed": str(result.seed),
+            "widefield": result.widefield,
+            **result.machine,
+        },
     ).html()
-
-
-def write_audit_page(result: Audit, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the page of `result` to the `.html` file `out`.
-
-    Raises:
-        ValueError: `out` cannot be written; the message says why.
-    """
-    path = checked_output(out, (".html",), overwrite=overwrite)
-    return write_page(audit_page(result), path, overwrite=overwrite)
 
 
 def summary(result: Audit) -> str:
@@ -114,20 +112,6 @@ def _rows(result: Audit) -> list[TaskVerdict]:
     ]
 
 
-def _metadata(result: Audit) -> dict[str, str]:
-    return {
-        "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
-        "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
-        **{
-            f"linear CKA with {name}": f"{100 * share:.0f} %"
-            for name, share in result.similarity.items()
-        },
-        "seed": str(result.seed),
-        "widefield": result.widefield,
-        **result.machine,
-    }
-
-
 def _over_training(result: Audit) -> list[Figure]:
     epochs = list(result.checkpoints)
     tasks = [
@@ -143,7 +127,7 @@ def _over_training(result: Audit) -> list[Figure]:
             caption="Learned share of each task at every checkpoint. A feature whose curve rises "
             "and falls again was suppressed later in training.",
             series={
-                task: (epochs, [_share(result.checkpoints[epoch][task]) for epoch in epochs])
+                task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
                 for task in tasks[:_MAX_LINES]
             },
             x_label="epoch",
@@ -155,7 +139,7 @@ def _over_training(result: Audit) -> list[Figure]:
 
 def _by_grade(result: Audit) -> list[Figure]:
     learned = {
-        name: (range(1, len(plant.grades) + 1), [_share(grade) for grade in plant.grades])
+        name: (range(1, len(plant.grades) + 1), [grade.share for grade in plant.grades])
         for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
@@ -302,14 +286,6 @@ def _map(result: Audit) -> list[Figure]:
 def _one(result: Audit) -> str:
     """Return the noun for one example."""
     return result.kind.removesuffix("s")
-
-
-def _number(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.3g}"
-
-
-def _share(task: TaskAudit) -> float:
-    return float("nan") if task.learned is None else task.learned
 
 
 def _interval(task: TaskAudit) -> tuple[float, float, float] | None:

@@ -22,8 +22,9 @@ from widefield.audits.bounds import (
 )
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import PLANTS, SOUND_PLANTS, AudioFeature, ImageFeature
+from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
+from widefield.evaluation.paired import percent
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
@@ -31,7 +32,7 @@ from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
     plant.name: plant.levels()
-    for plant in (*PLANTS.values(), *SOUND_PLANTS.values())
+    for plant in PLANTS.values()
     if issubclass(plant, ImageFeature | AudioFeature)
 }
 """Options of each plant from hard to easy: size and opacity grow, then the color is the same in
@@ -107,13 +108,13 @@ def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
 
 def audit_plant(
     extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
-) -> tuple[PlantAudit, Bounds]:
+) -> tuple[PlantAudit, tuple[TrainTest, Bounds]]:
     """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
 
     Where a grade is unclear, all are compared with more seeds of the untrained floor.
 
     Returns:
-        The results, and floors and ceiling of the middle grade, for `audit_middle_grade`.
+        The results, and data, floors and ceiling of the middle grade.
     """
     data = _subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
@@ -136,15 +137,7 @@ def audit_plant(
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
     )
-    return result, bounds[MIDDLE]
-
-
-def audit_middle_grade(
-    extractor: FeatureExtractor, data: TrainTest, name: str, bounds: Bounds, *, seed: int
-) -> TaskAudit:
-    """Return the verdict of another encoder of the same architecture on the middle grade."""
-    data = _subset(data).planted(GRADES[name][MIDDLE], seed=seed)
-    return audit_tasks(extractor, data, bounds, seed=seed)[name]
+    return result, (splits[MIDDLE], bounds[MIDDLE])
 
 
 def audit_training(
@@ -218,4 +211,4 @@ def _subset(data: TrainTest) -> TrainTest:
 
 
 def _share(task: TaskAudit) -> str:
-    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else percent(task.learned)

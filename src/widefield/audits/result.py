@@ -10,7 +10,7 @@ from typing import Any
 from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 
@@ -83,7 +83,7 @@ def read_findings(path: str | Path) -> list[str]:
     Raises:
         ValueError: there is no such file, or it holds no audit.
     """
-    refuse_strange(Path(path), largest=LARGEST)
+    check_plain_file(Path(path), largest=LARGEST)
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

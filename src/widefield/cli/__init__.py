@@ -1,56 +1,56 @@
-"""The `widefield` command: parses, calls, prints. One file per command; heavy imports inside."""
+"""The `widefield` command: one file per command, with heavy imports inside functions."""
 
 import os
 import sys
 from typing import NoReturn
 
 from widefield.cli.process import (
-    Ending,
+    SignalExit,
     finish_output,
+    fix_streams,
     limit_memory,
-    mend_streams,
+    limit_threads,
     print_error,
-    take_granted_cpus,
 )
 
 
 def main() -> NoReturn:
     """Run the command that the user typed, and exit."""
-    ending = Ending()
+    exit_handler = SignalExit()
     words = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(words) < len(sys.argv) - 1
     try:
         try:
-            ending.listen()
-            mend_streams()
+            exit_handler.install()
+            fix_streams()
             limit_memory()
-            take_granted_cpus()
+            limit_threads()
             _run(words)
         finally:
-            ending.is_over()  # before the line is made, which a signal would cut off
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+            exit_handler.ignore_signals()  # so that a signal does not cut off the line
+    except BrokenPipeError:  # the reader of the output ended, such as `| head`
         raise SystemExit(0) from None
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        if ending.signal:  # whatever a library made of the exception that a signal raised
-            _quit(ending.line, ending.code)
+        if exit_handler.signal:  # a library may have replaced the exception of the signal
+            _exit(exit_handler.line, exit_handler.code)
         from widefield.cli.errors import line_of
 
         line = line_of(error)
         if line is None or debug:
             raise
-        _quit(line, 2)
+        _exit(line, 2)
     raise SystemExit(0)
 
 
 def _run(words: list[str]) -> None:
-    from widefield.cli.app import build_app  # under the care of `main`: it takes a while
+    from widefield.cli.app import build_app  # slow, so that `main` has to handle signals first
 
     build_app(words)(words, exit_on_error=False, print_error=False)
     finish_output()
 
 
-def _quit(message: str, code: int) -> NoReturn:
-    rank = os.environ.get("RANK", "0")  # where torchrun started several
-    who = "widefield" if rank == "0" else f"widefield [rank {rank}]"
-    print_error(f"{who}: {message}")
+def _exit(message: str, code: int) -> NoReturn:
+    rank = os.environ.get("RANK", "0")  # set by torchrun
+    program = "widefield" if rank == "0" else f"widefield [rank {rank}]"
+    print_error(f"{program}: {message}")
     raise SystemExit(code) from None

@@ -1,4 +1,4 @@
-"""Every command in one command line; the one that the user typed is imported when it is called."""
+"""The command line with all commands, which are imported when they are called."""
 
 from importlib import import_module
 from typing import Any
@@ -7,27 +7,27 @@ from cyclopts import App
 
 import widefield
 from widefield.cli.help import examples
-from widefield.cli.numbers import UNROUNDED
+from widefield.cli.numbers import STRICT_INT
 from widefield.version import __version__
 
 COMMANDS = (
     *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
     *("lab", "completion"),
 )
-"""Each has a file of its name in this package, with a function of its name."""
+"""Names of the commands, and of their files and functions in this package."""
 TAKE_SETTINGS = ("plan", "pretrain")
 """Commands whose options are those of a recipe."""
 
 
 def build_app(words: list[str]) -> App:
-    """Build the command line for what the user typed, without running anything.
+    """Build the command line for `words`.
 
-    Help lists the options of the chosen method with their defaults, which takes importing it.
-    Without help every option of any method is taken, and the recipe refuses those that do not fit.
+    Help lists the options of the selected method with their defaults, for which it is imported.
+    Without help all options of all methods are accepted, and the recipe checks them.
 
     Raises:
-        ValueError: help is asked for a method, views or recipe that does not exist, or an option
-            is given that Python alone has.
+        ValueError: the method, views or recipe of help are unknown, or an option is available in
+            Python only.
     """
     app = App(
         name="widefield",
@@ -35,25 +35,25 @@ def build_app(words: list[str]) -> App:
         "one line and exit code 2; --debug shows the traceback.",
         version=__version__,
         help_format="plaintext",
-        default_parameter=UNROUNDED,
+        default_parameter=STRICT_INT,
         suppress_keyboard_interrupt=False,
     )
-    shows_all = not {*words[:1]} & {*COMMANDS}
+    is_help = not {*words[:1]} & {*COMMANDS}
     for name in COMMANDS:
         command: Any = f"widefield.cli.{name}:{name}"
         if words[:1] == [name] and name in TAKE_SETTINGS:
             command = _with_settings(name, words)
-        elif shows_all:  # as in help and completion, which need each command's own
+        elif is_help:  # for help and completion
             command = _command(name)
         app.command(command, name=name, help_epilogue=examples(name))
     return app
 
 
 def _with_settings(name: str, words: list[str]) -> Any:
-    """Return a command that takes the settings of a run, in help those that `words` choose."""
-    from widefield.cli.recipe_options import options_of, refuse_python_only, with_options
+    """Return a command with the settings of a run, for help with those that `words` select."""
+    from widefield.cli.recipe_options import check_cli_options, options_of, with_options
 
-    refuse_python_only(words)
+    check_cli_options(words)
     command = _command(name)
     return with_options(command, options_of(words)) if {"--help", "-h"} & set(words) else command
 

@@ -40,8 +40,8 @@ def _print(audit: "Audit", out: Path | None) -> None:
     for task in audit.tasks.values():
         print_line(task.line())
     for epoch, tasks in audit.checkpoints.items():
-        shares = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
-        print_line(f"epoch {epoch}: {shares}")
+        values = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
+        print_line(f"epoch {epoch}: {values}")
     for name, share in audit.similarity.items():
         print_line(f"linear CKA with {name}: {percent(share)} %")
     for name, tasks in audit.compared.items():
@@ -64,8 +64,8 @@ def _differences(
     for task in sorted(tasks.keys() & others.keys()):
         found = tasks[task].difference_from(others[task])
         if found.verdict in words:
-            shares = f"{percent(found.before)} to {percent(found.after)} %"
-            words[found.verdict].append(f"{task} ({shares})")
+            values = f"{percent(found.before)} to {percent(found.after)} %"
+            words[found.verdict].append(f"{task} ({values})")
     parts = [f"{word}: {', '.join(found) or 'none'}" for word, found in words.items()]
     return f"significant differences from {name}: {'; '.join(parts)}"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @like("widefield.workflows.classify")
 def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
-    """Predict classes, and print how far the predictions hold."""
+    """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call
 
     result = call(**arguments, out=out)
@@ -55,7 +55,7 @@ def _print(result: "Classification") -> None:
         print_line(f"label next: {path}")
 
 
-def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", own: int) -> str:
-    others = {name: int(row[k]) for k, name in enumerate(classes) if k != own}
+def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", label: int) -> str:
+    others = {name: int(row[k]) for k, name in enumerate(classes) if k != label}
     worst = max(others, key=others.__getitem__)
     return f"{worst} ({others[worst]})" if others[worst] else ""

@@ -18,11 +18,11 @@ def completion(shell: Shell, /) -> None:
 
 
 def with_files(script: str, shell: Shell) -> str:
-    """Let the shell complete files wherever cyclopts' script has nothing to offer.
+    """Return the script with completion of files where cyclopts has none.
 
-    Data, runs and encoders are words to cyclopts and files to their users.
+    Data, runs and encoders are files, but only words for cyclopts.
     """
-    if shell == "bash":  # which quotes the names that it completes itself
+    if shell == "bash":  # which quotes names only by its own completion
         script = script.replace('COMPREPLY=( $(compgen -f -- "${cur}") )', "COMPREPLY=()")
         return script.replace("complete -F", "complete -o bashdefault -o default -F")
     if shell == "zsh":

@@ -1,4 +1,4 @@
-"""The settings that a run begins with: a recipe by name, or a file."""
+"""The recipe of a run, by name or from a file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,17 +16,17 @@ Config = Annotated[
 
 
 def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
-    """Return the name of a recipe, or the whole one that the file `config` holds.
+    """Return the name of a recipe, or the recipe in the file `config`.
 
     Raises:
-        ValueError: both were chosen, or the file holds no recipe.
+        ValueError: both are given, or the file has no recipe.
     """
     if config is None:
         return recipe
     if recipe != "default":
-        raise ValueError(f"--config holds a whole recipe already: leave out --recipe {recipe}")
-    from widefield.train.run_dir import recipe_of
+        raise ValueError(f"--config has a whole recipe already: leave out --recipe {recipe}")
+    from widefield.train.run_dir import load_recipe
 
     if not config.exists():
         raise ValueError(f"no settings at {config}: give the run.yaml of a run, or a copy of one")
-    return recipe_of(config)
+    return load_recipe(config)

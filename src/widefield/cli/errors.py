@@ -1,16 +1,16 @@
-"""The one line of an error that the user reads."""
+"""One-line messages of errors."""
 
 from cyclopts import CycloptsError
 
-from widefield.core.input_errors import cause_of
+from widefield.core.input_errors import describe_error
 from widefield.core.lines import one_line
 
 _MEMORY = ("allocate memory", "out of memory", "not enough memory")
-"""What torch says where an allocation failed."""
+"""Parts of torch's messages on failed allocations."""
 
 
 def line_of(error: BaseException) -> str | None:
-    """Return the line for an error that input, files or the machine caused; None for a bug.
+    """Return the message of an error caused by input, files or the machine; None for a bug.
 
     Example:
         >>> line_of(FileNotFoundError(2, "No such file or directory", "photos"))
@@ -27,14 +27,14 @@ def _text_of(error: BaseException) -> str | None:
         case ValueError() | CycloptsError():
             return str(error) or type(error).__name__
         case OSError() | OverflowError() | RecursionError():
-            return cause_of(error)
+            return describe_error(error)
         case MemoryError():
             return _about_memory(str(error))
         case RuntimeError() if not isinstance(error, NotImplementedError):
             words = str(error)
             if any(word in words for word in _MEMORY):
                 return _about_memory(words)
-            return f"{words}: --debug shows the traceback"  # torch refuses sizes in this way
+            return f"{words}: --debug shows the traceback"  # such as torch's errors about sizes
     return None
 
 

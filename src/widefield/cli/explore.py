@@ -13,22 +13,22 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
     from widefield.workflows.explore import explore as call
 
     found = call(**arguments, out=out, tables=tables)
-    facts = found.to_json()
+    values = found.to_json()
     if json:
         folder = None if tables is None else str(tables)
-        print_json({**facts, "out": str(out), "tables": folder})
+        print_json({**values, "out": str(out), "tables": folder})
         return
     for note in found.notes:
         print_line(f"note: {note}")
     print_line(
-        f"{facts['clusters']} clusters, {facts['duplicate_groups']} groups of near-duplicates, "
-        f"{facts['outliers']} outliers"
+        f"{values['clusters']} clusters, {values['duplicate_groups']} groups of near-duplicates, "
+        f"{values['outliers']} outliers"
     )
-    for task, suspected in facts["suspected_labels"].items():
+    for task, info in values["suspected_labels"].items():
         print_line(
-            f"{task}: {suspected['count']} labels to check; kNN accuracy "
-            f"{percent(suspected['neighbors_agree'])} % on {found.checked(task)}"
+            f"{task}: {info['count']} labels to check; kNN accuracy "
+            f"{percent(info['neighbors_agree'])} % on {found.checked(task)}"
         )
     if tables is not None:
         print_line(f"{tables}: {', '.join(found.tables())}")
-    print_line(f"{out}: {facts['examples']} {found.dataset.kind}")
+    print_line(f"{out}: {values['examples']} {found.dataset.kind}")

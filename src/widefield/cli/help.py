@@ -1,4 +1,4 @@
-"""How help is laid out: options in groups, and examples below them."""
+"""Layout of help: options in groups, with examples below."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from cyclopts import Group, Parameter
 
 ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
-"""Groups in the order in which help shows them."""
+"""Groups in the order of help."""
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
@@ -22,7 +22,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
         *("suggest", "parameters", "tables", "logger"),
     ),
 }
-"""Options of each group; others of a run are of Training, and others of a command plain Options."""
+"""Options of each group; others are in Training for a run, and in Options for a command."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "demo": (
@@ -55,11 +55,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
-"""Command lines that work, for each command."""
+"""Valid command lines for each command."""
 
 
 def group(name: str, detail: str = "") -> Group:
-    """Return the group of options `name`, in its place; `detail` follows its name.
+    """Return the group of options `name`, whose title may have a `detail`.
 
     Example:
         >>> group("Method", "simclr").name
@@ -68,24 +68,26 @@ def group(name: str, detail: str = "") -> Group:
     return Group(f"{name} {detail}".strip(), sort_key=ORDER.index(name))
 
 
-def group_of(option: str, otherwise: str) -> str:
+def group_of(option: str, default: str) -> str:
     """Return the name of the group of an option.
 
     Example:
         >>> group_of("max_examples", "Training"), group_of("epochs", "Training")
         ('Data', 'Training')
     """
-    return next((name for name, members in MEMBERS.items() if option in members), otherwise)
+    return next((name for name, members in MEMBERS.items() if option in members), default)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` with each option of its own in its group."""
+    """Return `command` with a group for each option."""
     signature = inspect.signature(command)
     parameters = []
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and not _has_group(parameter.annotation):
-            place = Parameter(group=group(group_of(parameter.name, "Options")))
-            annotation = cast(Any, Annotated)[parameter.annotation, place]
+        parts = getattr(parameter.annotation, "__metadata__", ())
+        has_group = any(isinstance(part, Parameter) and part.group for part in parts)
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_group:
+            option_group = Parameter(group=group(group_of(parameter.name, "Options")))
+            annotation = cast(Any, Annotated)[parameter.annotation, option_group]
             parameter = parameter.replace(annotation=annotation)
         parameters.append(parameter)
     return with_parameters(command, parameters)
@@ -94,22 +96,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def with_parameters(
     command: Callable[..., None], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Return `command` as cyclopts is to see it."""
+    """Return `command` with the signature `parameters`."""
 
-    def shown(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: Any, **kwargs: Any) -> None:
         command(*args, **kwargs)
 
-    shown.__name__, shown.__doc__ = command.__name__, command.__doc__
-    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    shown.__annotations__ = {p.name: p.annotation for p in parameters}
-    return shown
-
-
-def _has_group(annotation: Any) -> bool:
-    parts = getattr(annotation, "__metadata__", ())
-    return any(isinstance(part, Parameter) and part.group for part in parts)
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
 
 
 def examples(command: str) -> str:
-    """Return the end of a command's help: lines to try."""
+    """Return the examples at the end of a command's help."""
     return "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[command])])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from widefield_labs.result import Result
 
 
-FIGURES = (".svg", ".png")
+FIGURE_SUFFIXES = (".svg", ".png")
 
 
 @grouped
@@ -52,7 +52,7 @@ def lab(
     }
     known = claims()
     if name is None:
-        _refuse_idle("without a name no lab runs: name one", work | {"parameters": parameters})
+        _check_unused("without a name no lab runs: name one", work | {"parameters": parameters})
         if json:
             print_json(known)
         else:
@@ -60,16 +60,16 @@ def lab(
         return
     check_name("lab", name, tuple(known))
     if parameters:
-        _refuse_idle("with --parameters no lab runs: leave it out", work)
+        _check_unused("with --parameters no lab runs: leave it out", work)
     from widefield_labs import LABS
 
-    chosen = LABS[name]
+    selected = LABS[name]
     if parameters:
-        _print_parameters(chosen, json=json)
+        _print_parameters(selected, json=json)
         return
     if out is not None:
-        checked_output(out, FIGURES, overwrite=overwrite)  # before the work
-    result = chosen.run(scale=scale, seed=seed, **chosen.parse(settings))
+        checked_output(out, FIGURE_SUFFIXES, overwrite=overwrite)  # before the work
+    result = selected.run(scale=scale, seed=seed, **selected.parse(settings))
     if out is not None:
         result.save(out)
     if json:
@@ -78,9 +78,9 @@ def lab(
         _print_result(result)
 
 
-def _refuse_idle(reason: str, given: dict[str, bool]) -> None:
-    """Refuse options that were given though nothing would read them."""
-    words = [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]
+def _check_unused(reason: str, options: dict[str, bool]) -> None:
+    """Check that no options are set that would have no effect."""
+    words = [f"--{name.replace('_', '-')}" for name, is_set in options.items() if is_set]
     if words:
         raise ValueError(f"{reason}, or leave out {', '.join(words)}")
 

@@ -1,4 +1,4 @@
-"""Words of the command line as whole numbers, none of them rounded."""
+"""Conversion of command-line arguments to whole numbers without rounding."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -8,11 +8,7 @@ from cyclopts import Parameter, Token
 
 
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
-    """Return what `tokens` say, and refuse a fraction where a whole number is wanted.
-
-    Raises:
-        ValueError: a fraction.
-    """
+    """Return the value of `tokens`; a fraction for a whole number is an error."""
     if int in (kind, *get_args(kind)) and float not in get_args(kind):
         for token in tokens:
             if "." in token.value:
@@ -20,5 +16,5 @@ def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
     return cyclopts.convert(kind, tokens)
 
 
-UNROUNDED = Parameter(converter=_convert)
-"""The way in which every option reads its word."""
+STRICT_INT = Parameter(converter=_convert)
+"""Converter of all options."""

@@ -1,4 +1,4 @@
-"""What commands print: one JSON object, or tables for people."""
+"""Output of commands: JSON, lines and tables."""
 
 import json
 import sys
@@ -12,8 +12,8 @@ from rich.text import Text
 
 from widefield.core.names import printable
 
-_UNBOUNDED = 10_000
-"""Characters of a line that no table reaches."""
+_MAX_WIDTH = 10_000
+"""Width of tables in a file, which has no limit."""
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -29,7 +29,7 @@ def print_line(text: str) -> None:
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table on stdout; the first column is text, the others are numbers.
 
-    Nothing is cut short: a narrow terminal folds what is long, and a file has no width.
+    Long cells are folded in a narrow terminal and complete in a file.
     """
     table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
@@ -37,12 +37,12 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(_text(column), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(_text, row))
-    width = None if sys.stdout.isatty() else _UNBOUNDED
+    width = None if sys.stdout.isatty() else _MAX_WIDTH
     Console(width=width).print(table)
 
 
 def _text(text: str) -> Text:
-    """Return text as it is: names may look like rich's markup, or like an emoji."""
+    """Return literal text, because names may look like rich's markup or an emoji."""
     return Text(printable(text))
 
 

@@ -1,4 +1,4 @@
-"""`widefield plan`: its options are those of pretrain."""
+"""`widefield plan`, with the options of pretrain."""
 
 from typing import Any
 
@@ -18,38 +18,38 @@ def plan(
     json: Json = False,
     **arguments: Any,
 ) -> None:
-    """Plan a run, and print what it will take."""
+    """Plan a run, and print its memory and time."""
     from widefield.data.spec import parse
 
-    parse(data)  # before anything heavy is imported: a typing error is answered at once
+    parse(data)  # before heavy imports, so that a typing error is reported at once
 
     from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
-    ahead = call(data, recipe=settings_of(recipe, config), **arguments)
+    run_plan = call(data, recipe=settings_of(recipe, config), **arguments)
     if json:
-        print_json(ahead.to_json())
+        print_json(run_plan.to_json())
         return
-    rows = [[name, f"{part.bytes / 1e6:,.1f}", part.place] for name, part in ahead.parts.items()]
-    print_table(f"{ahead.examples:,} examples", ["", "MB", "where"], rows)
+    rows = [[name, f"{part.bytes / 1e6:,.1f}", part.place] for name, part in run_plan.parts.items()]
+    print_table(f"{run_plan.examples:,} examples", ["", "MB", "where"], rows)
     print_line(
-        f"peak: {ahead.host_bytes / 1e9:.2f} GB of host memory, "
-        f"{ahead.device_bytes / 1e9:.2f} GB {ahead.device_words}"
+        f"peak: {run_plan.host_bytes / 1e9:.2f} GB of host memory, "
+        f"{run_plan.device_bytes / 1e9:.2f} GB {run_plan.device_words}"
     )
     print_line(
-        f"{ahead.epoch_seconds:,.1f} s an epoch of {ahead.steps_per_epoch} steps, "
-        f"{_for_people(ahead.recipe.epochs * ahead.epoch_seconds)} in all"
+        f"{run_plan.epoch_seconds:,.1f} s an epoch of {run_plan.steps_per_epoch} steps, "
+        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all"
     )
-    for note in ahead.notes:
+    for note in run_plan.notes:
         print_line(note)
 
 
-def _for_people(seconds: float) -> str:
-    """Return a time in the unit in which it is a number of one to three digits.
+def format_duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours.
 
     Example:
-        >>> [_for_people(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
+        >>> [format_duration(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
         ['12 s', '10 min', '1.5 h', '342.9 h']
     """
     if seconds < 120:

@@ -1,4 +1,4 @@
-"""`widefield pretrain`: its options are the settings of the run, its method and its views."""
+"""`widefield pretrain`, with options for the settings of the run, its method and views."""
 
 import dataclasses
 import shlex
@@ -25,10 +25,10 @@ def pretrain(
     json: Json = False,
     **arguments: Any,
 ) -> None:
-    """Train, and print the outcome."""
+    """Train, and print the result."""
     from widefield.data.spec import parse
 
-    parse(data)  # before anything heavy is imported: a typing error is answered at once
+    parse(data)  # before heavy imports, so that a typing error is reported at once
 
     from widefield.core.gather import rank_and_world
     from widefield.core.hardware import keep_freed_memory
@@ -37,15 +37,15 @@ def pretrain(
 
     if resume and config is not None:
         raise ValueError("a resumed run has its own settings: leave out --config or --resume")
-    start = settings_of(recipe, config)
+    settings = settings_of(recipe, config)
     keep_freed_memory()
     try:
-        done = call(data, out=out, recipe=start, resume=resume, **arguments)
+        done = call(data, out=out, recipe=settings, resume=resume, **arguments)
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():
-            again = shlex.join(["widefield", "pretrain", data, "--out", str(out), "--resume"])
-            print(f"stopped; resume with: {printable(again)}", file=sys.stderr)
+            words = ["widefield", "pretrain", data, "--out", str(out), "--resume"]
+            print(f"stopped; resume with: {printable(shlex.join(words))}", file=sys.stderr)
         raise
     rank, _ = rank_and_world()
     if rank > 0:

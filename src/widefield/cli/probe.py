@@ -21,23 +21,23 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     rows = [
         [
             name,
-            f"{percent(probed.score.accuracy)}  [{percent(probed.score.low)}, "
-            f"{percent(probed.score.high)}]",
-            percent(probed.score.knn),
-            *(percent(floor.accuracy) for floor in probed.floor.values()),
+            f"{percent(result.score.accuracy)}  [{percent(result.score.low)}, "
+            f"{percent(result.score.high)}]",
+            percent(result.score.knn),
+            *(percent(floor.accuracy) for floor in result.floor.values()),
         ]
-        for name, probed in report.tasks.items()
+        for name, result in report.tasks.items()
     ]
     names = [f"floor: {name} %" for name in next(iter(report.tasks.values())).floor]
     columns = ["task", "linear-probe accuracy %  [95 %]", "kNN accuracy %", *names]
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
-    for name, probed in report.tasks.items():
-        print_line(_by_class(name, probed))
-    protocols = {
+    for name, result in report.tasks.items():
+        print_line(_by_class(name, result))
+    descriptions = {
         "linear": "L2 strength chosen on a fifth of these",
         "feature-dropout": f"100 epochs of SGD on views of {report.views}",
     }
-    protocol = protocols[report.protocol]
+    protocol = descriptions[report.protocol]
     print_line(f"{report.features} features, fitted on {report.fitted_on}; {protocol}")
     for note in report.notes:
         print_line(note)
@@ -46,13 +46,13 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
         print_line(f"note: {count} of the scored images were in the encoder's training data")
 
 
-def _by_class(task: str, probed: "TaskProbe") -> str:
+def _by_class(task: str, result: "TaskProbe") -> str:
     """Return the balanced accuracy of a task, and its lowest recall."""
     recall = {
-        c: r for c, r in zip(probed.classes, probed.score.recall, strict=True) if r is not None
+        c: r for c, r in zip(result.classes, result.score.recall, strict=True) if r is not None
     }
     worst = min(recall, key=recall.__getitem__)
     return (
-        f"{task}: balanced accuracy {percent(probed.score.balanced_accuracy)} %, "
+        f"{task}: balanced accuracy {percent(result.score.balanced_accuracy)} %, "
         f"lowest recall {percent(recall[worst])} % ({worst})"
     )

@@ -1,6 +1,6 @@
-"""Options and help of a command, read from the source of the Python call that it makes.
+"""Options and help of a command, from the source code of its Python function.
 
-Nothing is imported for them: torch takes seconds, and help is to be there at once.
+The function is parsed and not imported, because importing torch takes seconds.
 """
 
 import ast
@@ -28,45 +28,42 @@ TYPES: dict[str, Any] = {
     "Recipe": str,
     "Labels": Path,
 }
-"""What the word of an option is where the Python call takes a type of this name."""
+"""Type of an option by the name of its type in Python."""
 
 
 def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the parameters and the help of the call of its name in `module`.
+    """Give a command the parameters and the help of the function of its name in `module`.
 
-    A parameter that the command declares itself has the command's type and default. Those in
-    `without` are left out, as are `quiet`, whose opposite a terminal wants, and callbacks.
-
-    Args:
-        module: full name of the module.
-        without: names of parameters that the command line does not have.
+    Parameters that the command declares have its type and default. Those in `without`, `quiet` and
+    callbacks are left out.
     """
 
-    def decorate(command: Command) -> Command:
-        call = _call(module, command.__name__)
+    def decorator(command: Command) -> Command:
+        functions = (node for node in _tree(module).body if isinstance(node, ast.FunctionDef))
+        call = next(node for node in functions if node.name == command.__name__)
         doc = inspect.cleandoc(ast.get_docstring(call) or "")
         texts = arguments_of(doc)
-        own = dict(inspect.signature(command).parameters)
-        left_out = {*without, "quiet", "on_step", "on_epoch"}
-        shared = [p for p in _parameters(call, module) if p.name not in left_out]
-        chosen = [_merged(p, own.pop(p.name, None)) for p in shared]
-        chosen += [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
+        declared = dict(inspect.signature(command).parameters)
+        excluded = {*without, "quiet", "on_step", "on_epoch"}
+        common = [p for p in _parameters(call, module) if p.name not in excluded]
+        parameters = [_merged(p, declared.pop(p.name, None)) for p in common]
+        parameters += [p for p in declared.values() if p.kind is p.KEYWORD_ONLY]
         signature = inspect.Signature(
-            [p.replace(annotation=_annotation(p, texts.get(p.name))) for p in chosen]
+            [p.replace(annotation=_annotation(p, texts.get(p.name))) for p in parameters]
         )
 
-        def called(*args: Any, **kwargs: Any) -> None:
+        def wrapper(*args: Any, **kwargs: Any) -> None:
             command(**dict(zip(signature.parameters, args, strict=False)), **kwargs)
 
-        called.__name__, called.__doc__ = command.__name__, plain(doc.partition("\n")[0])
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        return grouped(called)
+        wrapper.__name__, wrapper.__doc__ = command.__name__, plain(doc.partition("\n")[0])
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        return grouped(wrapper)
 
-    return decorate
+    return decorator
 
 
 def arguments_of(doc: str) -> dict[str, str]:
-    """Return the text on each argument in a docstring of Google's style.
+    """Return the text of each argument in a docstring of Google's style.
 
     Example:
         >>> arguments_of('''Add.
@@ -84,9 +81,7 @@ def arguments_of(doc: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """Return a docstring's text as the command line shows it.
-
-    What follows "In Python" is not for the prompt.
+    """Return a docstring's text for the command line, without what follows "In Python".
 
     Example:
         >>> plain("a `.csv` file. In Python also a table.")
@@ -97,27 +92,27 @@ def plain(text: str) -> str:
 
 
 def _annotation(parameter: inspect.Parameter, text: str | None) -> Any:
-    """Return the type of a parameter with its help; a switch that is off has no opposite."""
+    """Return the type of a parameter with its help; flags that are off have no negation."""
     settings: dict[str, Any] = {} if text is None else {"help": plain(text)}
     if parameter.default is False:
         settings["negative"] = ()
     return cast(Any, Annotated)[parameter.annotation, Parameter(**settings)]
 
 
-def _merged(parameter: inspect.Parameter, own: inspect.Parameter | None) -> inspect.Parameter:
-    """Return a parameter of the call as the command declares it, if it does."""
-    if own is None:
+def _merged(parameter: inspect.Parameter, declared: inspect.Parameter | None) -> inspect.Parameter:
+    """Return a parameter of the function, replaced by that of the command if there is one."""
+    if declared is None:
         return parameter
-    kind = own.kind if own.kind is own.KEYWORD_ONLY else parameter.kind
-    return own.replace(kind=kind)
+    kind = declared.kind if declared.kind is declared.KEYWORD_ONLY else parameter.kind
+    return declared.replace(kind=kind)
 
 
 def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:
-    """Return the parameters of a call; those that may be given by position are to be so given."""
-    places, names = call.args.args, call.args.kwonlyargs
-    no_default = [None] * (len(places) - len(call.args.defaults))
+    """Return the parameters of a function, positional or keyword-only."""
+    positional, names = call.args.args, call.args.kwonlyargs
+    no_default = [None] * (len(positional) - len(call.args.defaults))
     defaults = [*no_default, *call.args.defaults, *call.args.kw_defaults]
-    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * len(places)
+    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * len(positional)
     kinds += [inspect.Parameter.KEYWORD_ONLY] * len(names)
     return [
         inspect.Parameter(
@@ -126,12 +121,12 @@ def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:
             default=inspect.Parameter.empty if default is None else ast.literal_eval(default),
             annotation=_type_of(argument.annotation, module),
         )
-        for argument, kind, default in zip([*places, *names], kinds, defaults, strict=True)
+        for argument, kind, default in zip([*positional, *names], kinds, defaults, strict=True)
     ]
 
 
 def _type_of(node: ast.expr | None, module: str) -> Any:
-    """Return the type of the word for an annotation; one that no word can be is `Any`."""
+    """Return the type of an option for an annotation; `Any` if there is none."""
     match node:
         case ast.Constant(value=None):
             return None
@@ -143,26 +138,21 @@ def _type_of(node: ast.expr | None, module: str) -> Any:
         case ast.Name(id=name) if name in TYPES:
             return TYPES[name]
         case ast.Name(id=name):
-            home, alias = _alias(name, module)
-            return _type_of(alias, home)
+            source, alias = _alias(name, module)
+            return _type_of(alias, source)
     return Any
 
 
 def _alias(name: str, module: str) -> tuple[str, ast.expr | None]:
-    """Return in which module a name of `module` is defined, and as what."""
+    """Return the module that defines a name of `module`, and its value."""
     for node in _tree(module).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
                 return module, value
-            case ast.ImportFrom(module=str(home), names=names):
-                if any(imported.name == name for imported in names):
-                    return _alias(name, home)
+            case ast.ImportFrom(module=str(source), names=names):
+                if any(alias_node.name == name for alias_node in names):
+                    return _alias(name, source)
     return module, None
-
-
-def _call(module: str, name: str) -> ast.FunctionDef:
-    calls = (node for node in _tree(module).body if isinstance(node, ast.FunctionDef))
-    return next(call for call in calls if call.name == name)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Every measured rule of the default recipe, and the result file that it comes from."""
+"""The measured rules of the default recipe, and the result files that they come from."""
 
 import math
 from collections.abc import Collection
@@ -15,24 +15,24 @@ LONG_METHOD = "row-contrast"
 """Method of other runs of `LONG_RUN_EPOCHS` and more."""
 
 LONG_RUN_EPOCHS = 40
-"""Epochs from which head rows alone give better features than a second view."""
+"""Epochs from which the rows of a head give better features than a second view."""
 
 MAX_STEPS_BETWEEN_VISITS = 64
-"""Steps per epoch up to which that holds: a row is as old as an epoch has steps."""
+"""Steps per epoch up to which that holds, the age of a row in steps."""
 
 MIN_EPOCHS = {"row-contrast": 10, "s-diet": 10, "diet": 10}
-"""Method -> epochs below which its rows are visited too rarely; 1 for others."""
+"""Method -> smallest number of epochs; 1 for others."""
 
 FEW_STEPS = 200
 """Steps below which features may be worse than raw pixels."""
 
 STEPS_PER_EPOCH = 16
-"""Steps that an epoch of few examples should have."""
+"""Smallest number of steps of an epoch with few examples."""
 
 SMALLEST_BATCH = 64
 """Batch size below which more steps do not help."""
 
-LR_MULTIPLES: dict[Family, float] = {
+LR_SCALES: dict[Family, float] = {
     "networks with batch norm": 1.0,
     "networks without batch norm": 0.03,
     "transformers": 0.03,
@@ -51,18 +51,18 @@ LR_MEASURED_ON = (
 
 
 class Balance(NamedTuple):
-    """The two terms of view-contrast against each other."""
+    """Weights of the two terms of view-contrast."""
 
     logit_scale: float
     cross_entropy_weight: float
 
 
-BALANCES = {
+BALANCE_BY_STEPS = {
     0: Balance(view_contrast.LOGIT_SCALE, view_contrast.CROSS_ENTROPY_WEIGHT),
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),
     3000: Balance(logit_scale=5.0, cross_entropy_weight=3.0),
 }
-"""Steps that a run has at least -> its balance."""
+"""Smallest number of steps of a run -> its balance."""
 
 RESULTS = {
     "method_for": ("equal_time.json", "budgets.json", "start_table.json"),
@@ -75,70 +75,74 @@ RESULTS = {
     "batch_size_for": ("batch_size.json",),
     "STEPS_PER_EPOCH": ("batch_size.json",),
     "SMALLEST_BATCH": ("batch_size.json",),
-    "LR_MULTIPLES": ("learning_rates.json", "row_rates.json"),
+    "LR_SCALES": ("learning_rates.json", "row_rates.json"),
     "LR_MEASURED_ON": ("learning_rates.json",),
-    "BALANCES": ("view_contrast.json", "equal_time.json"),
-    "balanced": ("view_contrast.json", "equal_time.json"),
+    "BALANCE_BY_STEPS": ("view_contrast.json", "equal_time.json"),
+    "with_balance": ("view_contrast.json", "equal_time.json"),
 }
-"""Rule of this file -> files of `benchmarks/results/` that it was chosen by."""
+"""Rule of this file -> files of `benchmarks/results/` that support it."""
 
 
 def method_for(
-    *, epochs: int, init: str | None = None, given: Collection[str] = (), steps_per_epoch: int = 0
+    *,
+    epochs: int,
+    init: str | None = None,
+    overrides: Collection[str] = (),
+    steps_per_epoch: int = 0,
 ) -> str:
-    """Return the method of a run that names none.
+    """Return the default method of a run.
 
-    A setting that only one of the two methods has chooses that method.
+    A setting that only one of the two methods has selects that method.
 
     Args:
         epochs: epochs of the run.
         init: initial weights of the run, if any.
-        given: names of the settings that the user gave.
-        steps_per_epoch: steps from one visit of a row to the next; 0 while it is not known.
+        overrides: names of the settings that are set by the user.
+        steps_per_epoch: steps from one visit of a row to the next; 0 if unknown.
 
     Example:
         >>> method_for(epochs=5), method_for(epochs=100)
         ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, given=["cross_entropy_weight"])
+        >>> method_for(epochs=100, overrides=["cross_entropy_weight"])
         'view-contrast'
     """
-    by_setting = method_with_settings(given)
+    by_setting = method_with_settings(overrides)
     if by_setting:
         return by_setting
     is_long = epochs >= LONG_RUN_EPOCHS and steps_per_epoch <= MAX_STEPS_BETWEEN_VISITS
     return LONG_METHOD if is_long and init is None else DEFAULT_METHOD
 
 
-def method_with_settings(given: Collection[str]) -> str | None:
-    """Return which of the two methods has one of the settings `given` that the other lacks."""
+def method_with_settings(overrides: Collection[str]) -> str | None:
+    """Return the one of the two default methods that alone has a setting of `overrides`."""
     short, long = (set(METHODS[method]().flat()) for method in (DEFAULT_METHOD, LONG_METHOD))
-    if (short - long).intersection(given):
+    if (short - long).intersection(overrides):
         return DEFAULT_METHOD
-    return LONG_METHOD if (long - short).intersection(given) else None
+    return LONG_METHOD if (long - short).intersection(overrides) else None
 
 
-def batch_size_for(examples: int, *, most: int) -> int:
+def batch_size_for(examples: int, *, max_batch_size: int) -> int:
     """Return the largest power of two that gives an epoch `STEPS_PER_EPOCH` steps.
 
-    It is at least `SMALLEST_BATCH`, and at most `most` and the number of examples.
+    It is at least `SMALLEST_BATCH`, and at most `max_batch_size` and the number of examples.
 
     Example:
-        >>> [batch_size_for(n, most=256) for n in (20, 500, 2000, 5000)]
+        >>> [batch_size_for(n, max_batch_size=256) for n in (20, 500, 2000, 5000)]
         [20, 64, 64, 256]
     """
     fewer = 2 ** int(math.log2(max(1, examples // STEPS_PER_EPOCH)))
-    return min(most, max(SMALLEST_BATCH, fewer), examples)
+    return min(max_batch_size, max(SMALLEST_BATCH, fewer), examples)
 
 
-def balanced(method: MethodConfig, *, steps: int) -> MethodConfig:
-    """Return view-contrast with a scale and a weight for `steps` where it has none; others as is.
+def with_balance(method: MethodConfig, *, steps: int) -> MethodConfig:
+    """Return view-contrast with a scale and a weight for `steps`; other methods unchanged.
 
     Example:
-        >>> chosen = balanced(ViewContrastConfig(logit_scale=8.0), steps=10_000)
-        >>> chosen.flat()["logit_scale"], chosen.flat()["cross_entropy_weight"]
+        >>> result = with_balance(ViewContrastConfig(logit_scale=8.0), steps=10_000)
+        >>> result.flat()["logit_scale"], result.flat()["cross_entropy_weight"]
         (8.0, 3.0)
     """
     if not isinstance(method, ViewContrastConfig):
         return method
-    usual = BALANCES[max(least for least in BALANCES if least <= steps)]._asdict()
-    return replace(method, **{k: v for k, v in usual.items() if getattr(method, k) is None})
+    balance = BALANCE_BY_STEPS[max(n for n in BALANCE_BY_STEPS if n <= steps)]._asdict()
+    return replace(method, **{k: v for k, v in balance.items() if getattr(method, k) is None})

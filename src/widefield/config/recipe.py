@@ -1,7 +1,7 @@
-"""One run, described: which method, views and encoder, with their settings, and the run's own.
+"""Settings of one run: method, views and encoder with their settings, and those of the run.
 
 The same names are the arguments of `widefield.pretrain` and the options of `widefield pretrain`;
-`run.yaml` nests them. A setting stands, with its only default, on the part that it sets.
+`run.yaml` nests them. Each setting has its default in one place.
 """
 
 from collections.abc import Mapping
@@ -34,21 +34,21 @@ class Recipe(Settings):
     """
 
     method: MethodConfig
-    """Objective to train, see docs/methods.md; auto goes by epochs, their steps, and start."""
+    """Objective to train, see docs/methods.md; auto picks by epochs, steps per epoch, and init."""
     views: ViewSettings = field(default_factory=ViewSettings)
-    """Policy that draws views: expert, viewmaker, none, ...; A+B applies A, then B."""
+    """Augmentation policy: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
     init: str | None = None
-    """Encoder to go on from: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
+    """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
     init_lr_scale: Annotated[float, Gt(0)] = 0.3
-    """Learning rate of an encoder that has a start, as a multiple of lr."""
+    """Learning rate of an encoder with initial weights, as a multiple of lr."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Factor of that rate from each layer to the one before it."""
     freeze_blocks: Annotated[int, Ge(0)] = 0
-    """First layers of a start that are not trained."""
+    """First layers of initial weights that are not trained."""
     freeze_norm_layers: bool = False
-    """Leave the norms of a start as they are."""
+    """Do not train the norms of initial weights."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256
@@ -70,7 +70,7 @@ class Recipe(Settings):
     warmup_steps: Annotated[int | None, Ge(0)] = None
     """Steps of linear warm-up, in place of warmup_epochs."""
     precision: Literal["auto", "32", "bf16"] = "auto"
-    """Arithmetic of the encoder; auto takes bf16 where the machine has it."""
+    """Precision of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
@@ -88,7 +88,7 @@ class Recipe(Settings):
     checkpoint_minutes: Annotated[float, Gt(0)] = 1.0
     """Minutes between checkpoints within long epochs; more where saving takes over 5 % of them."""
     metrics_every: Annotated[int, Ge(1)] = 50
-    """Steps between rows of steps.csv, the loss while an epoch is under way."""
+    """Steps between rows of steps.csv, the loss within an epoch."""
     health_every: Annotated[int, Ge(1)] = 10
     """Epochs between label-free health checks."""
 
@@ -98,17 +98,16 @@ class Recipe(Settings):
         parts = {**self.encoder.flat(), **self.method.flat(), **self.views.flat()}
         return {"method": self.method.name, "views": self.views.names, **parts, **run}
 
-    def opening(self) -> dict[str, Any]:
-        """Return what `open_dataset` gets to know of how the examples are wanted."""
+    def data_options(self) -> dict[str, Any]:
+        """Return the arguments of `open_dataset`."""
         names = ("max_examples", "image_size", "seconds", "sample_rate", "seed")
         return {name: getattr(self, name) for name in names}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values under some flat names.
 
-        Another `method` or other `views` come with their own defaults, and the same ones by name
-        keep their settings; other names are then looked up in the run, the method, the views and
-        the encoder.
+        A new `method` and new `views` have their default settings, the same ones by name keep
+        theirs. Other names are settings of the run, the method, the views or the encoder.
 
         Raises:
             ValueError: a name belongs to no part of this recipe; the message names those it fits.
@@ -122,7 +121,7 @@ class Recipe(Settings):
         encoder = self.encoder.changed(rest)
         run = {name: rest.pop(name) for name in RUN_SETTINGS if name in rest}
         for name in rest:
-            _refuse_stranger(name, method, views, encoder)
+            _check_setting(name, method, views, encoder)
         method, views = method.changed(rest), views.changed(rest)
         return replace(self, method=method, views=views, encoder=encoder, **run)
 
@@ -145,21 +144,21 @@ class Recipe(Settings):
 
 
 PARTS = ("method", "views", "encoder")
-"""Names of the settings that choose a part of the run, which has settings of its own."""
+"""Settings that select a part of the run, which has its own settings."""
 
 RUN_SETTINGS = tuple(name for name in Recipe.__dataclass_fields__ if name not in PARTS)
-"""Names of the settings that belong to the run itself."""
+"""Settings of the run itself."""
 
 
-def _method(given: str | MethodConfig) -> MethodConfig:
-    if isinstance(given, MethodConfig):
-        return given
-    check_name("method", given, METHODS)
-    return METHODS[given]()
+def _method(overrides: str | MethodConfig) -> MethodConfig:
+    if isinstance(overrides, MethodConfig):
+        return overrides
+    check_name("method", overrides, METHODS)
+    return METHODS[overrides]()
 
 
-def owners() -> dict[str, list[str]]:
-    """Return, for each setting of methods and views, the names of those that have it."""
+def settings_by_name() -> dict[str, list[str]]:
+    """Return setting -> names of the methods and views that have it."""
     result: dict[str, list[str]] = {}
     for name, kind in {**METHODS, **{n: policy.settings for n, policy in VIEWS.items()}}.items():
         for setting in kind().flat():
@@ -167,17 +166,17 @@ def owners() -> dict[str, list[str]]:
     return result
 
 
-def _refuse_stranger(
+def _check_setting(
     name: str, method: MethodConfig, views: ViewSettings, encoder: EncoderSettings
 ) -> None:
-    """Refuse a setting that neither `method`, `views` nor `encoder` has."""
+    """Check that `method`, `views` or `encoder` has a setting."""
     if name in {**method.flat(), **views.flat(), **encoder.flat()}:
         return
-    known = owners()
+    known = settings_by_name()
     settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
-    check_name("setting", name, settings, listed_by="run.yaml")
+    check_name("setting", name, settings, list_command="run.yaml")
     *others, last = known[name]
-    having = f"{', '.join(others)} and {last}" if others else last
+    methods = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(
-        f"{name} is no setting of {method.name} with views {views.names}: it is one of {having}"
+        f"{name} is not a setting of {method.name} with views {views.names}: it is one of {methods}"
     )

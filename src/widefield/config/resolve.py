@@ -1,4 +1,4 @@
-"""From the settings that a user gave to those of a run: one pure pass over facts."""
+"""Resolution of the settings of a run from those of the user, the data and the machine."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import torch
 
-from widefield.config.defaults import LR_MULTIPLES, balanced, batch_size_for, method_for
+from widefield.config.defaults import LR_SCALES, batch_size_for, method_for, with_balance
 from widefield.config.notes import notes_on
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
@@ -19,18 +19,18 @@ from widefield.methods import HeadMethodConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitFacts:
-    """What settings depend on of the weights that a run begins with."""
+class InitInfo:
+    """Properties of the initial weights on which settings depend."""
 
     config: EncoderConfig
     """Architecture of the encoder."""
     size_is_fixed: bool
-    """Whether it takes images of its own size only."""
+    """Whether the encoder takes images of its own size only."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What settings depend on: the data, the initial weights, the machine."""
+class RunContext:
+    """Properties of data, initial weights and machine on which settings depend."""
 
     examples: int
     """n."""
@@ -42,20 +42,20 @@ class Facts:
     """Samples per second of sounds, Hz."""
     planted: Collection[str] = ()
     """Names of the planted features."""
-    init: InitFacts | None = None
+    init: InitInfo | None = None
     """The initial weights; None for random ones."""
     feature_dim: int | None = None
-    """D, where the encoder to train is there already; None for the one of the recipe."""
+    """D of an existing encoder to train; None for the one of the recipe."""
     device: torch.device
     """Device to train on."""
     bf16: bool = False
-    """Whether the device has arithmetic in bf16."""
+    """Whether the device supports bf16."""
     memory: Memory
     """Memory for the rows of a per-example head."""
 
     @classmethod
     def of(cls, dataset: Dataset, *, device: torch.device, **others: Any) -> Self:
-        """Return the facts of a data set on this machine."""
+        """Return the context of a data set on this machine."""
         _, height, width, channels = dataset.images.shape
         return cls(
             examples=len(dataset),
@@ -71,26 +71,26 @@ class Facts:
 
 
 def resolve(
-    recipe: str | Recipe, given: Mapping[str, Any], facts: Facts
+    recipe: str | Recipe, overrides: Mapping[str, Any], context: RunContext
 ) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the settings of a run, each `auto` replaced, and notes on what was chosen.
+    """Return the settings of a run without `auto`, and notes on the selected values.
 
-    What the user did not give goes by the rules of `widefield.config.defaults` in the recipe
-    `default`. Other recipes keep their values, but the learning rate of another method than theirs.
+    The recipe `default` takes unset values from the rules of `widefield.config.defaults`. Other
+    recipes keep their values; a method that is not theirs gets its learning rate by these rules.
 
     Args:
         recipe: name of a recipe, or a whole one.
-        given: settings that the user gave, under their flat names.
-        facts: the data, the initial weights and the machine.
+        overrides: settings of the user, under their flat names.
+        context: the data, the initial weights and the machine.
 
     Raises:
-        ValueError: as `check`, the encoder does not take such examples, or a warm-up was given in
-            steps that does not end.
+        ValueError: as `check`, the encoder does not take such examples, or the warm-up is longer
+            than the run.
 
     Example:
-        >>> cpu = torch.device("cpu")
-        >>> facts = Facts(examples=500, image_size=(32, 32), device=cpu, memory=Memory(host=10**9))
-        >>> recipe, notes = resolve("default", {"epochs": 50}, facts)
+        >>> cpu, memory = torch.device("cpu"), Memory(host=10**9)
+        >>> context = RunContext(examples=500, image_size=(32, 32), device=cpu, memory=memory)
+        >>> recipe, notes = resolve("default", {"epochs": 50}, context)
         >>> recipe.method.name, recipe.batch_size, recipe.encoder.name
         ('row-contrast', 64, 'resnet-tiny')
         >>> for note in notes:
@@ -98,39 +98,41 @@ def resolve(
         method row-contrast, the default from 40 epochs on: --method sets another
         batch size 64, because there are few examples: --batch-size sets another
     """
-    unset = _unset(recipe, given)
-    chosen = check(recipe, given, planted=facts.planted, init=facts.init)
-    bf16 = chosen.precision == "bf16" or (chosen.precision == "auto" and facts.bf16)
-    encoder = chosen.encoder.resolved(facts.device, facts.kind)
-    chosen = replace(chosen, precision="bf16" if bf16 else "32", encoder=encoder)
+    unset = _unset(recipe, overrides)
+    result = check(recipe, overrides, planted=context.planted, init=context.init)
+    bf16 = result.precision == "bf16" or (result.precision == "auto" and context.bf16)
+    encoder = result.encoder.resolved(context.device, context.kind)
+    result = replace(result, precision="bf16" if bf16 else "32", encoder=encoder)
     if "batch_size" in unset:
-        batch_size = batch_size_for(facts.examples, most=chosen.batch_size)
-        chosen = replace(chosen, batch_size=batch_size)
-    per_epoch = steps_per_epoch(facts.examples, chosen.batch_size, drop_last=chosen.drop_last)
-    steps = chosen.epochs * per_epoch
+        batch_size = batch_size_for(context.examples, max_batch_size=result.batch_size)
+        result = replace(result, batch_size=batch_size)
+    per_epoch = steps_per_epoch(context.examples, result.batch_size, drop_last=result.drop_last)
+    steps = result.epochs * per_epoch
     if "method" in unset:
-        chosen = _with_default_method(chosen, given, per_epoch)
-    feature_dim = facts.feature_dim or encoder.width(
-        InputSpec(channels=facts.channels, image_size=facts.image_size, rate=facts.rate)
+        result = _with_default_method(result, overrides, per_epoch)
+    feature_dim = context.feature_dim or encoder.width(
+        InputSpec(channels=context.channels, image_size=context.image_size, rate=context.rate)
     )
-    method = balanced(chosen.method, steps=steps).placed(facts.examples, feature_dim, facts.memory)
-    chosen = _with_rates(replace(chosen, method=method), unset)
-    if chosen.warmup_steps is not None and chosen.warmup_steps >= steps > 0:
+    method = with_balance(result.method, steps=steps).placed(
+        context.examples, feature_dim, context.memory
+    )
+    result = _with_rates(replace(result, method=method), unset)
+    if result.warmup_steps is not None and result.warmup_steps >= steps > 0:
         raise ValueError(
-            f"warmup_steps is {chosen.warmup_steps} and the run has {steps} steps: give more "
+            f"warmup_steps is {result.warmup_steps} and the run has {steps} steps: give more "
             "epochs or a shorter warm-up"
         )
-    return chosen, notes_on(chosen, per_epoch, unset=unset, given=given)
+    return result, notes_on(result, per_epoch, unset=unset, overrides=overrides)
 
 
 def check(
     recipe: str | Recipe,
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     *,
     planted: Collection[str] = (),
-    init: InitFacts | None = None,
+    init: InitInfo | None = None,
 ) -> Recipe:
-    """Return the settings as far as they go before data are open; the first part of `resolve`.
+    """Return the settings before data are opened; the first part of `resolve`.
 
     Raises:
         ValueError: settings do not fit the recipe, each other, or the initial weights.
@@ -140,48 +142,48 @@ def check(
         Traceback (most recent call last):
         ValueError: warmup_epochs is 3 and the run has 3 epochs: give more epochs or a shorter ...
     """
-    given = without_auto(given)
+    overrides = without_auto(overrides)
     if isinstance(recipe, Recipe):
-        chosen = recipe.changed(given)
+        result = recipe.changed(overrides)
     else:
-        chosen = named_recipe(recipe, given, planted=planted)
-    _refuse_contradiction(chosen, given)
+        result = named_recipe(recipe, overrides, planted=planted)
+    _check_combination(result, overrides)
     if init is None:
-        return chosen
-    named = set(given)
-    if isinstance(recipe, Recipe):  # whose zero_init_last, of random weights, cannot be left out
+        return result
+    named = set(overrides)
+    if isinstance(recipe, Recipe):  # which always has zero_init_last, a setting of random weights
         named |= recipe.encoder.flat().keys() - {"zero_init_last"}
-    return _with_init(chosen, named, init)
+    return _with_init(result, named, init)
 
 
-def without_auto(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the method `auto`, which is none."""
-    return {name: value for name, value in given.items() if (name, value) != ("method", AUTO)}
+def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the method `auto`."""
+    return {name: value for name, value in overrides.items() if (name, value) != ("method", AUTO)}
 
 
-def _unset(recipe: str | Recipe, given: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of `method`, `batch_size`, `lr` and `head_lr_scale` go by measured rules.
+def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]:
+    """Return which of `method`, `batch_size`, `lr` and `head_lr_scale` have default rules.
 
-    A method that is given whole brings its rates, and rows go by an `lr` that is given.
+    A `MethodConfig` has its own rates, and `lr` sets the rate of the rows too.
     """
-    method = given.get("method", AUTO)
-    named = isinstance(method, str) and "lr" not in given
-    rates = frozenset({"lr", "head_lr_scale"} - given.keys() if named else ())
+    method = overrides.get("method", AUTO)
+    named = isinstance(method, str) and "lr" not in overrides
+    rates = frozenset({"lr", "head_lr_scale"} - overrides.keys() if named else ())
     if isinstance(recipe, Recipe) and method not in (AUTO, recipe.method.name):
         return rates  # those of the recipe are those of its method
     if recipe != "default":
         return frozenset()
-    return rates | {"batch_size"} - given.keys() | ({"method"} if method == AUTO else set())
+    return rates | {"batch_size"} - overrides.keys() | ({"method"} if method == AUTO else set())
 
 
-def _refuse_contradiction(recipe: Recipe, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot go together, whatever the data."""
-    if "warmup_epochs" in given and recipe.warmup_epochs >= recipe.epochs:
+def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
+    """Check settings that exclude each other."""
+    if "warmup_epochs" in overrides and recipe.warmup_epochs >= recipe.epochs:
         raise ValueError(
             f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
             "give more epochs or a shorter warm-up"
         )
-    if given.keys() >= {"warmup_epochs", "warmup_steps"}:
+    if overrides.keys() >= {"warmup_epochs", "warmup_steps"}:
         raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
     if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
         raise ValueError(
@@ -190,12 +192,8 @@ def _refuse_contradiction(recipe: Recipe, given: Mapping[str, Any]) -> None:
         )
 
 
-def _with_init(recipe: Recipe, named: Collection[str], init: InitFacts) -> Recipe:
-    """Return `recipe` with the architecture of the initial weights, and the size that they need.
-
-    Raises:
-        ValueError: a setting of `named` is another one.
-    """
+def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe:
+    """Return `recipe` with the architecture of the initial weights, and the size that they need."""
     config, settings = init.config, EncoderSettings.of(init.config)
     wanted = recipe.encoder.flat()
     for name, value in settings.flat().items():
@@ -216,18 +214,18 @@ def _with_init(recipe: Recipe, named: Collection[str], init: InitFacts) -> Recip
     return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
 
 
-def _with_default_method(recipe: Recipe, given: Mapping[str, Any], per_epoch: int) -> Recipe:
-    """Return the recipe with the method for its epochs and steps, and the settings given."""
+def _with_default_method(recipe: Recipe, overrides: Mapping[str, Any], per_epoch: int) -> Recipe:
+    """Return the recipe with the default method for its epochs and steps, and the overrides."""
     method = method_for(
-        epochs=recipe.epochs, init=recipe.init, given=given, steps_per_epoch=per_epoch
+        epochs=recipe.epochs, init=recipe.init, overrides=overrides, steps_per_epoch=per_epoch
     )
-    own = {name: value for name, value in given.items() if name in recipe.method.flat()}
-    return recipe.changed({**own, "method": method})
+    kept = {name: value for name, value in overrides.items() if name in recipe.method.flat()}
+    return recipe.changed({**kept, "method": method})
 
 
 def _with_rates(recipe: Recipe, unset: Collection[str]) -> Recipe:
-    """Return the recipe with the learning rate of the encoder's family; rows keep the method's."""
-    multiple = LR_MULTIPLES[family_of(recipe.encoder)]
+    """Return the recipe with the learning rate of the encoder's family, but not for rows."""
+    multiple = LR_SCALES[family_of(recipe.encoder)]
     rates = {"lr": multiple * recipe.method.lr}
     if isinstance(recipe.method, HeadMethodConfig):
         rates["head_lr_scale"] = 1 / multiple

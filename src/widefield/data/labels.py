@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 
@@ -180,7 +180,7 @@ def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dic
 
 def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file and the line number of each row."""
-    refuse_strange(path, largest=_LARGEST)
+    check_plain_file(path, largest=_LARGEST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.clips import Clips
@@ -115,7 +115,7 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
             f"examples of {steps} samples are too short at {rate} Hz; choose seconds of "
             f"{_SHORTEST / rate:.3g} or more"
         )
-    refuse_beyond_memory(2 * steps, "one example")
+    check_memory(2 * steps, "one example")
     return steps
 
 

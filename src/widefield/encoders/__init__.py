@@ -1,4 +1,4 @@
-"""Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; timm's, torchvision's, anybody's weights."""
+"""Encoders: x[B, C, H, W] in [0, 1] -> h[B, D]; of timm, torchvision and other weights."""
 
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from widefield.encoders.settings import EncoderSettings as EncoderSettings
     from widefield.encoders.untrained import untrained_like as untrained_like
     from widefield.encoders.untrained import untrained_starts as untrained_starts
-    from widefield.encoders.weights.adapt import adapted as adapted
+    from widefield.encoders.weights.adapt import adapt_encoder as adapt_encoder
+    from widefield.encoders.weights.files import check_weights as check_weights
     from widefield.encoders.weights.files import export_onnx as export_onnx
+    from widefield.encoders.weights.files import first_invalid as first_invalid
     from widefield.encoders.weights.files import has_settings as has_settings
     from widefield.encoders.weights.files import is_config as is_config
     from widefield.encoders.weights.files import load_encoder as load_encoder
-    from widefield.encoders.weights.files import no_numbers as no_numbers
-    from widefield.encoders.weights.files import refuse_other_weights as refuse_other_weights
     from widefield.encoders.weights.files import save_encoder as save_encoder
     from widefield.encoders.weights.files import save_encoder_file as save_encoder_file
     from widefield.encoders.weights.files import timm_snippet as timm_snippet
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from widefield.encoders.weights.hub_folder import load_model_folder as load_model_folder
     from widefield.encoders.weights.model_folder import MODEL_FILES as MODEL_FILES
     from widefield.encoders.weights.model_folder import (
-        refuse_other_than_timm as refuse_other_than_timm,
+        check_timm_support as check_timm_support,
     )
     from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
     from widefield.encoders.weights.module import load_module as load_module

@@ -1,8 +1,8 @@
-"""Two networks that timm lacks, in their forms for CIFAR: AlexNet and Wide-ResNet 34-5.
+"""AlexNet and Wide-ResNet 34-5 for CIFAR, which timm lacks.
 
-Wen & Li (2021) show their features in Figures 1 to 4 and state no more than their names. Both take
-images of any size from 8 pixels on and end in the mean over places. They offer what `Encoder` asks
-of timm's models: `head_hidden_size` and `forward_features`.
+Wen & Li (2021) show their features in Figures 1 to 4, without further details. Both take images
+from 8 pixels on and end in global average pooling. As timm's models they have `head_hidden_size`
+and `forward_features`.
 """
 
 from collections import OrderedDict
@@ -16,10 +16,9 @@ class AlexNet(nn.Module):
 
     Widths, kernels, response normalization and overlapping pooling are the published ones, except
     the first kernel: 3 x 3 at stride 1 instead of 11 x 11 at stride 4, for images that are 7 times
-    smaller. Pools are padded, which leaves 16, 8 and 4 pixels of 32. The three fully connected
-    layers are left out, as a projector takes their place; there are no groups of channels. Weights
-    start as He et al. (2015) draw them: the published deviation of 0.01 leaves features of
-    different images all but equal.
+    smaller. Pools are padded: 32 pixels become 16, 8 and 4. There are no fully connected layers and
+    no groups of channels. Weights are initialized as by He et al. (2015), because the published
+    deviation of 0.01 makes the features of different images almost equal.
 
     Example:
         >>> import torch
@@ -52,14 +51,14 @@ class AlexNet(nn.Module):
                 pool5=_pool(),
             )
         )
-        _draw_weights(self)
+        _init_weights(self)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the feature map [B, 256, H / 8, W / 8] of images [B, C, H, W]."""
         return self.layers(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean of the feature map over its places."""
+        """Return the mean of the feature map over positions."""
         return self.forward_features(x).mean((2, 3))
 
 
@@ -87,14 +86,14 @@ class WideResNet(nn.Module):
         self.group3 = _group(160, 320, stride=2)
         self.norm = nn.BatchNorm2d(320)
         self.relu = nn.ReLU()
-        _draw_weights(self)
+        _init_weights(self)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the feature map [B, 320, H / 4, W / 4] of images [B, C, H, W]."""
         return self.relu(self.norm(self.group3(self.group2(self.group1(self.conv1(x))))))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean of the feature map over its places."""
+        """Return the mean of the feature map over positions."""
         return self.forward_features(x).mean((2, 3))
 
 
@@ -119,8 +118,8 @@ class WideBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the features [B, outputs, H / stride, W / stride] of x [B, inputs, H, W]."""
         active = self.relu1(self.norm1(x))
-        past = x if self.shortcut is None else self.shortcut(active)
-        return past + self.conv2(self.relu2(self.norm2(self.conv1(active))))
+        shortcut = x if self.shortcut is None else self.shortcut(active)
+        return shortcut + self.conv2(self.relu2(self.norm2(self.conv1(active))))
 
 
 CIFAR_NETWORKS: dict[str, Callable[[int], nn.Module]] = {
@@ -144,7 +143,7 @@ def _pool() -> nn.MaxPool2d:
     return nn.MaxPool2d(3, stride=2, padding=1)
 
 
-def _draw_weights(network: nn.Module) -> None:
+def _init_weights(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")

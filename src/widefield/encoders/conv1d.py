@@ -1,20 +1,17 @@
-"""A small convolutional encoder over time, for windows and the waveforms of sounds.
-
-It offers what `Encoder` asks of timm's models: `head_hidden_size` and `forward_features`.
-"""
+"""A small convolutional encoder over time, for windows and the waveforms of sounds."""
 
 from torch import Tensor, nn
 
 _WIDTHS = (32, 64, 128, 256)
 _STEPS = 1024
-"""Steps of time that the first layer leaves at most; the four stages halve them four times."""
+"""Largest number of time steps after the first layer; each of the four stages halves them."""
 
 
 class Conv1d(nn.Module):
     """Four stages of residual blocks over time: x[B, C, 1, T] -> h[B, 256].
 
-    Time is the width of an image of height 1, so that every part of the library that moves images
-    moves windows too. The first layer skips over as many steps as leave 1,024 of them.
+    Time is the width of an image of height 1. The stride of the first layer leaves about 1,024
+    steps.
 
     Example:
         >>> import torch

@@ -22,13 +22,13 @@ from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
 
 Stem = Literal["auto", "cifar", "small", "native"]
-"""First layers: `small` for small images, `native` as timm builds them, the others by their size.
+"""First layers: `small` for small images, `native` as in timm, the others by image size.
 
 `cifar` is small for images of CIFAR's size alone, as in S-DIET (2025), appendix C.
 """
 
 SMALL_IMAGE = {"auto": 64, "cifar": 32}
-"""Greatest side in pixels at which a stem is the small one; timm's are made for 224 pixels."""
+"""Largest side in pixels with the small stem; those of timm are made for 224 pixels."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     # 0.3 M weights in timm's ResNet class: one basic block per stage, 16 channels in the stem.
@@ -40,18 +40,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "stem_width": 8,
     },
 }
-"""Encoders that timm does not name: the arguments with which `timm.create_model` builds each."""
+"""Variants of timm models: name -> arguments of `timm.create_model`."""
 
 SOLO_LEARN_PADDING = 2
-"""Padding of the small first layer in solo-learn's ResNets; ours is padded by 1."""
+"""Padding of the small first layer in solo-learn's ResNets; here it is 1."""
 
 TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
-"""timm's modules whose models cut the image into one grid of patches and keep that grid."""
+"""timm's modules of models with one constant grid of patches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """Everything that is needed to build the encoder again; every field is plain JSON."""
+    """Configuration from which an encoder is rebuilt; every field is plain JSON."""
 
     name: str
     channels: int
@@ -64,27 +64,27 @@ class EncoderConfig:
     stem: str
     """Stem that was built: `small` or `native`."""
     timm: dict[str, Any] | None
-    """Arguments of `timm.create_model`; None for a network of ours and of torchvision."""
+    """Arguments of `timm.create_model`; None for networks of this library and of torchvision."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
     max_value: float | None = None
-    """The value that was 1 in training images of more than 8 bits, where their files do not say."""
+    """The value that is 1 in training images of more than 8 bits, if the files do not define it."""
     rate: int | None = None
-    """Samples a second of the sounds that it is trained on, Hz; None of other examples."""
+    """Samples per second of the sounds that it is trained on, Hz; None for other examples."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image_size", as_size(self.image_size))
 
     @property
     def kind(self) -> Kind:
-        """What it is trained on."""
+        """Kind of the examples that it is trained on."""
         if self.rate is not None:
             return "sounds"
         return "windows" if self.name in SIGNAL_NETWORKS else "images"
 
     @property
     def front_end(self) -> FrontEnd | None:
-        """Spectrogram that the network sees; None where it sees the examples themselves."""
+        """Spectrogram that is the network's input; None if it takes the examples themselves."""
         if self.rate is None or self.name in SIGNAL_NETWORKS:
             return None
         return FrontEnd(rate=self.rate, samples=self.image_size[1])
@@ -94,11 +94,11 @@ class Encoder(nn.Module):
     """A network that normalizes its examples first: x[B, C, H, W] -> h[B, D].
 
     Images lie in [0, 1], sounds [B, 1, 1, T] in [-1, 1). Most encoders of sounds turn them into
-    log-mel spectrograms [B, 1, 64, 64] in [0, 1] first; these can be given instead, as views are.
+    log-mel spectrograms [B, 1, 64, 64] in [0, 1] first, and also accept these.
 
     Attributes:
-        config: everything that rebuilds this encoder, except its weights.
-        backbone: the network; a timm model has timm's names for the weights.
+        config: configuration to rebuild the encoder, without weights.
+        backbone: the network, with timm's names of the weights.
         dim: D, the width of h.
     """
 
@@ -119,19 +119,16 @@ class Encoder(nn.Module):
 
     @property
     def size_is_fixed(self) -> bool:
-        """Whether the weights are made for images of `config.image_size` alone."""
+        """Whether the weights need images of `config.image_size`."""
         return "img_size" in (self.config.timm or {}) or hasattr(self.backbone, "image_size")
 
     @property
     def has_map(self) -> bool:
-        """Whether `feature_map` shows features before pooling; not of torchvision's models."""
+        """Whether `feature_map` is available, which torchvision's models lack."""
         return hasattr(self.backbone, "forward_features")
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Return (x - mean) / std, computed in one pass; the memory format is kept.
-
-        Sounds become spectrograms first, whose mean and deviation these are.
-        """
+        """Return (x - mean) / std in the same memory format, of sounds for their spectrograms."""
         if self.spectrogram is not None and x.shape[2] == 1:
             x = self.spectrogram(x)
         return torch.addcmul(self.shift, x, self.scale)
@@ -162,29 +159,28 @@ def build_encoder(
     rate: int | None = None,
     seed: int,
 ) -> Encoder:
-    """Build a randomly initialized encoder: any timm or torchvision model by name, or one of ours.
+    """Build a randomly initialized encoder.
 
-    torchvision's are called `torchvision:NAME`. Ours are `resnet-tiny`, `alexnet` and
-    `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
+    Its name is that of a timm model, `torchvision:NAME`, or of a network of this library:
+    `resnet-tiny`, `alexnet` and `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d`
+    for windows and waveforms. Nothing is downloaded, and the global random state does not change.
 
-    Nothing is downloaded, and the global random state is left as it was.
-
-    The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs
-    and their kin has patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With
-    `stem="auto"` these families get it up to 64 pixels, with `stem="cifar"` up to 32; spectrograms
-    of sounds never do by themselves. Other families have timm's stem alone.
+    The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs has
+    patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With `stem="auto"` these
+    families have it up to 64 pixels, with `stem="cifar"` up to 32, and never for spectrograms of
+    sounds. Other families have timm's stem only.
 
     Args:
         name: name of the model, such as `resnet18`, `vit_tiny_patch16_224` or `resnet-tiny`.
-        stem: first layers, by image size or at any size; `config.stem` says which were built.
-        zero_init_last: start the gain of the last norm of a ResNet's residual blocks at 0, as timm
-            does, and not at 1, as torchvision does.
+        stem: first layers; `config.stem` is the one that was built.
+        zero_init_last: initialize the weight of the last norm of a ResNet's residual blocks to 0,
+            as in timm, instead of 1, as in torchvision.
         channels: C of the images.
         image_size: side of the images, or their height and width, pixels.
         mean: mean of each channel of images in [0, 1]; default 0.5.
         std: standard deviation of each channel; default 0.25.
-        max_value: the value that is 1 in images of more than 8 bits, kept for whoever opens them.
-        rate: samples a second of sounds, whose `image_size` is (1, samples); None for others.
+        max_value: the value that is 1 in images of more than 8 bits.
+        rate: samples per second of sounds, whose `image_size` is (1, samples); None for others.
         seed: seed of the initial weights.
 
     Raises:
@@ -201,7 +197,7 @@ def build_encoder(
     )
     config = encoder_config(name, inputs, stem=stem, zero_init_last=zero_init_last)
     with seeded(seed):
-        return assemble(config)
+        return build_from_config(config)
 
 
 def encoder_config(
@@ -211,13 +207,13 @@ def encoder_config(
     stem: Stem = "auto",
     zero_init_last: bool = True,
 ) -> EncoderConfig:
-    """Return the configuration that `build_encoder` would build; same settings, same errors."""
-    name = name.removeprefix("timm:")  # as it is written where other sources may be named too
+    """Return the configuration of `build_encoder` with the same settings and errors."""
+    name = name.removeprefix("timm:")  # as written for `init`
     check_name("stem", stem, get_args(Stem))
     channels, size, rate = inputs.channels, as_size(inputs.image_size), inputs.rate
     mean = (0.5,) * channels if inputs.mean is None else tuple(map(float, inputs.mean))
     std = (0.25,) * channels if inputs.std is None else tuple(map(float, inputs.std))
-    seen = _seen_size(name, size, channels, rate)
+    seen = _input_size(name, size, channels, rate)
     if len(mean) != channels or len(std) != channels or min(std) <= 0:
         raise ValueError(
             f"mean and std need one number for each of {channels} channels, std above 0; "
@@ -228,18 +224,25 @@ def encoder_config(
     if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION):
         if name.startswith(TORCHVISION):
             check_vision(name.removeprefix(TORCHVISION))
-        stem = _only_stem(name, stem)
+        if stem == "small":
+            raise ValueError(
+                f"encoder {name!r} has one stem, for all images: choose stem native or auto"
+            )
+        stem = "native"
         if not zero_init_last:
             raise ValueError(f"{name} has no zero_init_last: leave it out")
     else:
         arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
         if not zero_init_last:
-            refuse_without_residual_norm(name, arguments)
+            if family_of(arguments["model_name"]) != "resnet":
+                raise ValueError(
+                    f"encoder {name!r} has no residual blocks for zero_init_last: leave it out"
+                )
             arguments["zero_init_last"] = False
-        # The small stem takes seven times as long on spectrograms, which are coarse already.
+        # Spectrograms are coarse already, and the small stem takes seven times as long on them.
         stem = "native" if rate is not None and stem == "auto" else stem
-        stem, conv1 = choose_stem(name, stem, arguments, seen)
+        stem, conv1 = select_stem(name, stem, arguments, seen)
     return EncoderConfig(
         name=name,
         channels=channels,
@@ -254,14 +257,10 @@ def encoder_config(
     )
 
 
-def _seen_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
-    """Return the size of what the network sees: the examples', or that of their spectrograms.
-
-    Raises:
-        ValueError: examples that this network cannot take.
-    """
+def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
+    """Return the size of the network's input: that of the examples, or of their spectrograms."""
     over_time = name in SIGNAL_NETWORKS
-    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _SHORTEST_SOUND:
+    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _MIN_SAMPLES:
         front_end = FrontEnd(rate=rate, samples=size[1])
         return size if over_time else (front_end.bands, front_end.frames)
     if over_time and (size[0] != 1 or size[1] < 16):
@@ -282,8 +281,8 @@ def _seen_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
     return size
 
 
-_SHORTEST_SOUND = 256
-"""Samples; fewer than that leave no spectrogram."""
+_MIN_SAMPLES = 256
+"""Smallest number of samples of a spectrogram."""
 
 
 def timm_name(name: str) -> str:
@@ -295,7 +294,7 @@ def timm_name(name: str) -> str:
     if timm.is_model(name):
         return name
     known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
-    check_name("encoder", name, known, listed_by="timm.list_models()")
+    check_name("encoder", name, known, list_command="timm.list_models()")
     return name
 
 
@@ -305,30 +304,18 @@ def family_of(model: str) -> str:
     return module.rsplit(".", 1)[-1]
 
 
-def refuse_without_residual_norm(name: str, arguments: dict[str, Any]) -> None:
-    """Refuse an encoder whose residual blocks have no start to choose.
-
-    Raises:
-        ValueError: it is no ResNet.
-    """
-    if family_of(arguments["model_name"]) != "resnet":
-        raise ValueError(
-            f"encoder {name!r} has no residual blocks for zero_init_last: leave it out"
-        )
-
-
-def choose_stem(
+def select_stem(
     name: str, stem: Stem, arguments: dict[str, Any], size: Size
 ) -> tuple[Stem, dict[str, Any] | None]:
-    """Add the stem's part to the arguments of `create_model`; return which it is, and `conv1`.
+    """Add the arguments of the stem to those of `create_model`; return its name and `conv1`.
 
     Raises:
-        ValueError: the small stem is asked for, and the family of the encoder has none.
+        ValueError: the family of the encoder has no small stem.
     """
     model = arguments["model_name"]
     family = family_of(model)
-    facts = timm.get_pretrained_cfg(model)
-    if facts is not None and facts.fixed_input_size:
+    cfg = timm.get_pretrained_cfg(model)
+    if cfg is not None and cfg.fixed_input_size:
         arguments["img_size"] = _timm_size(size)
     has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
     if stem == "small" and not has_small:
@@ -348,21 +335,8 @@ def choose_stem(
 
 
 def _timm_size(size: Size) -> int | Size:
-    """Return a size as timm takes it: the side of a square, or both sides."""
+    """Return the side of a square, or both sides."""
     return size[0] if size[0] == size[1] else size
-
-
-def _only_stem(name: str, stem: Stem) -> Stem:
-    """Return the stem of a network that has one for all sizes of images.
-
-    Raises:
-        ValueError: the small stem is asked for.
-    """
-    if stem == "small":
-        raise ValueError(
-            f"encoder {name!r} has one stem, for all images: choose stem native or auto"
-        )
-    return "native"
 
 
 def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -376,13 +350,13 @@ def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@cache  # builds a network to look at it
+@cache  # because it builds a network
 def _stem_width(arguments: str) -> int:
     with torch.device("meta"):
         return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features
 
 
-def assemble(config: EncoderConfig) -> Encoder:
+def build_from_config(config: EncoderConfig) -> Encoder:
     """Build the encoder of `config`, with weights drawn from torch's global generator."""
     if config.name.startswith(TORCHVISION):
         name = config.name.removeprefix(TORCHVISION)

@@ -8,7 +8,7 @@ from widefield.encoders.encoder import Encoder
 class FeatureMap(nn.Module):
     """An encoder without its pooling: x[B, C, H, W] -> h[B, K h w], the feature map flattened.
 
-    These features still say at which place in the image something is; pooling averages it away.
+    These features keep positions, over which pooling averages.
 
     Example:
         >>> import torch

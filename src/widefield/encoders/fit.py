@@ -1,4 +1,4 @@
-"""Which sizes of images an encoder can take, found by a pass that computes shapes alone."""
+"""Image sizes that an encoder can take, found by a forward pass without data."""
 
 from collections.abc import Callable
 
@@ -8,35 +8,32 @@ from widefield.core.types import Size
 from widefield.encoders.encoder import Encoder
 
 _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
-"""Sides of square images that are tried where the wanted size does not fit."""
+"""Sides of square images that are tried if a size does not fit."""
 
 
-def fitting_width(build: Callable[[Size], Encoder], size: Size) -> int:
+def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
     """Return D, the width of the features of images of `size`, without drawing any weights.
-
-    Args:
-        build: returns the encoder for a size of images.
-        size: height and width, pixels.
 
     Raises:
         ValueError: the encoder cannot take that size; the message names the nearest that fits.
     """
-    tried = _tried(build, size)
-    if not isinstance(tried, str):
-        return tried.dim
+    result = _try_size(build, size)
+    if not isinstance(result, str):
+        return result.dim
     sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
-    fits = next((side for side in sides if not isinstance(_tried(build, (side, side)), str)), None)
-    remedy = "choose another encoder" if fits is None else f"choose an image_size such as {fits}"
-    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({tried}): {remedy}")
+    nearest = (side for side in sides if not isinstance(_try_size(build, (side, side)), str))
+    side = next(nearest, None)
+    hint = "choose another encoder" if side is None else f"choose an image_size such as {side}"
+    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): {hint}")
 
 
-def _tried(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
-    """Return the encoder if two images of `size` come through it, else why they do not."""
+def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
+    """Return the encoder if it takes two images of `size`, else the reason as text."""
     try:
         with torch.device("meta"):
             encoder = build(size)
-            if encoder.spectrogram is None:  # one of sounds takes its spectrograms' own size
+            if encoder.spectrogram is None:  # which has a constant size
                 encoder(torch.empty(2, encoder.config.channels, *size))
-    except (AssertionError, RuntimeError) as error:  # what torch and timm say of sizes
+    except (AssertionError, RuntimeError) as error:  # of torch and timm
         return (str(error).splitlines() or ["it has no layer for them"])[0][:80]
     return encoder

@@ -1,4 +1,4 @@
-"""The layers of an encoder in order, for what is set layer by layer."""
+"""The layers of an encoder in order."""
 
 from timm.models import group_parameters
 from torch import nn
@@ -7,10 +7,9 @@ from widefield.encoders.encoder import Encoder
 
 
 def layer_names(encoder: nn.Module) -> list[list[str]]:
-    """Return the names of the encoder's parameters by layer, those nearest to the image first.
+    """Return the names of the encoder's parameters by layer, from input to output.
 
-    A timm model says itself what its layers are: the stem, then every block. The layers of another
-    network are its children, in their order.
+    The layers of a timm model are its stem and its blocks, those of another network its children.
 
     Example:
         >>> from widefield.encoders import build_encoder
@@ -32,7 +31,7 @@ def layer_names(encoder: nn.Module) -> list[list[str]]:
 
 
 def first_weight(network: nn.Module) -> str:
-    """Return the name of the weights that the pixels come to first: those that see channels."""
+    """Return the name of the weights of the first layer."""
     layers = (
         name for name, part in network.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)
     )

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 
 class Projected(nn.Module):
-    """An encoder with its projection head: x[B, C, H, W] -> z[B, m], what the loss has compared.
+    """An encoder with its projection head: x[B, C, H, W] -> z[B, m], the input of the loss.
 
     Example:
         >>> import torch

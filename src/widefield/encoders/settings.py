@@ -1,4 +1,4 @@
-"""Settings of an encoder: which architecture, and which first layers."""
+"""Settings of an encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,8 +10,14 @@ import torch
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
 from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, Stem, assemble, encoder_config
-from widefield.encoders.fit import fitting_width
+from widefield.encoders.encoder import (
+    Encoder,
+    EncoderConfig,
+    Stem,
+    build_from_config,
+    encoder_config,
+)
+from widefield.encoders.fit import infer_dim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +34,7 @@ class EncoderSettings(Settings):
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init_last: bool = True
-    """Start a ResNet's residual blocks as the identity, as timm does and torchvision does not."""
+    """Initialize a ResNet's residual blocks as the identity, as in timm, not as in torchvision."""
 
     @classmethod
     def of(cls, config: EncoderConfig) -> Self:
@@ -87,7 +93,7 @@ class EncoderSettings(Settings):
 
         Raises:
             ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
-                blocks to start otherwise, or sizes and statistics do not fit together.
+                blocks, or sizes and statistics do not fit together.
         """
         if self.name == "auto":
             raise ValueError(
@@ -97,12 +103,12 @@ class EncoderSettings(Settings):
         stem, zero_init_last = self.stem, self.zero_init_last
         config = encoder_config(self.name, inputs, stem=stem, zero_init_last=zero_init_last)
         with seeded(seed):
-            return assemble(config)
+            return build_from_config(config)
 
 
-@cache  # passes images through a network to see whether they fit
+@cache  # because it passes images through a network
 def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int | None) -> int:
     def build(size: Size) -> Encoder:
         return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)
 
-    return fitting_width(build, image_size)
+    return infer_dim(build, image_size)

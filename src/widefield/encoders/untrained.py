@@ -1,4 +1,4 @@
-"""The architecture of an encoder with new random weights: the floor of what was trained."""
+"""Encoders with new random weights, the baseline of trained ones."""
 
 import copy
 from dataclasses import replace
@@ -6,14 +6,14 @@ from dataclasses import replace
 from torch import nn
 
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, family_of
+from widefield.encoders.encoder import Encoder, build_from_config, family_of
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
-    """Return a copy of `encoder` on the CPU whose weights are drawn again, as its layers draw them.
+    """Return a copy of `encoder` on the CPU with new random weights.
 
     Weights of a layer without `reset_parameters` are drawn from N(0, 0.02^2), as is usual for
-    position embeddings. The global random state is left as it was.
+    position embeddings. The global random state does not change.
 
     Example:
         >>> import torch
@@ -23,43 +23,37 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     """
     with seeded(seed):
         if isinstance(encoder, Encoder):
-            return assemble(encoder.config)
-        fresh = copy.deepcopy(encoder).cpu()
-        for module in fresh.modules():
+            return build_from_config(encoder.config)
+        result = copy.deepcopy(encoder).cpu()
+        for module in result.modules():
             reset = getattr(module, "reset_parameters", None)
             if callable(reset):
                 reset()
                 continue
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=0.02)
-    return fresh
+    return result
 
 
 def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
-    """Return `untrained_like(encoder)` from each usual start of its architecture, its own first.
+    """Return `untrained_like(encoder)` with each usual initialization of its architecture.
 
-    The residual blocks of a ResNet start as the identity in timm and as a random function in
-    torchvision, whose features tell much more before any training. Other architectures have one
-    start.
+    The first is that of `encoder`. The residual blocks of a ResNet are the identity in timm and
+    random in torchvision, whose untrained features have a much higher accuracy. Other
+    architectures have one initialization.
 
     Example:
         >>> from widefield.encoders import build_encoder
         >>> len(untrained_starts(build_encoder("resnet-tiny", seed=0), seed=1))
         2
     """
-    own = untrained_like(encoder, seed=seed)
-    if not (isinstance(encoder, Encoder) and _has_two_starts(encoder.config)):
-        return [own]
+    default = untrained_like(encoder, seed=seed)
+    if not isinstance(encoder, Encoder):
+        return [default]
+    timm = encoder.config.timm
+    if timm is None or family_of(timm["model_name"]) != "resnet":
+        return [default]
+    zero_init_last = not timm.get("zero_init_last", True)
+    config = replace(encoder.config, timm={**timm, "zero_init_last": zero_init_last})
     with seeded(seed):
-        return [own, assemble(_other_start(encoder.config))]
-
-
-def _has_two_starts(config: EncoderConfig) -> bool:
-    return config.timm is not None and family_of(config.timm["model_name"]) == "resnet"
-
-
-def _other_start(config: EncoderConfig) -> EncoderConfig:
-    """Return the ResNet of `config` with the other start of its residual blocks."""
-    assert config.timm is not None
-    zero_init_last = config.timm.get("zero_init_last", True)
-    return replace(config, timm={**config.timm, "zero_init_last": not zero_init_last})
+        return [default, build_from_config(config)]

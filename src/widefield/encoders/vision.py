@@ -1,7 +1,4 @@
-"""torchvision's classifiers without their last layer, under the names `torchvision:NAME`.
-
-They offer what `Encoder` asks of timm's models first of all: `head_hidden_size`.
-"""
+"""torchvision's classifiers without their last layer, under the names `torchvision:NAME`."""
 
 import difflib
 from typing import Any
@@ -12,7 +9,7 @@ from torchvision import models
 from widefield.core.types import Size
 
 TORCHVISION = "torchvision:"
-"""What the names of torchvision's models begin with."""
+"""Prefix of the names of torchvision's models."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of each channel with which torchvision's weights were trained."""
 
@@ -24,7 +21,7 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
 
     Args:
         name: torchvision's name of the model.
-        channels: C of the images; other than 3 get a first convolution of their own.
+        channels: C of the images; if it is not 3, the first convolution is replaced.
         size: height and width of the images, which a vision transformer is built for.
 
     Raises:
@@ -50,7 +47,7 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
 
 
 def check_vision(name: str) -> None:
-    """Refuse a name that torchvision has no classifier for.
+    """Check that torchvision has a classifier of this name.
 
     Raises:
         ValueError: the name is unknown; the message gives the nearest one.
@@ -64,11 +61,7 @@ def check_vision(name: str) -> None:
 
 
 def _side(name: str, size: Size) -> int:
-    """Return the side of the squares that a vision transformer is built for.
-
-    Raises:
-        ValueError: they are no squares, or not so many whole patches.
-    """
+    """Return the side of the square images of a vision transformer."""
     patch = int(name.rsplit("_", 1)[1])
     if size[0] != size[1] or size[0] % patch:
         raise ValueError(

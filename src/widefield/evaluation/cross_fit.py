@@ -53,11 +53,15 @@ def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[s
         >>> cross_fit(h, {"side": np.arange(24) % 2}, seed=0)["side"].accuracy
         1.0
     """
-    return {
-        task: CrossFit(linear=_linear_hits(h, y, rows, seed), knn=knn_hits(h, y, rows))
-        for task, y in labels.items()
-        if len(rows := rows_of_common_classes(y, MIN_EXAMPLES))
-    }
+    results = {}
+    for task, y in labels.items():
+        rows = rows_of_common_classes(y, MIN_EXAMPLES)
+        if len(rows):
+            target = np.unique(y[rows], return_inverse=True)[1]
+            x, fold = h[torch.from_numpy(rows).to(h.device)], _stratified_folds(target, seed)
+            linear = fold_hits(x, target, fold, seed=seed)
+            results[task] = CrossFit(linear=linear, knn=knn_hits(h, y, rows))
+    return results
 
 
 def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
@@ -75,7 +79,7 @@ def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int
         test = torch.from_numpy(fold == k).to(h.device)
         train_y, test_y = {"task": t[~test]}, {"task": t[test]}
         result = fit_linear(h[~test], train_y, h[test], test_y, classes=classes, seed=seed)
-        hits[fold == k] = (result["task"].guess == t[test]).cpu().numpy()
+        hits[fold == k] = (result["task"].predicted == t[test]).cpu().numpy()
     return hits
 
 
@@ -120,12 +124,6 @@ def rows_of_common_classes(y: ClassIds, min_examples: int) -> NDArray[np.int64]:
     """
     rows = np.flatnonzero(np.bincount(y)[y] >= min_examples)
     return rows if len(np.unique(y[rows])) > 1 else rows[:0]
-
-
-def _linear_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64], seed: int) -> Hits:
-    target = np.unique(y[rows], return_inverse=True)[1]
-    x = h[torch.from_numpy(rows).to(h.device)]
-    return fold_hits(x, target, _stratified_folds(target, seed), seed=seed)
 
 
 def _stratified_folds(target: ClassIds, seed: int) -> NDArray[np.int64]:

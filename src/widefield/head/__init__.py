@@ -1,4 +1,4 @@
-"""The per-example head: its losses, where its rows are kept, and their optimizers."""
+"""The per-example head: losses, optimizers of its rows, and their storage."""
 
 from widefield.head.initial import initial_rows
 from widefield.head.lazy_adamw import LazyAdamW
@@ -7,7 +7,7 @@ from widefield.head.lazy_sgd import LazySGD
 from widefield.head.losses import batch_cross_entropy, decoupled_contrast, view_contrast
 from widefield.head.per_example_head import Init, PerExampleHead
 from widefield.head.storage.base import RowState, Storage
-from widefield.head.storage.choose import choose_place, choose_storage
+from widefield.head.storage.choose import choose_storage, select_device_kind
 from widefield.head.storage.disk import DiskStorage
 from widefield.head.storage.layout import Layout
 from widefield.head.storage.lock import FolderLock
@@ -28,9 +28,9 @@ __all__ = [
     "Storage",
     "Update",
     "batch_cross_entropy",
-    "choose_place",
     "choose_storage",
     "decoupled_contrast",
     "initial_rows",
+    "select_device_kind",
     "view_contrast",
 ]

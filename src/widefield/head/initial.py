@@ -1,4 +1,4 @@
-"""Random rows that depend on nothing but (seed, example): made at first visit, in any order."""
+"""Random initial rows as a function of seed and example only."""
 
 import math
 
@@ -9,10 +9,10 @@ from widefield.core.rng import GOLDEN, logical_shift, splitmix64
 
 
 def initial_rows(index: Tensor, dim: int, *, seed: int, dtype: torch.dtype) -> Tensor:
-    """Rows [b, dim] uniform in +-1 / sqrt(dim), the law of a fresh `torch.nn.Linear`.
+    """Return rows [b, dim] uniform in +-1 / sqrt(dim), as in a new `torch.nn.Linear`.
 
-    A counter-based generator: value (i, j) is a hash of (seed, index[i], j), so that a storage
-    needs no pass over n rows to be created and the visiting order does not matter.
+    A counter-based generator: value (i, j) is a hash of (seed, index[i], j). Rows are therefore
+    created at their first visit, in any order.
 
     Example:
         >>> import torch

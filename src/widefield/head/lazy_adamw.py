@@ -1,8 +1,8 @@
-"""AdamW for rows that are seen once in a while: the missed steps, in closed form.
+"""AdamW for the rows of a batch, with the missed steps of each row in closed form.
 
-Dense AdamW moves every row at every step: a row outside the batch has gradient zero, yet its
-weight decays and its momentum coasts. A lazy row is left alone and brought up to date when it is
-next needed. After k steps t+1 .. t+k without a gradient,
+Dense AdamW updates every row at every step: a row outside the batch has gradient zero, but weight
+decay and momentum. A lazy row catches up with these steps when it is next needed. After k steps
+t+1 .. t+k without a gradient,
 
     m_k = beta1^k m,    v_k = beta2^k v,
     row_k = prod_{s=t+1}^{t+k} (1 - lr_s lambda) row
@@ -14,10 +14,9 @@ The moments inside the sum shrink by mu = beta1 / sqrt(beta2) a step (0.9005 at 
 so terms past `horizon` are below the rounding of the rows' dtype and are left out: 172 terms in
 float32, 364 in float64, however long the gap. Products and coefficients are float64.
 
-Where a row has one second moment for all its elements, that is the moving average of the mean of
-their squared gradients, v <- beta2 v + (1 - beta2) mean_j g_j^2; all else is as above.
+With one second moment for a whole row, v <- beta2 v + (1 - beta2) mean_j g_j^2.
 
-What is exact: everything, up to rounding, for any schedule, any eps, bias correction on or off.
+The result is exact up to rounding, for any schedule and any eps, with and without bias correction.
 
 Source: S-DIET (2025), section 5.2.2 and appendix E, whose equations 7 and 8 print the wrong sign
 before the sum, assume a constant learning rate and keep eps undecayed.
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
     from widefield.head.per_example_head import PerExampleHead
 
 BETA1, BETA2 = 0.9, 0.999
-"""Decay of the two moments at a step, as in `torch.optim.AdamW`."""
+"""Decay rates of the two moments, as in `torch.optim.AdamW`."""
 
 _MU = BETA1 / math.sqrt(BETA2)
 
 
 class LazyAdamW(LazyOptimizer):
-    """AdamW for the rows of a per-example head, of which a step moves those of its batch.
+    """AdamW for the rows of a per-example head; a step updates those of its batch.
 
-    With `update="exact"` every row then stands, to rounding, where `torch.optim.AdamW` over all n
-    rows would have it, whose gradient is zero off the batch.
+    With `update="exact"` the rows equal, up to rounding, those of `torch.optim.AdamW` over all n
+    rows, with gradient zero outside the batch.
 
     Args:
-        head: whose rows it moves.
+        head: the head whose rows are optimized.
         lr: learning rate.
         eps: added to the root of the second moment, as in `torch.optim.AdamW`.
         weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
@@ -89,19 +88,11 @@ class LazyAdamW(LazyOptimizer):
                 "storage of another layout"
             )
         super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.eps = eps
+        self.eps, self.decay = eps, _MU
         self.bias_correction = bias_correction
 
-    def horizon(self, dtype: torch.dtype) -> int:
-        """Return the number of zero-gradient steps after which momentum is below rounding."""
-        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(_MU))
-
     def catch_up(self, state: RowState) -> RowState:
-        """Take the zero-gradient steps after `last` of every row, in closed form.
-
-        Raises:
-            AssertionError: a row is already past the last step.
-        """
+        """Take the zero-gradient steps after `last` of every row, in closed form."""
         steps = self.head.history.steps
         gap = steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
@@ -109,27 +100,27 @@ class LazyAdamW(LazyOptimizer):
         fade1 = (BETA1 ** gap.double())[:, None].to(state.row)
         fade2 = (BETA2 ** gap.double())[:, None].to(state.row)
         return RowState(
-            decay * state.row - self._drift(state),
+            decay * state.row - self._momentum_sum(state),
             fade1 * state.m,
             fade2 * state.v,
             torch.full_like(state.last, steps),
         )
 
-    def _drift(self, state: RowState) -> Tensor:
+    def _momentum_sum(self, state: RowState) -> Tensor:
         """Return the sum of the missed momentum steps [b, m]."""
-        visited = state.last > 0  # the others have no momentum to replay
+        visited = state.last > 0  # the others have no momentum
         if not visited.any():
             return torch.zeros_like(state.row)
-        drift = torch.zeros_like(state.v)
+        total = torch.zeros_like(state.v)
         longest = self.head.history.steps - int(state.last[visited].min())
         weight, shrink = self._terms(state.last, min(longest, self.horizon(state.row.dtype)))
         weight, shrink = weight.to(state.row), shrink.to(state.row)
         root = state.v.sqrt()
         for term_weight, term_shrink in zip(weight, shrink, strict=True):
             denominator = torch.mul(root, term_shrink).add_(self.eps)
-            drift.addcdiv_(term_weight.expand_as(root), denominator)
+            total.addcdiv_(term_weight.expand_as(root), denominator)
         # A row never visited has m = v = 0: with eps = 0 that is 0 / 0, and it does not move.
-        return torch.where(state.m == 0, 0.0, drift * state.m)
+        return torch.where(state.m == 0, 0.0, total * state.m)
 
     def _terms(self, last: Tensor, terms: int) -> tuple[Tensor, Tensor]:
         """Return the coefficients of term i (step s = last + i), both float64 [terms, b, 1].
@@ -138,26 +129,26 @@ class LazyAdamW(LazyOptimizer):
         """
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        missed = last + i <= history.steps
-        s = torch.where(missed, last + i, history.steps)
+        is_missed = last + i <= history.steps
+        s = torch.where(is_missed, last + i, history.steps)
         fade1, fade2 = BETA1 ** i.double(), BETA2 ** i.double()
         weight = history.log_decay(s).exp() * history.lr(s) * fade1
         shrink = fade2.sqrt().expand_as(weight)
         if self.bias_correction:
             weight = weight / (1 - BETA1 ** s.double())
             shrink = shrink / (1 - BETA2 ** s.double()).sqrt()
-        return (weight * missed)[..., None], shrink[..., None]
+        return (weight * is_missed)[..., None], shrink[..., None]
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
+        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
         step = self.head.history.steps
         m, v = self._moments(state, grad)
-        mhat, vhat = m, v
+        m_unbiased, v_unbiased = m, v
         if self.bias_correction:
-            mhat, vhat = m / (1 - BETA1**step), v / (1 - BETA2**step)
-        row = (1 - lr * weight_decay) * state.row - lr * mhat / (vhat.sqrt() + self.eps)
+            m_unbiased, v_unbiased = m / (1 - BETA1**step), v / (1 - BETA2**step)
+        row = (1 - lr * weight_decay) * state.row - lr * m_unbiased / (v_unbiased.sqrt() + self.eps)
         return RowState(row, m, v, torch.full_like(state.last, step))
 
     def _moments(self, state: RowState, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +165,7 @@ class LazyAdamW(LazyOptimizer):
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead.
 
         The listing of appendix E: no bias correction, the learning rate of this step throughout,
-        eps not decayed, and `gap` an estimate (n / b) of when the row comes back. With
+        eps not decayed, and `gap` an estimate (n / b) of the steps to the next visit. With
         a = 1 - lr lambda and mu = beta1 / sqrt(beta2),
 
             row <- a^(gap-1) row - lr mu (a^(gap-1) - mu^(gap-1)) / (a - mu) m / (sqrt(v) + eps).

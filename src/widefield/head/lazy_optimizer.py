@@ -1,8 +1,7 @@
-"""What both optimizers of a per-example head share: the history of their steps, and `step`.
+"""Base class of the optimizers of a per-example head, and the history of their steps.
 
-A row replays steps that are past. So the head keeps the learning rates that were, with the running
-sum of log(1 - lr lambda), and needs to know none of those that will be. Any scheduler does, and it
-may change while training.
+Rows replay past steps only. The head keeps their learning rates, with the running sum of
+log(1 - lr lambda), so that any scheduler works and may change while training.
 """
 
 import math
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
     from widefield.head.per_example_head import PerExampleHead
 
 WEIGHT_DECAY = 0.05
-"""Decoupled weight decay of the rows by default."""
+"""Default decoupled weight decay of the rows."""
 
 Update = Literal["exact", "estimated"]
 
 
 def check_rate(lr: float, weight_decay: float) -> None:
-    """Refuse a learning rate and a weight decay that no step can have.
+    """Check a learning rate and a weight decay.
 
     Raises:
-        ValueError: one is negative or not finite, or they would take a row to zero or beyond.
+        ValueError: one is negative or not finite, or their product is at least 1.
     """
     for name, value in (("learning rate", lr), ("weight decay", weight_decay)):
         if not 0 <= value < math.inf:
@@ -46,7 +45,7 @@ def check_rate(lr: float, weight_decay: float) -> None:
 
 
 class StepHistory:
-    """Learning rates of the steps taken so far, and the decay of a row between any two of them.
+    """Learning rates of all steps, and the weight decay of a row between any two steps.
 
     Example:
         >>> history = StepHistory()
@@ -64,7 +63,7 @@ class StepHistory:
         """Add the next step.
 
         Raises:
-            ValueError: no step can have these.
+            ValueError: as `check_rate`.
         """
         check_rate(lr, weight_decay)
         self.steps += 1
@@ -87,31 +86,23 @@ class StepHistory:
         return {"table": self._table[:, : self.steps + 1].clone()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over a history."""
+        """Load a history."""
         self.steps = state["table"].shape[1] - 1
-        room = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
-        room[:, : self.steps + 1] = state["table"]
-        self._table = room
+        table = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
+        table[:, : self.steps + 1] = state["table"]
+        self._table = table
 
 
 class LazyOptimizer(torch.optim.Optimizer, ABC):
-    """Moves the rows of a batch by their gradient; the others replay the step when next read.
+    """Base class: updates the rows of a batch; other rows replay the step when next read.
 
-    Its one parameter group holds the rows of the last batch, `lr` and `weight_decay`, so that
-    schedulers, `GradScaler` and `clip_grad_norm_` work as on any optimizer. A step without a
-    gradient counts too: every row takes it as one of gradient zero. A step that a `GradScaler`
-    skips does not count.
-
-    Args:
-        head: whose rows it moves.
-        lr: learning rate.
-        weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
-        update: replay missed steps exactly, or estimate them at each visit as in the paper.
-        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
-
-    Raises:
-        ValueError: a setting does not fit, or the head has an optimizer.
+    Its one parameter group has the rows of the last batch, `lr` and `weight_decay`, so that
+    schedulers, `GradScaler` and `clip_grad_norm_` work as with any optimizer. A step without a
+    gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips does not count.
     """
+
+    decay: float
+    """Factor of the momentum term at a zero-gradient step."""
 
     def __init__(
         self,
@@ -126,28 +117,34 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         check_rate(float(lr), float(weight_decay))
         if head.optimizer is not None:
             raise ValueError(
-                "the PerExampleHead has an optimizer, whose moments its rows keep: change that "
-                "one's param_groups, or make a new head"
+                "the PerExampleHead already has an optimizer, with the moments of its rows: change "
+                "its param_groups, or make a new head"
             )
         self.head, self.update, self.gap = head, update, gap
         super().__init__(head.batch_rows, {"lr": lr, "weight_decay": weight_decay})
-        self.param_groups[0]["params"] = head.batch_rows  # the list itself: each batch changes it
+        self.param_groups[0]["params"] = head.batch_rows  # the list, which each batch changes
         head.optimizer = self
 
+    def horizon(self, dtype: torch.dtype) -> int:
+        """Return the number of zero-gradient steps after which momentum is below rounding."""
+        if self.decay == 0:
+            return 0
+        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.decay))
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy takes over, the head too, which torch's own would leave out."""
-        # A scheduler puts a `step` on the instance that is bound to it, and not to the copy.
+        """Return the state to copy, including the head, which torch leaves out."""
+        # Without the `step` of a scheduler, which is bound to this instance.
         return {name: value for name, value in self.__dict__.items() if name != "step"}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move the rows of the last batch by their gradient, and note the step for the others.
+        """Update the rows of the last batch, and record the step for the others.
 
         Returns:
-            What `closure` returned, if there is one.
+            The result of `closure`, if there is one.
 
         Raises:
-            ValueError: no step can have the group's `lr` and `weight_decay`, or the gradient came
-                after the step of its batch.
+            ValueError: `lr` or `weight_decay` is out of range, or the gradient came after the step
+                of its batch.
         """
         loss = None
         if closure is not None:
@@ -163,29 +160,25 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
             if self.update == "exact":
                 state = self.gradient_step(state, grad, lr, weight_decay)
             else:
-                gap = self.gap or estimated_gap(self.head.examples, len(index))
+                gap = self.gap or default_gap(self.head.examples, len(index))
                 state = self.paper_step(state, grad, lr, weight_decay, gap)
             self.head.storage.write(index, state)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradient of the last batch; without a new one its step is not taken."""
+        """Remove the gradient of the last batch."""
         super().zero_grad(set_to_none=True)
-        self.head.step_is_due = False
+        self.head.step_pending = False
 
     @abstractmethod
     def catch_up(self, state: RowState) -> RowState:
-        """Take all steps so far that each row has missed, in closed form.
-
-        Raises:
-            AssertionError: a row is already past them.
-        """
+        """Take the zero-gradient steps after `last` of every row, in closed form."""
 
     @abstractmethod
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
+        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
 
     @abstractmethod
     def paper_step(
@@ -194,7 +187,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead."""
 
 
-def estimated_gap(examples: int, batch_size: int) -> int:
+def default_gap(examples: int, batch_size: int) -> int:
     """Return n / b over all processes, rounded: the steps between two visits of a row."""
     _, world = rank_and_world()
     return max(1, round(examples / (world * batch_size)))

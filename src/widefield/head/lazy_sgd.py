@@ -1,4 +1,4 @@
-"""SGD with momentum for rows that are seen once in a while: the missed steps, in closed form.
+"""SGD with momentum for the rows of a batch, with missed steps in closed form.
 
 A step with gradient g, learning rate lr and decoupled weight decay lambda is
 
@@ -11,8 +11,8 @@ After k steps t+1 .. t+k without a gradient,
             - sum_{s=t+1}^{t+k} [prod_{r=s+1}^{t+k} (1 - lr_r lambda)] lr_s momentum^(s-t) m.
 
 At a constant learning rate, a = 1 - lr lambda, the sum is lr momentum (a^k - momentum^k) /
-(a - momentum) m. It is the same number for every element of a row, so that a gap costs next to
-nothing. Terms past `horizon` are below the rounding of the rows' dtype and are left out.
+(a - momentum) m. The factor is the same for all elements of a row. Terms past `horizon` are below
+the rounding of the rows' dtype and are left out.
 
 Without weight decay this is `torch.optim.SGD`; with it, torch's would decay through the momentum,
 and the paper's does not.
@@ -21,7 +21,6 @@ Source: S-DIET (2025), section 5.2.2, equations 6 and 7, of which the second pri
 before the sum.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,19 +33,19 @@ if TYPE_CHECKING:
     from widefield.head.per_example_head import PerExampleHead
 
 MOMENTUM = 0.9
-"""Share of the last change that the next one keeps."""
+"""Default momentum."""
 
 
 class LazySGD(LazyOptimizer):
     """SGD with momentum for the rows of a per-example head.
 
-    With `update="exact"` every row then stands, to rounding, where SGD over all n rows would have
-    it. It needs no second moments: a storage with `Layout(second_moment="none")` keeps none.
+    With `update="exact"` the rows equal, up to rounding, those of SGD over all n rows. It needs no
+    second moments: a storage with `Layout(second_moment="none")` saves them.
 
     Args:
-        head: whose rows it moves.
+        head: the head whose rows are optimized.
         lr: learning rate.
-        momentum: share of the last change that the next one keeps, in [0, 1).
+        momentum: factor of the previous update, in [0, 1).
         weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
         update: replay missed steps exactly, or estimate them at each visit as in the paper.
         gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
@@ -77,43 +76,35 @@ class LazySGD(LazyOptimizer):
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
         super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.momentum = momentum
-
-    def horizon(self, dtype: torch.dtype) -> int:
-        """Return the number of zero-gradient steps after which momentum is below rounding."""
-        if self.momentum == 0:
-            return 0
-        return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.momentum))
+        self.momentum = self.decay = momentum
 
     def catch_up(self, state: RowState) -> RowState:
-        """Take the zero-gradient steps after `last` of every row, in closed form.
-
-        Raises:
-            AssertionError: a row is already past the last step.
-        """
+        """Take the zero-gradient steps after `last` of every row, in closed form."""
         steps = self.head.history.steps
         gap = steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        coasted = self._coasted(state.last, min(int(gap.max()), self.horizon(state.row.dtype)))
-        coasted = coasted[:, None].to(state.row)
+        momentum_sum = self._momentum_sum(
+            state.last, min(int(gap.max()), self.horizon(state.row.dtype))
+        )
+        momentum_sum = momentum_sum[:, None].to(state.row)
         decay = self.head.history.log_decay(state.last).exp()[:, None].to(state.row)
         fade = (self.momentum ** gap.double())[:, None].to(state.row)
-        row = decay * state.row - coasted * state.m
+        row = decay * state.row - momentum_sum * state.m
         return RowState(row, fade * state.m, state.v, torch.full_like(state.last, steps))
 
-    def _coasted(self, last: Tensor, terms: int) -> Tensor:
-        """Return the sum before m of every row, float64 [b]."""
+    def _momentum_sum(self, last: Tensor, terms: int) -> Tensor:
+        """Return the factor of m in the sum of every row, float64 [b]."""
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        missed = last + i <= history.steps
-        s = torch.where(missed, last + i, history.steps)
+        is_missed = last + i <= history.steps
+        s = torch.where(is_missed, last + i, history.steps)
         shrink = history.log_decay(s).exp()
-        return (missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
+        return (is_missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the step just noted with gradient `grad` [b, m] from rows that have caught up."""
+        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
         m = self.momentum * state.m + grad
         row = (1 - lr * weight_decay) * state.row - lr * m
         return RowState(row, m, state.v, torch.full_like(state.last, self.head.history.steps))
@@ -123,11 +114,11 @@ class LazySGD(LazyOptimizer):
     ) -> RowState:
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead.
 
-        Equation 7 at the learning rate of this step throughout, `gap` being an estimate (n / b)
-        of when the row comes back.
+        Equation 7 with the learning rate of this step, and `gap` an estimate (n / b) of the steps
+        to the next visit.
         """
         a, k = 1 - lr * weight_decay, gap - 1
         after = self.gradient_step(state, grad, lr, weight_decay)
-        ahead = lr * self.momentum * decayed_powers(a, self.momentum, k)
-        row = a**k * after.row - ahead * after.m
+        scale = lr * self.momentum * decayed_powers(a, self.momentum, k)
+        row = a**k * after.row - scale * after.m
         return RowState(row, self.momentum**k * after.m, state.v, after.last)

@@ -1,4 +1,4 @@
-"""How features are compared with the rows of their batch."""
+"""Losses of features and the rows of their batch."""
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +9,9 @@ from widefield.core.precision import full_precision
 
 @full_precision
 def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
-    """Return the cross-entropy of telling a batch apart, z [b, m] against rows [b, m].
+    """Return the cross-entropy of instance classification in a batch, z [b, m] and rows [b, m].
 
-    With z_i the feature, on the unit sphere as published, and w_j the row of example j,
+    With z_i the feature, normalized as published, and w_j the row of example j,
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(scale z_i . w_j),
         q_ij = (1 - smoothing) [i = j] + smoothing / b.
@@ -29,19 +29,19 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
 
 @full_precision
 def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool = True) -> Tensor:
-    """Return how far every z_i [b, m] is from its own row [b, m], and how near to the others'.
+    """Return the decoupled contrastive loss of z [b, m] with rows [b, m].
 
-    With z_i and w_j on the unit sphere, or w_j as it is without `normalize`,
+    With z_i and w_j normalized, or w_j as it is without `normalize`,
 
         loss = 1/b sum_i ( -scale z_i . w_i
                            + log sum_{j != i} (exp(scale z_i . w_j) + exp(scale z_i . z_j)) ).
 
-    Three things differ from `batch_cross_entropy`. An example is also told apart from what the
-    encoder says of the others now, not only from what their rows remember. Its own row is left
-    out of the sum, so that an easy example does not cease to teach. Rows lie on the sphere too,
-    so that `scale` alone sets how much the nearest others count.
+    Three things differ from `batch_cross_entropy`. An example is contrasted with the current
+    features of the others too, not only with their rows. Its own row is left out of the sum, so
+    that easy examples keep a gradient. Rows are normalized too, so that `scale` alone sets the
+    weight of the nearest examples.
 
-    In the place of rows may stand features of a second view.
+    The rows may be features of a second view.
 
     Raises:
         ValueError: there are fewer than two examples.
@@ -56,16 +56,16 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool
     """
     if len(z) < 2:
         raise ValueError(
-            f"a batch of {len(z)} has nothing to be told apart from: give batches of two or more, "
-            "as DataLoader(drop_last=True) does where the last would be of one"
+            f"the loss contrasts examples, and got a batch of {len(z)}: give batches of two or "
+            "more, such as by DataLoader(drop_last=True)"
         )
     if normalize:
         rows = F.normalize(rows, dim=1)
-    near_rows, near_features = scale * z @ rows.T, scale * z @ z.T
-    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    others = torch.cat([near_rows, near_features], dim=1)
-    others = others.masked_fill(itself.repeat(1, 2), float("-inf"))
-    return (others.logsumexp(1) - near_rows.diagonal()).mean()
+    row_logits, feature_logits = scale * z @ rows.T, scale * z @ z.T
+    is_positive = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    others = torch.cat([row_logits, feature_logits], dim=1)
+    others = others.masked_fill(is_positive.repeat(1, 2), float("-inf"))
+    return (others.logsumexp(1) - row_logits.diagonal()).mean()
 
 
 @full_precision
@@ -78,17 +78,15 @@ def view_contrast(
     cross_entropy_weight: float,
     smoothing: float,
 ) -> Tensor:
-    """Return a view's contrast with a second one, plus S-DIET's cross-entropy with the rows.
+    """Return the contrastive loss of two views plus S-DIET's cross-entropy with the rows.
 
-    With features z [b, m] of a view and v [b, m] of the second one on the unit sphere, and rows
-    w [b, m],
+    With normalized features z [b, m] of a view and v [b, m] of the second one, and rows w [b, m],
 
         loss = decoupled_contrast(z, v; scale)
                + cross_entropy_weight batch_cross_entropy(z, w; 1, smoothing).
 
-    The first term teaches from an example's first visit, when its row knows no more than the view
-    itself, and keeps features that the second term suppresses; the second term reads the others
-    better.
+    The first term has a gradient from an example's first visit on, and keeps features that the
+    second term suppresses; the second term improves the accuracy of other features.
 
     Raises:
         ValueError: there are fewer than two examples.
@@ -103,5 +101,5 @@ def view_contrast(
     Source: ours; its second term is S-DIET (2025), section 5.
     """
     contrast = decoupled_contrast(z, second, scale=scale)
-    told_apart = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
-    return contrast + cross_entropy_weight * told_apart
+    cross_entropy = batch_cross_entropy(z, rows, scale=1.0, smoothing=smoothing)
+    return contrast + cross_entropy_weight * cross_entropy

@@ -1,4 +1,4 @@
-"""The per-example head: a trained row for each example, compared with features of its batch."""
+"""The per-example head: a trained row for each example."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,31 +18,31 @@ from widefield.head.storage.base import RowState, Storage
 from widefield.head.storage.memory import MemoryStorage
 
 SCALE = 10.0
-"""Factor of the logits of the decoupled contrast by default."""
+"""Default factor of the logits of the decoupled contrast."""
 
 Init = Literal["embedding", "random"]
 
 
 class PerExampleHead(nn.Module):
-    """Compares each feature of a batch with the rows of its batch.
+    """Loss of the features of a batch and the rows of its examples.
 
-    It has a row for each of n examples, of which a step uses those of its batch alone. The rows are
-    not among `parameters()`: `LazyAdamW(head)` or `LazySGD(head)` moves them, and equals a dense
-    optimizer over all n.
+    The head has a row for each of n examples, and a step uses those of its batch only. The rows are
+    not in `parameters()`: `LazyAdamW(head)` or `LazySGD(head)` updates them, with the result of a
+    dense optimizer over all n rows.
 
-    In several processes each keeps the rows of its own examples, and the run's loss is the mean of
-    theirs; with `gather_distributed` it is the loss of one process with the batch of all.
+    Each of several processes has the rows of its own examples, and the loss is the mean over
+    processes; with `gather_distributed` it is the loss of the joint batch.
 
     Args:
         examples: n.
         dim: m, the width of z and of a row.
         loss: compares z [b, m] with the rows [b, m], and with a second view's features [b, m] where
             there are any; by default `decoupled_contrast`.
-        normalize: put z on the unit sphere first, as published.
-        init: first value of a row: its example's own first z, or random as in the paper.
-        gather_distributed: in several processes, tell the examples of all their batches apart.
+        normalize: normalize z first, as published.
+        init: initial value of a row: the first z of its example, or random as in the paper.
+        gather_distributed: compute the loss over the examples of all processes.
         seed: seed of random rows.
-        storage: where the rows are kept; by default in host memory.
+        storage: storage of the rows; by default in host memory.
 
     Raises:
         ValueError: `init` is unknown, or `storage` is of another size.
@@ -88,26 +88,26 @@ class PerExampleHead(nn.Module):
         self.storage = storage
         self.history = StepHistory()
         self.optimizer: LazyOptimizer | None = None
-        """What moves the rows, once there is one."""
+        """Optimizer of the rows, once there is one."""
         self.frozen = False
-        """While set, losses are computed for somebody else's gradient, and no step follows."""
+        """While set, losses are computed without an optimizer step after them."""
         self.row_norm = torch.zeros(())
         """Mean norm of the rows of the last batch."""
         self.batch_rows = [torch.zeros(0, dim, requires_grad=True)]
         """The rows of the last batch, the one parameter of the optimizer; a new leaf each time."""
-        self.step_is_due = False
+        self.step_pending = False
         self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
         self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
 
     def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         """Return the loss of z [b, m] of the examples `index` [b], integers.
 
-        `second` [b, m] are features of a second view, for losses that take them; a row then starts
-        between both. No gradient goes through them.
+        `second` [b, m] are features of a second view without gradient, for losses that take them;
+        the initial value of a row is then the mean of both.
 
         Raises:
-            ValueError: `index` is out of range, names an example twice or holds no integers, the
-                rows of the last batch were not stepped, or the loss refuses the batch.
+            ValueError: `index` is out of range, has an example twice or no integers, there was no
+                step after the last batch, or the batch is too small for the loss.
         """
         seen = [self._normalized(z)]
         if second is not None:
@@ -118,7 +118,7 @@ class PerExampleHead(nn.Module):
         if self.gather_distributed:
             rows, *seen = map(gather, (rows, *seen))
         value = self.compare(seen[0], rows, *seen[1:])
-        self.step_is_due |= self.training and rows.requires_grad
+        self.step_pending |= self.training and rows.requires_grad
         return value
 
     def _normalized(self, z: Tensor) -> Tensor:
@@ -126,15 +126,15 @@ class PerExampleHead(nn.Module):
         return F.normalize(z, dim=1) if self.normalize else z
 
     def _rows_of_batch(self, index: Tensor, seen: list[Tensor]) -> Tensor:
-        """Return the rows [b, m] on the device of `seen`; those that are new start there."""
+        """Return the rows [b, m] on the device of `seen`, which initializes new ones."""
         tracked = torch.is_grad_enabled() and not self.frozen
-        due = self.step_is_due or self.batch_rows[0].grad is not None
-        if tracked and self.training and due:
+        pending = self.step_pending or self.batch_rows[0].grad is not None
+        if tracked and self.training and pending:
             raise ValueError(
-                "PerExampleHead got a second batch before step(), and would move the rows of the "
-                "last alone: call step() of its optimizer once after each loss.backward(), or "
-                "zero_grad() to leave a batch out; give batches whose gradients add up as one, and "
-                "look at a loss under torch.no_grad()"
+                "PerExampleHead got a second batch before step(), which would update the last rows "
+                "only: call step() of its optimizer once after each loss.backward(), or "
+                "zero_grad() to skip a batch; accumulate gradients in one batch, and evaluate a "
+                "loss under torch.no_grad()"
             )
         index = self._checked(index, len(seen[0]))
         state, is_new = self._state(index)
@@ -152,7 +152,7 @@ class PerExampleHead(nn.Module):
         return rows
 
     def _state(self, index: Tensor) -> tuple[RowState, Tensor]:
-        """Return the state of a batch, read once a step and caught up, and which rows are new."""
+        """Return the state of a batch, read once per step and caught up, and which rows are new."""
         if self._read is None or not torch.equal(self._read[0], index):
             state = self.storage.read(index)
             is_new = state.last == 0
@@ -162,14 +162,14 @@ class PerExampleHead(nn.Module):
         return self._read[1:]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return the rows [b, m] of distinct examples `index` [b] as they stand now.
+        """Return the current rows [b, m] of distinct examples `index` [b].
 
-        A row that was never visited is as it would be with random init.
+        Rows that were never visited are random.
         """
         return self._state(self._checked(index, len(index)))[0].row.clone()
 
     def take_batch(self) -> tuple[Tensor, RowState, Tensor] | None:
-        """Give the optimizer index, state and gradient of the last batch; None without gradient.
+        """Return index, state and gradient of the last batch; None without gradient.
 
         Raises:
             ValueError: the gradient came after the step of its batch.
@@ -177,7 +177,7 @@ class PerExampleHead(nn.Module):
         (rows,), batch = self.batch_rows, self._batch
         grad, rows.grad = rows.grad, None
         self._batch = self._read = None
-        self.step_is_due = False
+        self.step_pending = False
         if grad is None:
             return None
         if batch is None:
@@ -187,38 +187,37 @@ class PerExampleHead(nn.Module):
         return *batch, grad
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the rows, which are no parameters, and the history of their steps.
+        """Return the rows and the history of their steps.
 
-        Rows in memory are the head's own, not copied: steps that follow change them.
+        Rows in memory are not copied: later steps change them.
         """
         return {"rates": self.history.state_dict(), "rows": self.storage.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over what `get_extra_state` returned, on this rank or on all of another world.
+        """Load what `get_extra_state` returned, on this rank or on all ranks of another world size.
 
-        A loss whose step is due is forgotten.
+        A loss without a step is dropped.
 
         Raises:
-            ValueError: its rows were stepped since, or do not fit the head's.
+            ValueError: there were steps since, or the rows do not fit the head.
         """
         shards = state.get("shards")
         states = shards or [state]
         for each in states:
-            _refuse_stepped(each)
+            _check_not_stepped(each)
         if shards:
             self.storage.load_shards([shard["rows"] for shard in shards])
         else:
             self.storage.load_state_dict(state["rows"])
         self.history.load_state_dict(states[0]["rates"])
         self.batch_rows[0].grad = self._batch = self._read = None
-        self.step_is_due = False
+        self.step_pending = False
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
-        """Return `index` int64 in host memory, where the table looks rows up without waiting."""
+        """Return a valid `index` as int64 in host memory, where no device has to be waited for."""
         if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
             raise ValueError(
-                f"the index is of {index.dtype}, which numbers no examples: give an integer for "
-                "each feature of the batch"
+                f"the index is of {index.dtype}: give an integer for each feature of the batch"
             )
         index = index.cpu().long()
         if index.shape != (count,):
@@ -233,15 +232,11 @@ class PerExampleHead(nn.Module):
         return index
 
 
-def _refuse_stepped(state: dict[str, Any]) -> None:
-    """Refuse rows that have moved on, in place, from the history that was saved with them.
-
-    Raises:
-        ValueError: they have.
-    """
+def _check_not_stepped(state: dict[str, Any]) -> None:
+    """Check that the rows were not updated in place after the state was taken."""
     last, steps = state["rows"].get("last"), state["rates"]["table"].shape[1] - 1
     if last is not None and (last > steps).any():
         raise ValueError(
-            "the rows of the state were stepped after it was taken, as it holds the head's own: "
-            "keep copy.deepcopy(head.state_dict()) to come back to"
+            "the rows of the state were updated after it was taken, as they are not a copy: keep "
+            "copy.deepcopy(head.state_dict()) instead"
         )

@@ -10,7 +10,7 @@ from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.encoders import (
     Encoder,
-    adapted,
+    adapt_encoder,
     download_weights,
     load_encoder,
     load_module,
@@ -42,7 +42,7 @@ class InitialEncoder:
                 f"trained on {kind}: give {kind}, or leave init out"
             )
         _, height, width, channels = dataset.images.shape
-        encoder, notes = adapted(
+        encoder, notes = adapt_encoder(
             self.encoder, channels=channels, image_size=(height, width), max_value=dataset.max_value
         )
         config, (h, w) = encoder.config, self.encoder.config.image_size
@@ -103,5 +103,5 @@ def saved_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:
     """
     if recipe.init is None:
         return None
-    folder.name_start()
-    return load_encoder(folder.start_folder)
+    folder.rename_init()
+    return load_encoder(folder.init_folder)

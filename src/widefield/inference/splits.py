@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
-from widefield.data.planted import AudioFeature, Canvas, ImageFeature
+from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
@@ -33,6 +35,21 @@ class TrainTest:
     train: Dataset
     test: Dataset
 
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Task -> number of classes."""
+        return {task: len(names) for task, names in self.train.classes.items()}
+
+    def targets(
+        self, device: torch.device | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return task -> class ids int64 [n] of the training and of the test examples."""
+        train, test = (
+            {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
+            for half in (self.train, self.test)
+        )
+        return train, test
+
     def only(self, task: str) -> "TrainTest":
         """Return the same images, with the labels of one task."""
         return TrainTest(train=with_tasks(self.train, [task]), test=with_tasks(self.test, [task]))
@@ -41,15 +58,16 @@ class TrainTest:
         self, feature: ImageFeature | AudioFeature, *, seed: int
     ) -> NDArray[np.int64]:
         """Return the class ids of the training images in `planted`, without drawing images."""
-        overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
+        overlay = _overlay(self.train, feature, seed, held_out=False)
         return overlay.labels(np.arange(len(self.train)))
 
     def planted(self, feature: ImageFeature | AudioFeature, *, seed: int) -> "TrainTest":
         """Return the images with a planted feature, and its labels alone."""
-        return TrainTest(
-            train=_planted(self.train, feature, seed=seed, held_out=False),
-            test=_planted(self.test, feature, seed=seed, held_out=True),
+        train, test = (
+            half.with_overlay(_overlay(half, feature, seed, held_out=held_out))
+            for half, held_out in ((self.train, False), (self.test, True))
         )
+        return TrainTest(train=train, test=test).only(feature.name)
 
 
 def open_train_test(
@@ -162,10 +180,10 @@ def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
     """Open the training data of a run, and check that they did not change."""
     data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
     with images_progress(quiet, "reading images") as progress:
-        options = run.recipe().opening() | run.form()
+        options = run.recipe().data_options() | run.form()
         dataset = open_dataset(data, **options, progress=progress)
     dataset = run.manifest.in_order(dataset)
-    run.manifest.refuse_other(dataset)
+    run.manifest.check_data(dataset)
     return dataset
 
 
@@ -270,9 +288,10 @@ def checked(data: TrainTest) -> TrainTest:
         if present.sum() < 2:
             raise ValueError(f"task {task!r}: labels hold one class: two are needed")
         for k in np.flatnonzero(present & (counts < 2))[:1].tolist():
+            count = "1 example" if counts[k] == 1 else "0 examples"
             raise ValueError(
-                f"task {task!r}: class {names[k]!r} has {counts[k]} example{'s' * (counts[k] != 1)}"
-                f" to fit on in {train.spec}: two are needed, so give more of it or leave it out"
+                f"task {task!r}: class {names[k]!r} has {count} to fit on in {train.spec}: two are "
+                "needed, so give more of it or leave it out"
             )
     test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
     return TrainTest(train=train, test=test)
@@ -287,14 +306,9 @@ def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
     )
 
 
-def _planted(
-    dataset: Dataset, feature: ImageFeature | AudioFeature, *, seed: int, held_out: bool
-) -> Dataset:
-    overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
-    return with_tasks(dataset.with_overlay(overlay), [feature.name])
-
-
-def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:
+def _overlay(
+    dataset: Dataset, feature: ImageFeature | AudioFeature, seed: int, *, held_out: bool
+) -> Overlay | SoundOverlay:
     height, width, channels = dataset.images.shape[1:]
     shape = (height, width, channels)
-    return Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)
+    return feature.draw(Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate))

@@ -1,4 +1,4 @@
-"""alpha-CL: ascend the trace of a contrastive covariance whose pair weights are held still."""
+"""alpha-CL: maximize the trace of a contrastive covariance with detached pair weights."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.infonce import half_squared_distances
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
@@ -46,23 +45,23 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
     check_name("pair importance", kind, get_args(PairImportance))
     f, f0 = f.detach(), f0.detach()
     distances = half_squared_distances(f0 if kind == "gaussian" else f)
-    itself = torch.eye(len(f), dtype=torch.bool, device=f.device)
+    is_anchor = torch.eye(len(f), dtype=torch.bool, device=f.device)
     if kind == "quadratic":
         alpha = torch.ones_like(distances)
     elif kind == "infonce":
-        alpha = torch.softmax((-distances / temperature).masked_fill(itself, -torch.inf), dim=1)
+        alpha = torch.softmax((-distances / temperature).masked_fill(is_anchor, -torch.inf), dim=1)
     elif kind == "gaussian":
         alpha = torch.exp(-distances / temperature)
     else:
         alpha = 1 / (temperature + distances)
-    return alpha.masked_fill(itself, 0)
+    return alpha.masked_fill(is_anchor, 0)
 
 
 @full_precision
 def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
     """Return -E_alpha of anchors f [b, m] with other views f2 [b, m], over the mean alpha.
 
-    With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and alpha [b, b] held still,
+    With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and alpha [b, b] constant,
 
         E_alpha = tr C_alpha[f] = 1/b^2 sum_ij alpha_ij (d_ij^2 - d_i^2),
         loss = -E_alpha b^2 / sum_ij alpha_ij.
@@ -81,7 +80,7 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
 
     Source: Tian (2022), equations 2 and 3.
     """
-    check_views(f, f2, least=2)
+    check_views(f, f2, min_examples=2)
     positive = (f - f2).square().sum(1, keepdim=True) / 2
     return -(alpha * (half_squared_distances(f) - positive)).sum() / alpha.sum()
 
@@ -126,6 +125,7 @@ class AlphaCLConfig(PairConfig):
     """Settings of `AlphaCL`."""
 
     name: ClassVar[str] = "alpha-cl"
+    method_class = AlphaCL
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -133,7 +133,3 @@ class AlphaCLConfig(PairConfig):
     """Temperature of the pair importance."""
     pair_importance: PairImportance = "infonce"
     """How much each pair of examples counts."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return AlphaCL(context.feature_dim, self)

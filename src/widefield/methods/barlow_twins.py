@@ -1,4 +1,4 @@
-"""Barlow Twins: two views' projections agree, dimension by dimension, and in no other way."""
+"""Barlow Twins: the cross-correlation matrix of two views' projections is the identity."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +9,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -32,8 +31,7 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
         c = z1^T z2 / b,
         loss = sum_i (1 - c_ii)^2 + off_diagonal_weight sum_{i != j} c_ij^2.
 
-    The 1e-5 added to each variance is the authors' code's; the paper has none. Where the two
-    agree, c is the same.
+    The 1e-5 added to each variance is from the authors' code; the paper has none.
 
     Raises:
         ValueError: the views are not of one shape, or there are fewer than two examples.
@@ -46,7 +44,7 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
 
     Source: Barlow Twins (Zbontar et al. 2021), equations 1 and 2.
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     c = standardize(z1).T @ standardize(z2) / len(z1)
     on_diagonal = (1 - c.diagonal()).square().sum()
     off_diagonal = c.square().sum() - c.diagonal().square().sum()
@@ -78,12 +76,9 @@ class BarlowTwinsConfig(PairConfig):
     """Settings of `BarlowTwins`."""
 
     name: ClassVar[str] = "barlow-twins"
+    method_class = BarlowTwins
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
     """Weight of the correlations between different dimensions; the paper's lambda."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return BarlowTwins(context.feature_dim, self)

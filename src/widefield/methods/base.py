@@ -1,4 +1,4 @@
-"""The contract of every method: settings that build it, a loss, and what follows a step."""
+"""Base classes of all methods and of their settings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from widefield.core.types import WHOLE, Loss, Part, Shard
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """What a method's settings cannot know before the run, its data and its encoder are there."""
+    """Properties of the run, its data and its encoder from which a method is built."""
 
     encoder: nn.Module
-    """The encoder to train, as it starts."""
+    """The encoder to train, with its initial weights."""
     feature_dim: int
     """D, the encoder's output width."""
     examples: int
@@ -33,12 +33,12 @@ class BuildContext:
     batch_size: int
     """b, over all processes."""
     weight_decay: float
-    """The run's weight decay, for what a method trains by itself."""
+    """The run's weight decay, for parameters that the method optimizes itself."""
     seed: int
     device: torch.device
     """Device on which the encoder is trained."""
     generator: Generator
-    """The run's random numbers, on `device`; a method that draws takes them from here."""
+    """The run's random generator, on `device`."""
     folder: Path | None = None
     """Folder for a method's files of the run; None without a run."""
     shard: Shard = WHOLE
@@ -48,26 +48,26 @@ class BuildContext:
 class Method(nn.Module, ABC):
     """One objective: turns views of a batch into a loss on the encoder.
 
-    A method is a plain module: its parameters (a projector, say) are trained beside the
-    encoder's, and it works in anybody's loop. Its class is constructed from the encoder's output
-    width, a config and single settings by name, `SimCLR(128, temperature=0.2)`; what else it needs
-    of the data, as `examples`, is named.
+    A method is a plain module, whose parameters (such as a projector) are trained together with the
+    encoder, in any training loop. Its class takes the encoder's output width, a config and single
+    settings by name, `SimCLR(128, temperature=0.2)`, and as keyword arguments what it needs of the
+    data, such as `examples`.
     """
 
     view_count: int
     """Number of views of each example that a step needs: 1 for DIET, 2 for pair losses."""
     needs_labels: bool = False
-    """Whether the loss reads the examples' labels."""
+    """Whether the loss uses the examples' labels."""
     moves_after_step: bool = False
-    """Whether `after_step` does something, so that forgetting it is an error."""
+    """Whether `after_step` has to be called after every optimizer step."""
     head_lr_scale: float = 1.0
     """Learning rate of `head_parameters`, as a multiple of the run's."""
     frozen: bool = False
-    """While set, losses are computed for somebody else's gradient, and no step follows them."""
+    """While set, losses are computed without an optimizer step after them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._step_is_due = False
+        self._step_pending = False
 
     def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of a batch, which one optimizer step and `after_step` follow.
@@ -80,14 +80,14 @@ class Method(nn.Module, ABC):
         Raises:
             ValueError: `after_step` was not called since the last loss.
         """
-        if self._step_is_due and not self.frozen:
+        if self._step_pending and not self.frozen:
             raise ValueError(
                 f"{type(self).__name__} got a second batch before after_step(): call it once "
                 "after each optimizer.step()"
             )
         loss = self._loss(encoder, views, index)
         if self.moves_after_step and not self.frozen:
-            self._step_is_due = self.training and torch.is_grad_enabled()
+            self._step_pending = self.training and torch.is_grad_enabled()
         return loss
 
     @abstractmethod
@@ -95,33 +95,33 @@ class Method(nn.Module, ABC):
         """Return the loss of `views` (each [B, C, H, W]) of the examples `index` (int64 [B])."""
 
     def after_step(self) -> None:
-        """Finish an optimizer step: move what no gradient moves.
+        """Update what has no gradient, after an optimizer step.
 
         Raises:
             ValueError: no loss was computed since the last call.
         """
         if not self.moves_after_step:
             return
-        if not self._step_is_due:
+        if not self._step_pending:
             raise ValueError(
                 f"after_step() of {type(self).__name__} follows a loss: call it once a step"
             )
-        self._step_is_due = False
+        self._step_pending = False
         self._move()
 
     def _move(self) -> None:
-        """Move what no gradient moves, as a target network or a queue; by default nothing."""
+        """Update what has no gradient, such as a target network or a queue; by default nothing."""
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return parameters that learn at `head_lr_scale`; none unless the head is dense."""
         return []
 
     def projection_head(self) -> nn.Module | None:
-        """Return what maps features [B, D] to the [B, m] that the loss compares; None without."""
-        return None
+        """Return the `projector`, features [B, D] -> [B, m]; None for a method without one."""
+        return getattr(self, "projector", None)
 
     def memory(self, examples: int) -> dict[str, Part]:
-        """Return what grows with the number of examples: `head` and its `moments`, if any."""
+        """Return the memory that grows with the examples: `head` and its `moments`, if any."""
         return {}
 
 
@@ -130,9 +130,9 @@ class MethodConfig(Settings, ABC):
     """Settings of one method; the defaults are those that measured best."""
 
     name: ClassVar[str]
-    """What the method is called on the command line and in `run.yaml`."""
+    """Name of the method on the command line and in `run.yaml`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings that change the work of a step, by name; the step bench times them too."""
+    """Settings that change the cost of a step, by name; the step benchmark measures them too."""
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
@@ -156,5 +156,5 @@ class MethodConfig(Settings, ABC):
         """Build the method for a run."""
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of what grows with the data; D is `feature_dim`."""
+        """Return the settings with the storage of the head chosen; D is `feature_dim`."""
         return self

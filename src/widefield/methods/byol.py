@@ -1,4 +1,4 @@
-"""BYOL: predict from one view what a slowly moving target network makes of the other."""
+"""BYOL: predict the target network's projection of one view from the other view."""
 
 import math
 from dataclasses import dataclass
@@ -46,15 +46,15 @@ class BYOL(Method):
 
     The paper sums the errors of both directions. The four passes share nothing, so one
     direction, as in `moco`, is half the work and has half the expected gradient where both views
-    are drawn alike. What each learns in the same time is in docs/methods.md.
+    have the same distribution. docs/methods.md compares both at equal time.
 
     After step k of K the target network keeps 1 - (1 - ema_decay)(cos(pi k/K) + 1)/2 of itself:
-    it stands still in the end, and from then on.
+    it is constant at the end.
 
     Args:
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
-        encoder: what the target network starts as a copy of.
+        encoder: initial encoder of the target network, which is copied.
         steps: K, the steps of the training.
         **settings: single settings to replace, by name.
 
@@ -84,10 +84,6 @@ class BYOL(Method):
         self.step = 0
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
 
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
-
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return prediction errors, summed over directions; each view has its own statistics."""
         x1, x2 = views
@@ -99,19 +95,19 @@ class BYOL(Method):
         return Loss(torch.stack(errors).sum(), {"projection_std": projection_std(targets[-1])})
 
     def _move(self) -> None:
-        """Let the target network follow."""
+        """Update the target network."""
         self.step += 1
         done = min(self.step / self.steps, 1)
         left = (math.cos(math.pi * done) + 1) / 2
         (encoder,) = self._trained
-        self.target.follow(encoder, self.projector, ema_decay=1 - (1 - self.ema_decay) * left)
+        self.target.update(encoder, self.projector, ema_decay=1 - (1 - self.ema_decay) * left)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the number of steps taken, which the moving average depends on."""
+        """Return the number of steps, on which the moving average depends."""
         return {"step": self.step}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from the number of steps that `get_extra_state` returned, on any rank."""
+        """Restore the number of steps that `get_extra_state` returned, on any rank."""
         self.step = state.get("shards", [state])[0]["step"]
 
 

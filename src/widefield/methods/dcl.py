@@ -1,4 +1,4 @@
-"""DCL: contrastive learning whose positive pair does not compete with its own negatives."""
+"""DCL: SimCLR without the positive pair in the denominator."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -36,13 +35,13 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     row = torch.arange(len(z), device=z.device)
-    partner = row.roll(len(z1))
-    positives = similarity[row, partner]
-    same_example = (row[:, None] == row) | (partner[:, None] == row)
+    positive = row.roll(len(z1))
+    positives = similarity[row, positive]
+    same_example = (row[:, None] == row) | (positive[:, None] == row)
     negatives = similarity.masked_fill(same_example, float("-inf"))
     return (negatives.logsumexp(1) - positives).mean()
 
@@ -69,6 +68,7 @@ class DCLConfig(PairConfig):
     """Settings of `DCL`."""
 
     name: ClassVar[str] = "dcl"
+    method_class = DCL
 
     lr: Annotated[float, Gt(0)] = 2e-2
     """Peak learning rate of encoder and projector."""
@@ -76,7 +76,3 @@ class DCLConfig(PairConfig):
     """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return DCL(context.feature_dim, self)

@@ -1,7 +1,7 @@
 """DIET: every example is its own class, with one dense linear head over all of them."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +13,13 @@ from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodConfig
 
+if TYPE_CHECKING:
+    from widefield.methods.diet_mse import DietMSEConfig
+
 
 @full_precision
 def index_cross_entropy(h: Tensor, rows: Tensor, target: Tensor, *, smoothing: float) -> Tensor:
-    """Return the cross-entropy of naming the example, h [b, D], head rows [n, D], target int64 [b].
+    """Return the cross-entropy of instances, h [b, D], head rows [n, D], target int64 [b].
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(rows_j . h_i),
         q_ij = (1 - smoothing) [j = target_i] + smoothing / n.
@@ -32,10 +35,33 @@ def index_cross_entropy(h: Tensor, rows: Tensor, target: Tensor, *, smoothing: f
     return F.cross_entropy(h @ rows.T, target, label_smoothing=smoothing)
 
 
-class Diet(Method):
+class DenseHead(Method):
+    """Base class of methods of one view with a bias-free head W [n, D] over all n examples."""
+
+    view_count = 1
+
+    def __init__(
+        self, encoder_dim: int, config: "DietConfig | DietMSEConfig", *, examples: int, seed: int
+    ) -> None:
+        super().__init__()
+        weight = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
+        self.rows = nn.Parameter(weight)
+        self.head_lr_scale = config.head_lr_scale
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the rows, which have the head's own learning rate."""
+        return [self.rows]
+
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return the bytes of the rows, whose moments the run's optimizer holds."""
+        size = examples * self.rows.shape[1] * self.rows.element_size()
+        return {"head": Part(bytes=size, place="device")}
+
+
+class Diet(DenseHead):
     """Cross-entropy of a bias-free head W [n, D] against the example's own index.
 
-    Time and memory grow with n. S-DIET is the same idea without that.
+    Time and memory grow with n; those of a step of S-DIET do not.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -47,8 +73,6 @@ class Diet(Method):
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
     """
 
-    view_count = 1
-
     def __init__(
         self,
         encoder_dim: int,
@@ -58,13 +82,10 @@ class Diet(Method):
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        super().__init__()
         config = DietConfig.of(config, settings)
-        start = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
-        self.rows = nn.Parameter(start)
+        super().__init__(encoder_dim, config, examples=examples, seed=seed)
         self.label_smoothing = config.label_smoothing
         self.normalize = config.normalize
-        self.head_lr_scale = config.head_lr_scale
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over all n examples of the one view."""
@@ -74,20 +95,6 @@ class Diet(Method):
             h = F.normalize(at_least_float32(h), dim=1)
         target = index.to(h.device)
         return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        """Return the rows, which learn at the head's own rate."""
-        return [self.rows]
-
-    def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows, whose moments the run's optimizer holds."""
-        return dense_head_memory(examples, self.rows)
-
-
-def dense_head_memory(examples: int, rows: Tensor) -> dict[str, Part]:
-    """Return the bytes of a dense head with one of `rows` [n, D] for each example."""
-    size = examples * rows.shape[1] * rows.element_size()
-    return {"head": Part(bytes=size, place="device")}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,15 @@
-"""DIET with squared error: the form of DIET that theory can solve."""
+"""DIET with squared error, which has a closed-form solution in theory."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.precision import full_precision
-from widefield.core.types import Loss, Part
-from widefield.head import initial_rows
+from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
-from widefield.methods.diet import dense_head_memory
+from widefield.methods.diet import DenseHead
 
 
 @full_precision
@@ -21,6 +19,7 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
         loss = 1/b sum_i 1/2 |rows h_i - e_{target_i}|^2.
 
     Example:
+        >>> import torch
         >>> float(one_hot_error(torch.eye(2), torch.eye(2), torch.tensor([0, 1])))
         0.0
 
@@ -31,7 +30,7 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
     return (logits.square().sum(1) - 2 * target_logit[:, 0] + 1).mean() / 2
 
 
-class DietMSE(Method):
+class DietMSE(DenseHead):
     """Squared error of a bias-free head W [n, D] against the example's own index.
 
     With an isometric head and a linear encoder its minimizers are those of the spectral
@@ -47,8 +46,6 @@ class DietMSE(Method):
     Source: S-DIET (2025), section 4.
     """
 
-    view_count = 1
-
     def __init__(
         self,
         encoder_dim: int,
@@ -58,25 +55,14 @@ class DietMSE(Method):
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        super().__init__()
         config = DietMSEConfig.of(config, settings)
-        start = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
-        self.rows = nn.Parameter(start)
-        self.head_lr_scale = config.head_lr_scale
+        super().__init__(encoder_dim, config, examples=examples, seed=seed)
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the squared error over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
         return Loss(one_hot_error(h, self.rows, index.to(h.device)))
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        """Return the rows, which learn at the head's own rate."""
-        return [self.rows]
-
-    def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows, whose moments the run's optimizer holds."""
-        return dense_head_memory(examples, self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)

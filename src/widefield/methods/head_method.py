@@ -1,4 +1,4 @@
-"""Views against a per-example head: what `s-diet` and the methods made from it share."""
+"""Base class of the methods with a per-example head."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from widefield.head import (
     LazySGD,
     PerExampleHead,
     Update,
-    choose_place,
     choose_storage,
+    select_device_kind,
 )
 from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
@@ -29,7 +29,7 @@ from widefield.methods.pair import PairConfig
 class HeadMethod(Method):
     """A loss of the projections of one view against the b rows of the batch alone.
 
-    With two views the second one is encoded without gradient, and compared with the first too.
+    A second view, if there is one, is encoded without gradient and compared with the first.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -37,11 +37,11 @@ class HeadMethod(Method):
         examples: n.
         loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
         normalize: put features on the unit sphere.
-        context: the run, which decides where rows are kept and their weight decay; by default they
-            are in memory.
+        context: the run, which decides where the rows are stored and their weight decay; by
+            default they are in memory.
         view_count: 1, or 2 for a loss that takes a second view.
 
-    Whoever trains the method steps `head.optimizer` too.
+    The training loop has to call `head.optimizer.step()` too.
 
     Source: S-DIET (2025), section 5.
     """
@@ -59,11 +59,11 @@ class HeadMethod(Method):
     ) -> None:
         super().__init__()
         self.view_count = view_count
-        self.projector = config.projector.build(encoder_dim)  # first: it refuses what is too large
+        self.projector = config.projector.build(encoder_dim)  # first, because it checks the memory
         dim, rows = config.projector.out_dim(encoder_dim), config.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
-        self.place = choose_place(rows.storage, examples, dim, Memory.of(device), rows.layout)
+        self.place = select_device_kind(rows.storage, examples, dim, Memory.of(device), rows.layout)
         self.head = PerExampleHead(
             examples,
             dim,
@@ -90,10 +90,6 @@ class HeadMethod(Method):
             gap=None if context is None else max(1, round(examples / context.batch_size)),
         )
         optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
-
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
@@ -145,23 +141,31 @@ class HeadConfig(Settings):
 
     @property
     def layout(self) -> Layout:
-        """How the moments of a row are kept."""
+        """Format of the moments of a row."""
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
     def placed(self, examples: int, dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of `examples` rows of width `dim`."""
-        return replace(self, storage=choose_place(self.storage, examples, dim, memory, self.layout))
+        """Return the settings with the storage of `examples` rows of width `dim`."""
+        return replace(
+            self, storage=select_device_kind(self.storage, examples, dim, memory, self.layout)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
-    """Settings that all losses of a batch against its rows share."""
+    """Settings of all methods with a per-example head."""
 
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
 
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(
+            context.feature_dim, self, examples=context.examples, context=context
+        )
+
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
-        """Return the settings with the place of the rows."""
+        """Return the settings with the storage of the rows."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.placed(examples, dim, memory))

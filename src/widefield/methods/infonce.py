@@ -1,4 +1,4 @@
-"""InfoNCE of squared distances, as Tian analyses it; its negatives are of the anchor's own view."""
+"""InfoNCE of squared distances, as analyzed by Tian; negatives are of the anchor's view."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -42,7 +41,7 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
 
     Source: Tian (2022), equation 1.
     """
-    check_views(f, f2, least=2)
+    check_views(f, f2, min_examples=2)
     positive = (f - f2).square().sum(1) / 2
     others = (-half_squared_distances(f) / temperature).fill_diagonal_(-math.inf)
     log_sum = torch.logsumexp(others, dim=1)
@@ -84,6 +83,7 @@ class InfoNCEConfig(PairConfig):
     """Settings of `InfoNCE`."""
 
     name: ClassVar[str] = "infonce"
+    method_class = InfoNCE
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -91,7 +91,3 @@ class InfoNCEConfig(PairConfig):
     """Temperature of the softmax."""
     eps: Annotated[float, Ge(0)] = 1.0
     """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return InfoNCE(context.feature_dim, self)

@@ -1,4 +1,4 @@
-"""LeJEPA: views of one example meet in the middle, and embeddings are an isotropic Gaussian."""
+"""LeJEPA: views of one example agree, and embeddings follow an isotropic Gaussian."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor, nn
 
 from widefield.core.gather import gather
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
@@ -71,15 +71,15 @@ def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) 
     check_views(z1, z2)
     middle = (z1 + z2) / 2
     invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2
-    gaussianity = (sigreg(z1, directions) + sigreg(z2, directions)) / 2
-    return (1 - sigreg_weight) * invariance + sigreg_weight * gaussianity
+    normality = (sigreg(z1, directions) + sigreg(z2, directions)) / 2
+    return (1 - sigreg_weight) * invariance + sigreg_weight * normality
 
 
 class LeJEPA(Method):
-    """LeJEPA's loss on the projections of two views, along directions drawn for each step.
+    """LeJEPA's loss on the projections of two views, along random directions.
 
-    Directions are a buffer, drawn anew after each step: a loss that is asked for twice is the
-    same, and in several processes all look along those of the first.
+    The directions are a buffer, sampled again after each step: two losses of one step are equal,
+    and all processes use those of the first.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -106,7 +106,7 @@ class LeJEPA(Method):
         config = LeJEPAConfig.of(config, settings)
         dim, slices = config.projector.out_dim(encoder_dim), config.slices
         self.projector = config.projector.build(encoder_dim)
-        refuse_beyond_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
+        check_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
         self.sigreg_weight = config.sigreg_weight
         self.generator = generator
         self.gather_distributed = config.gather_distributed
@@ -121,15 +121,11 @@ class LeJEPA(Method):
             z1, z2 = gather(z1), gather(z2)
         return Loss(lejepa(z1, z2, self.directions, sigreg_weight=self.sigreg_weight))
 
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
-
     def _move(self) -> None:
         """Draw the directions of the next step, uniform on the sphere."""
         shape, device = self.directions.shape, self.directions.device
-        drawn = torch.randn(shape, generator=self.generator, device=device)
-        self.directions.copy_(F.normalize(drawn, dim=0))
+        sample = torch.randn(shape, generator=self.generator, device=device)
+        self.directions.copy_(F.normalize(sample, dim=0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""MMCR: the mean of an example's views is long, and those of different examples are orthogonal."""
+"""MMCR: maximize the nuclear norm of the mean projections of each example's views."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,6 @@ from annotated_types import Ge
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -38,7 +37,7 @@ def mmcr(z1: Tensor, z2: Tensor, *, local_weight: float) -> Tensor:
 
     Source: MMCR (Yerxa et al. 2023).
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     z = torch.stack([F.normalize(z1, dim=1), F.normalize(z2, dim=1)], dim=1)  # [b, 2, m]
     loss = -torch.linalg.matrix_norm(z.mean(1), ord="nuc")
     if local_weight > 0:
@@ -68,12 +67,9 @@ class MMCRConfig(PairConfig):
     """Settings of `MMCR`."""
 
     name: ClassVar[str] = "mmcr"
+    method_class = MMCR
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
     """The projection head."""
     local_weight: Annotated[float, Ge(0)] = 0.0
     """Weight of the nuclear norm of each example's two views; the paper's lambda."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return MMCR(context.feature_dim, self)

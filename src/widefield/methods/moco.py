@@ -1,4 +1,4 @@
-"""MoCo: find the target network's key of the other view among the keys of the past."""
+"""MoCo: match a view with the target network's key of the other view, against a queue of keys."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -19,7 +19,7 @@ from widefield.methods.target import TargetNetwork
 
 @full_precision
 def queue_cross_entropy(
-    q: Tensor, keys: Tensor, queue: Tensor, usable: Tensor, *, temperature: float
+    q: Tensor, keys: Tensor, queue: Tensor, valid: Tensor, *, temperature: float
 ) -> Tensor:
     """Return the cross-entropy of finding each query's key among the batch's and the queue's.
 
@@ -27,7 +27,7 @@ def queue_cross_entropy(
 
         loss = -1/b sum_i log( exp(q_i.k_i/t) / (sum_j exp(q_i.k_j/t) + sum_l exp(q_i.u_l/t)) ),
 
-    j over the batch and l over the rows of the queue that are `usable`, bool [K]. MoCo v3 has the
+    j over the batch and l over the rows of the queue that are `valid`, bool [K]. MoCo v3 has the
     first sum alone, MoCo v1 and v2 the second alone and exp(q_i.k_i/t).
 
     Example:
@@ -41,23 +41,23 @@ def queue_cross_entropy(
     Source: MoCo (He et al. 2020), equation 1; MoCo v3 (Chen et al. 2021), algorithm 1.
     """
     q, keys, queue = (F.normalize(rows, dim=1) for rows in (q, keys, queue))
-    past = (q @ queue.T).masked_fill(~usable, float("-inf"))
-    logits = torch.cat([q @ keys.T, past], dim=1) / temperature
+    queue_logits = (q @ queue.T).masked_fill(~valid, float("-inf"))
+    logits = torch.cat([q @ keys.T, queue_logits], dim=1) / temperature
     return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
 
 
 class MoCo(Method):
     """Queries of the first view against a target network's keys of the second, and older keys.
 
-    One direction, as in MoCo v2, so that a step trains on one view and only looks at the other.
-    Ours: the queue starts empty instead of at random, and a queued key is left out while its
+    One direction, as in MoCo v2: a step has gradients through one view only. Two choices of this
+    library: the queue starts empty instead of at random, and a queued key is left out while its
     example is in the batch, which has a newer one; with few examples it would repel its own query.
 
     Args:
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
-        encoder: what the target network starts as a copy of.
-        examples: n; a queue longer than that would hold examples twice.
+        encoder: initial encoder of the target network, which is copied.
+        examples: n, the largest length of the queue.
         **settings: single settings to replace, by name.
 
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
@@ -91,16 +91,12 @@ class MoCo(Method):
         self._trained: tuple[nn.Module, ...] = ()  # a tuple, so that it is not a submodule
         self._batch: tuple[Tensor, Tensor] | None = None
 
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load a state, also one whose queue is shorter, because there were few examples."""
+        """Load a state, also one with a shorter queue, of a run with fewer examples."""
         for name, empty in (("queue", 0.0), ("queue_index", -1)):
-            saved, own = state_dict.get(prefix + name), getattr(self, name)
-            if saved is not None and saved.shape[1:] == own.shape[1:] and len(saved) < len(own):
-                longer = torch.full_like(own, empty)
+            saved, queue = state_dict.get(prefix + name), getattr(self, name)
+            if saved is not None and saved.shape[1:] == queue.shape[1:] and len(saved) < len(queue):
+                longer = torch.full_like(queue, empty)
                 longer[: len(saved)] = saved
                 state_dict[prefix + name] = longer
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -112,12 +108,12 @@ class MoCo(Method):
         if self.gather_distributed:
             q, keys, index = gather(q), gather(keys), gather(index)
         self._trained, self._batch = (encoder,), (keys, index)
-        usable = (self.queue_index >= 0) & ~torch.isin(self.queue_index, index)
-        total = queue_cross_entropy(q, keys, self.queue, usable, temperature=self.temperature)
+        valid = (self.queue_index >= 0) & ~torch.isin(self.queue_index, index)
+        total = queue_cross_entropy(q, keys, self.queue, valid, temperature=self.temperature)
         return Loss(total)
 
     def _move(self) -> None:
-        """Let the target network follow, and the keys of the batch push out the oldest."""
+        """Update the target network, and put the keys of the batch in place of the oldest."""
         assert self._batch is not None
         (keys, index), (encoder,) = self._batch, self._trained
         if not self.gather_distributed:
@@ -125,7 +121,7 @@ class MoCo(Method):
         size = len(self.queue)
         self.queue.copy_(torch.cat([keys, self.queue])[:size])
         self.queue_index.copy_(torch.cat([index, self.queue_index])[:size])
-        self.target.follow(encoder, self.projector, ema_decay=self.ema_decay)
+        self.target.update(encoder, self.projector, ema_decay=self.ema_decay)
         self._batch = None
 
 

@@ -1,22 +1,23 @@
-"""Losses of two views as a method: project both, gather over the processes, compare."""
+"""Methods with a loss of two views: project both, gather over the processes, compare."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from widefield.core.gather import gather
 from widefield.core.types import Loss
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
 
 
-def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
-    """Refuse two views' projections that do not belong to one batch of `least` examples or more.
+def check_views(z1: Tensor, z2: Tensor, *, min_examples: int = 1) -> None:
+    """Check that two views' projections are of one batch with at least `min_examples` examples.
 
     Raises:
         ValueError: their shapes differ, or there are too few of them.
@@ -31,21 +32,28 @@ def check_views(z1: Tensor, z2: Tensor, *, least: int = 1) -> None:
             f"views have shapes {list(z1.shape)} and {list(z2.shape)}: give a row of each example "
             "in both"
         )
-    if len(z1) < least:
+    if len(z1) < min_examples:
         raise ValueError(
-            f"a batch of {len(z1)} has nothing to be told apart from: give {least} examples or "
-            "more, a DataLoader with drop_last=True"
+            f"the loss contrasts examples, and got a batch of {len(z1)}: give {min_examples} or "
+            "more examples, such as by DataLoader(drop_last=True)"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig(MethodConfig):
-    """Settings that all losses of two views share."""
+    """Settings of all losses of two views."""
+
+    method_class: ClassVar[Callable[..., Method]]
+    """Class of the method, constructed from the encoder's output width and the settings."""
 
     projector: ProjectorConfig = ProjectorConfig()
     """The projection head."""
     gather_distributed: bool = False
     """Compute one loss over the examples of all processes."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(context.feature_dim, self)
 
 
 class PairLoss(Method):
@@ -83,10 +91,6 @@ class PairLoss(Method):
         self.compare = loss
         self.one_pass = one_pass
         self.gather_distributed = gather_distributed
-
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""

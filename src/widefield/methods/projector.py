@@ -1,4 +1,4 @@
-"""The projection head: trained beside the encoder, dropped afterwards."""
+"""The projection head, which is trained together with the encoder."""
 
 import itertools
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.precision import at_least_float32
 from widefield.core.settings import Settings
 
@@ -44,7 +44,7 @@ class ProjectorConfig(Settings):
         return result
 
     def out_dim(self, feature_dim: int) -> int:
-        """Return the width of what `build(feature_dim)` makes."""
+        """Return the output width of `build(feature_dim)`."""
         return self.dim if self.layers else feature_dim
 
     def build(self, feature_dim: int) -> "Projector":
@@ -67,7 +67,7 @@ class ProjectorConfig(Settings):
 
 
 class Projector(nn.Sequential):
-    """A projection head that knows how it was built."""
+    """A projection head that keeps the arguments it was built with."""
 
     arguments: dict[str, Any]
     """Arguments of `projector`, plain JSON."""
@@ -77,8 +77,7 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     """Build an MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
 
     `batch_norm` normalizes each hidden layer before its ReLU, as SimCLR's public code does; the
-    S-DIET paper has none. Embeddings are taken before this head: what it makes invariant is lost
-    to the loss, not to the user. Without layers it is the identity, whatever the other arguments.
+    S-DIET paper has none. Features are taken before this head. Without layers it is the identity.
 
     Raises:
         ValueError: it needs more memory than this machine has.
@@ -89,7 +88,7 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
 
     Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
     """
-    _refuse_size(in_dim, layers, width, out_dim)
+    _check_memory(in_dim, layers, width, out_dim)
     widths = [in_dim, *[width] * (layers - 1)]
     modules: list[nn.Module] = []
     for a, b in itertools.pairwise(widths):
@@ -110,25 +109,25 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     return head
 
 
-def _refuse_size(in_dim: int, layers: int, width: int, out_dim: int) -> None:
-    """Refuse a head whose weights, gradients and two moments this machine cannot hold."""
+def _check_memory(in_dim: int, layers: int, width: int, out_dim: int) -> None:
+    """Check that weights, gradients and two moments of the head fit into memory."""
     if layers:
         first, last = (in_dim, out_dim) if layers == 1 else (in_dim * width, width * out_dim)
         weights = first * last if layers == 1 else first + (layers - 2) * width**2 + last
-        what = f"a projector of {layers} layers, width {width} and dim {out_dim}"
-        refuse_beyond_memory(16 * weights + _LAYER_BYTES * layers, what)
+        name = f"a projector of {layers} layers, width {width} and dim {out_dim}"
+        check_memory(16 * weights + _LAYER_BYTES * layers, name)
 
 
 _LAYER_BYTES = 4096
-"""What a layer takes beside its weights, roughly: its objects."""
+"""Approximate size of a layer beside its weights."""
 
 
 @torch.no_grad()
 def projection_std(z: Tensor) -> Tensor:
-    """Return the spread of the directions of z [B, m]: 1 for spread out, 0 for all the same.
+    """Return the deviation of the directions of z [B, m]: 1 if isotropic, 0 if all are the same.
 
     Mean over dimensions of the deviation of z / |z| over the batch, times sqrt(m). A projector can
-    collapse while the features before it have not, so the log of a loss that allows it says so.
+    collapse while the features before it have not; losses that allow it log this number.
 
     Example:
         >>> float(projection_std(torch.ones(8, 4)))

@@ -1,4 +1,4 @@
-"""The projection head of a run as a file, beside the encoder that it was trained with."""
+"""File of the projection head of a run, beside its encoder."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
-from widefield.encoders import refuse_other_weights
+from widefield.encoders import check_weights
 from widefield.methods.projector import Projector, projector
 
 PROJECTOR_FILE = "projector.safetensors"
-"""Name of the file in a run's folder, and in the folder of each of its checkpoints."""
+"""Name of the file in the folders of a run and of its checkpoints."""
 
 
 def save_projector(head: Projector, folder: str | Path) -> None:
-    """Write `projector.safetensors`, whole or not at all; it says how the head is built."""
+    """Write `projector.safetensors` atomically, with the arguments of the head."""
     weights = {key: value.contiguous() for key, value in head.state_dict().items()}
     shape = {"projector": json.dumps(head.arguments)}
     write_atomically(
@@ -40,8 +40,8 @@ def load_projector(folder: str | Path) -> Projector | None:
         with safe_open(file, framework="pt") as opened:
             arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
             weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        with torch.device("meta"):  # takes no memory, whatever sizes the file names
-            refuse_other_weights(projector(**arguments).state_dict(), weights)
+        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+            check_weights(projector(**arguments).state_dict(), weights)
         head = projector(**arguments)
         head.load_state_dict(weights)
     except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError) as error:
@@ -53,11 +53,7 @@ def load_projector(folder: str | Path) -> Projector | None:
 
 
 def _checked(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of `projector`, if these are they.
-
-    Raises:
-        ValueError: they are not.
-    """
+    """Return valid arguments of `projector`."""
     smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
     if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
         raise ValueError("its shape has other fields")
@@ -71,4 +67,4 @@ def _checked(arguments: Any) -> dict[str, Any]:
 
 
 _LARGEST = 10**6
-"""Width of a layer, and number of layers, at most."""
+"""Largest width and number of layers."""

@@ -72,4 +72,4 @@ METHODS: dict[str, type[MethodConfig]] = {
 """Settings of every method; `METHODS[name]()` has the measured defaults."""
 
 CEILING = "supervised"
-"""The method that is told the labels: what others are measured against."""
+"""The supervised method, the ceiling of the others."""

@@ -8,7 +8,7 @@ from annotated_types import Gt
 
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
@@ -22,7 +22,7 @@ class RowContrast(HeadMethod):
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
         examples: n.
-        context: the run, which decides where rows live; by default they are in memory.
+        context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
     Source: ours, on the per-example head of S-DIET (2025), section 5.
@@ -53,6 +53,7 @@ class RowContrastConfig(HeadMethodConfig):
     """Settings of `RowContrast`."""
 
     name: ClassVar[str] = "row-contrast"
+    method_class = RowContrast
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
@@ -60,7 +61,3 @@ class RowContrastConfig(HeadMethodConfig):
     """Factor of the logits."""
     normalize: bool = True
     """Put features and rows on the unit sphere."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return RowContrast(context.feature_dim, self, examples=context.examples, context=context)

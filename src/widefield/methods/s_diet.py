@@ -7,13 +7,13 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Gt, Interval
 
 from widefield.head import batch_cross_entropy
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
 class SDiet(HeadMethod):
-    """S-DIET: the cross-entropy of telling a batch apart by its rows.
+    """S-DIET: the cross-entropy of instance classification within the batch.
 
     The objective is the published one; the other defaults are the best found for short runs.
 
@@ -21,7 +21,7 @@ class SDiet(HeadMethod):
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
         examples: n.
-        context: the run, which decides where rows live; by default they are in memory.
+        context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
     Source: S-DIET (2025), section 5.
@@ -54,6 +54,7 @@ class SDietConfig(HeadMethodConfig):
     """Settings of `SDiet`."""
 
     name: ClassVar[str] = "s-diet"
+    method_class = SDiet
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""
@@ -63,7 +64,3 @@ class SDietConfig(HeadMethodConfig):
     """Share of the target that is spread over the batch."""
     normalize: bool = True
     """Put features on the unit sphere, as published."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return SDiet(context.feature_dim, self, examples=context.examples, context=context)

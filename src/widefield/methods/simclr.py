@@ -1,4 +1,4 @@
-"""SimCLR: two views of one example attract, views of different examples repel."""
+"""SimCLR: contrast two views of one example with the views of the other examples."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -40,8 +39,8 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     similarity.fill_diagonal_(float("-inf"))
-    partner = torch.arange(len(z), device=z.device).roll(len(z1))
-    return F.cross_entropy(similarity, partner)
+    positive = torch.arange(len(z), device=z.device).roll(len(z1))
+    return F.cross_entropy(similarity, positive)
 
 
 @full_precision
@@ -60,7 +59,7 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     Example:
         >>> import torch
         >>> z = torch.eye(2)
-        >>> print(f"{one_sided(z, z, temperature=0.1):.3f}")  # itself and its partner, equally near
+        >>> print(f"{one_sided(z, z, temperature=0.1):.3f}")  # itself and its positive
         0.693
 
     Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
@@ -68,8 +67,8 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     anchors = len(z1)
-    partner = torch.arange(anchors, device=z.device) + anchors
-    return F.cross_entropy(z[:anchors] @ z.T / temperature, partner)
+    positive = torch.arange(anchors, device=z.device) + anchors
+    return F.cross_entropy(z[:anchors] @ z.T / temperature, positive)
 
 
 LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
@@ -97,6 +96,7 @@ class SimCLRConfig(PairConfig):
     """Settings of `SimCLR`."""
 
     name: ClassVar[str] = "simclr"
+    method_class = SimCLR
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
@@ -106,7 +106,3 @@ class SimCLRConfig(PairConfig):
     """Temperature of the softmax."""
     loss: Literal["nt-xent", "one-sided"] = "nt-xent"
     """The standard loss, or the one-sided one of Feature Dropout's code."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return SimCLR(context.feature_dim, self)

@@ -1,4 +1,4 @@
-"""SimSiam: predict one view's projection from the other's, and move the prediction alone."""
+"""SimSiam: predict one view's projection from the other's, with a stop-gradient on the target."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -33,7 +33,7 @@ def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
 
 
 class SimSiam(Method):
-    """Mean of the negative cosines of both directions: -1 is perfect, and so is collapse.
+    """Mean of the negative cosines of both directions: the minimum -1 is also that of collapse.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -59,10 +59,6 @@ class SimSiam(Method):
         self.projector = config.projector.build(encoder_dim)
         self.predictor = config.projector.build_predictor(encoder_dim, config.predictor_width)
         self.stop_gradient = stop_gradient
-
-    def projection_head(self) -> nn.Module:
-        """Return the projector."""
-        return self.projector
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the mean of both directions; each view has its own statistics, as published."""

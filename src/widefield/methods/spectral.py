@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -59,11 +58,11 @@ def in_ball(z: Tensor, radius: float) -> Tensor:
 
 @full_precision
 def spectral_in_ball(z1: Tensor, z2: Tensor) -> Tensor:
-    """Return `spectral_contrastive` of projections [b, m] that are held in a ball.
+    """Return `spectral_contrastive` of projections [b, m] that are clipped to a ball.
 
     The ball's radius is sqrt(10 / b), that of HaoChen et al.'s code in S-DIET's scaling. The loss
-    grows with the fourth power of the projections, so that without a ball training has little to
-    do but to shrink them.
+    grows with the fourth power of the projections, so that without the ball most of the training
+    only shrinks them.
 
     Source: HaoChen et al. (2021), S-DIET's scaling (2025).
     """
@@ -93,10 +92,7 @@ class SpectralConfig(PairConfig):
     """Settings of `Spectral`."""
 
     name: ClassVar[str] = "spectral"
+    method_class = Spectral
 
     projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return Spectral(context.feature_dim, self)

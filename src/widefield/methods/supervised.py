@@ -1,4 +1,4 @@
-"""Supervised training: what the same encoder reaches when it is told the labels."""
+"""Supervised training, the ceiling of the same encoder."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ class Supervised(Method):
 
     Args:
         encoder_dim: D, the encoder's output width.
-        config: settings, of which only `lr` is there.
+        config: settings, which are `lr` alone.
         labels: class ids of every example, task -> int64 [n].
         **settings: single settings to replace, by name.
 

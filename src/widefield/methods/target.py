@@ -1,4 +1,4 @@
-"""The target network: a moving average of the trained one, which no gradient reaches."""
+"""The target network: an exponential moving average of the trained one, without gradient."""
 
 import copy
 
@@ -9,16 +9,16 @@ from widefield.core.micro_batch import MicroBatched
 
 
 class TargetNetwork(nn.Module):
-    """Encoder and projector as they were, averaged over the steps: h -> z without gradient.
+    """Moving average of encoder and projector: x[B, C, H, W] -> z[B, m] without gradient.
 
-    Its weights are an exponential moving average of the trained ones; its batch normalization
-    uses statistics of its own. It travels in the checkpoint with the method that holds it.
+    Its weights are an exponential moving average of the trained ones; its batch normalization has
+    its own statistics. It is part of the state dict of the method.
 
     Example:
         >>> encoder, projector = nn.Linear(3, 2), nn.Linear(2, 2)
         >>> target = TargetNetwork(encoder, projector)
         >>> _ = nn.init.zeros_(projector.bias)
-        >>> target.follow(encoder, projector, ema_decay=0.0)
+        >>> target.update(encoder, projector, ema_decay=0.0)
         >>> x = torch.rand(4, 3)
         >>> torch.equal(target(x), projector(encoder(x)))
         True
@@ -31,11 +31,11 @@ class TargetNetwork(nn.Module):
         # Copies of networks in evaluation mode would keep the statistics of the start.
         self.encoder = copy.deepcopy(encoder).requires_grad_(False).train()
         self.projector = copy.deepcopy(projector).requires_grad_(False).train()
-        self._seen = (self.encoder,)  # a tuple, so that weights do not stand twice in a checkpoint
+        self._seen = (self.encoder,)  # a tuple, so that the state dict has the weights once
 
-    def use_micro_batches(self, *, most: int) -> None:
-        """Let `most` images at a time pass through the encoder, as through the trained one."""
-        self._seen = (MicroBatched(self.encoder, most=most),)
+    def use_micro_batches(self, *, size: int) -> None:
+        """Encode `size` images at a time, as the trained encoder does."""
+        self._seen = (MicroBatched(self.encoder, max_size=size),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class TargetNetwork(nn.Module):
         return self.projector(encoder(x))
 
     @torch.no_grad()
-    def follow(self, encoder: nn.Module, projector: nn.Module, *, ema_decay: float) -> None:
+    def update(self, encoder: nn.Module, projector: nn.Module, *, ema_decay: float) -> None:
         """Set theta <- ema_decay theta + (1 - ema_decay) theta of the trained networks."""
         trained = (*encoder.parameters(), *projector.parameters())
         for average, weight in zip(self.parameters(), trained, strict=True):

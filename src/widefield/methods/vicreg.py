@@ -1,4 +1,4 @@
-"""VICReg: two views' projections are alike, every dimension varies, and no two vary together."""
+"""VICReg: two views' projections agree, dimensions have variance and no covariance."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,6 @@ from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig, PairLoss, check_views
 from widefield.methods.projector import ProjectorConfig
 
@@ -62,7 +61,7 @@ def vicreg(
 
     Source: VICReg (Bardes et al. 2022), section 4.1.
     """
-    check_views(z1, z2, least=2)
+    check_views(z1, z2, min_examples=2)
     return (
         invariance_weight * F.mse_loss(z1, z2)
         + variance_weight * (variance(z1) + variance(z2)) / 2
@@ -100,6 +99,7 @@ class VICRegConfig(PairConfig):
     """Settings of `VICReg`."""
 
     name: ClassVar[str] = "vicreg"
+    method_class = VICReg
 
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
@@ -111,7 +111,3 @@ class VICRegConfig(PairConfig):
     """Weight of dimensions that vary too little; the paper's mu."""
     cov_weight: Annotated[float, Gt(0)] = 1.0
     """Weight of the covariances between different dimensions; the paper's nu."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return VICReg(context.feature_dim, self)

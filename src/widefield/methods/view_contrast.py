@@ -1,4 +1,4 @@
-"""View contrast: a view against a second one without gradient, and S-DIET's loss with rows."""
+"""View contrast: contrast a view with a second one without gradient, plus S-DIET's loss."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Gt, Interval
 
 from widefield.head import view_contrast
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 LOGIT_SCALE, CROSS_ENTROPY_WEIGHT = 10.0, 30.0
-"""The two terms against each other, in runs of few steps; `config.defaults` has longer ones."""
+"""Weights of the two terms in runs of few steps; `config.defaults` has those of longer runs."""
 
 
 class ViewContrast(HeadMethod):
@@ -62,6 +62,7 @@ class ViewContrastConfig(HeadMethodConfig):
     """Settings of `ViewContrast`."""
 
     name: ClassVar[str] = "view-contrast"
+    method_class = ViewContrast
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
     """The projection head."""
@@ -71,7 +72,3 @@ class ViewContrastConfig(HeadMethodConfig):
     """Weight of S-DIET's cross-entropy: 30, and 3 in runs of 3,000 steps and more."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the cross-entropy's target that is spread over the batch."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return ViewContrast(context.feature_dim, self, examples=context.examples, context=context)

@@ -1,1 +1,1 @@
-"""Training: build, step, loop, checkpoints, run folder; nothing else moves an encoder."""
+"""Training: build, step, loop, checkpoints, run folder."""

@@ -1,7 +1,7 @@
-"""What views that learn or attack need: the gradient of the loss, and an optimizer of their own.
+"""Gradients and optimizer of adversarial views.
 
-Views that learn and views that attack need the loss while the encoder is not trained by it. They
-must leave encoder and method as they were: running statistics, queues, rows and gradients stay.
+Views that are trained, or that attack, need the loss without a step of the encoder. They leave the
+state of encoder and method unchanged: running statistics, queues, rows and gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from widefield.head.per_example_head import PerExampleHead
 from widefield.methods.base import Method
-from widefield.views.base import Augmentation, learning_parts
+from widefield.views.base import Augmentation, trained_parameters
 
 
 def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
@@ -21,15 +21,15 @@ def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
     Source: Feature Dropout (Tamkin et al. 2022), who keep its learning rate constant.
     """
     groups: dict[float, list[nn.Parameter]] = {}
-    for parameter, lr in learning_parts(views):
+    for parameter, lr in trained_parameters(views):
         groups.setdefault(lr, []).append(parameter)
     if not groups:
         return None
     return torch.optim.Adam([{"params": ps, "lr": lr} for lr, ps in groups.items()], fused=True)
 
 
-def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
-    """Return what a log says of `adversary`: its kind, steps so far and learning rate."""
+def adversary_log(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
+    """Return the logged values of `adversary`: its kind, steps so far and learning rate."""
     if adversary is None:
         return {}
     group = adversary.param_groups[0]
@@ -42,7 +42,7 @@ def adversary_facts(adversary: torch.optim.Adam | None) -> dict[str, float | str
 
 @contextmanager
 def frozen_state(model: nn.Module) -> Iterator[None]:
-    """Let `model` give its loss for a while, without gradient to it and without a trace in it.
+    """Context in which the loss of `model` leaves its state and gradients unchanged.
 
     Example:
         >>> norm = nn.BatchNorm1d(2)
@@ -54,7 +54,7 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     parts = [part for part in model.modules() if isinstance(part, Method | PerExampleHead)]
-    was_frozen = [part.frozen for part in parts]  # attacks ask while the viewmaker's loss is drawn
+    was_frozen = [part.frozen for part in parts]  # contexts may be nested
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     for p in trained:
         p.requires_grad_(False)
@@ -67,7 +67,7 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
             part.frozen = before
         for p in trained:
             p.requires_grad_(True)
-        # Only now: a graph that still needed a buffer would not survive this.
+        # Restored last, because the backward pass may need a buffer.
         for buffer, value in buffers:
             buffer.detach().copy_(value)
 
@@ -83,5 +83,5 @@ def loss_gradients(
     with torch.enable_grad(), frozen_state(model):
         with autocast():
             total, _ = model(leaves, index)
-        # Where a target network alone sees the second view, that one gets no gradient.
+        # A view that only a target network sees has no gradient.
         return list(torch.autograd.grad(total, leaves, materialize_grads=True))

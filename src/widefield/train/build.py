@@ -1,4 +1,4 @@
-"""Builds the state of a training from a recipe and facts about the data; every caller uses it."""
+"""Builds the state of a training run from a recipe and properties of the data."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.config.defaults import balanced
+from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
-from widefield.core.memory import refuse_beyond_memory
-from widefield.core.modes import evaluating
+from widefield.core.memory import check_memory
+from widefield.core.modes import eval_mode
 from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
@@ -21,34 +21,34 @@ from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
-from widefield.train.conv_bf16_workaround import clear_unseen_taps
+from widefield.train.conv_bf16_workaround import zero_padding_gradients
 from widefield.train.manifest import Growth
-from widefield.train.optim import build_optimizer, freeze_start, learning_rates
+from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import PretrainModel, TrainState
 from widefield.views.base import Augmentation
 
-_SEEDS_APART = 1_000_003  # from one rank to the next: farther than anybody's seeds
-_STEP_BYTES = 32  # of a step's learning rate, with what it is computed from
+_SEED_STRIDE = 1_000_003  # between the seeds of two ranks
+_STEP_BYTES = 32  # for the learning rate of a step, temporary tensors included
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFacts(InputSpec):
-    """What a training needs to know of its data beside the batches."""
+class DataInfo(InputSpec):
+    """Properties of the data that a training run is built from."""
 
     examples: int
     """n."""
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
     kind: Kind = "images"
-    """What the examples are."""
+    """Kind of the examples."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
     growth: Growth | None = None
-    """Since when the run has these examples; None if since its beginning."""
+    """When examples were added to the run; None if it has had all from the start."""
 
     @classmethod
-    def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataFacts":
-        """Return the facts of a data set; the statistics are of those that a run began with."""
+    def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataInfo":
+        """Return the properties of a data set, with the statistics of its first examples."""
         first = dataset if growth is None else dataset.subset(slice(0, growth.first))
         mean, std = first.channel_mean_std()
         return cls(
@@ -68,38 +68,38 @@ class DataFacts(InputSpec):
 
 def build(
     recipe: Recipe,
-    data: DataFacts,
+    data: DataInfo,
     *,
     device: torch.device,
     encoder: nn.Module | None = None,
     shard: Shard = WHOLE,
     folder: Path | None = None,
 ) -> TrainState:
-    """Build encoder, method, views, optimizers and learning rates of a training.
+    """Build encoder, method, views, optimizers and learning rates of a training run.
 
-    All weights are drawn from the recipe's seed; the global random state is left alone.
+    All weights are drawn from the recipe's seed; the global random state does not change.
 
     Args:
         recipe: the settings, `auto` replaced or not.
-        data: facts about the examples.
+        data: properties of the examples.
         device: where to train.
-        encoder: an encoder to train instead of a fresh one.
+        encoder: an encoder to train instead of a new one.
         shard: which examples this process trains on.
-        folder: where a method may keep files of the run.
+        folder: folder for files of the method.
 
     Raises:
-        ValueError: settings, views and data that cannot work together.
+        ValueError: settings, views and data do not fit together.
 
     Example:
         >>> from widefield.methods import METHODS
         >>> labels = {"class": torch.arange(64) % 2}
-        >>> facts = DataFacts(examples=64, image_size=16, labels=labels)
+        >>> data = DataInfo(examples=64, image_size=16, labels=labels)
         >>> recipe = Recipe(method=METHODS["simclr"](), epochs=2, batch_size=32)
-        >>> state = build(recipe, facts, device=torch.device("cpu"))
+        >>> state = build(recipe, data, device=torch.device("cpu"))
         >>> len(state.rates)
         4
     """
-    _refuse_lone_examples(recipe, shard)
+    _check_batch_size(recipe, shard)
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
     views = recipe.views.build(
         channels=data.channels,
@@ -110,8 +110,8 @@ def build(
     views.to(memory_format=torch.channels_last)
     encoder.to(device).to(memory_format=torch.channels_last)
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
-        clear_unseen_taps(encoder, _blank(data, device))
-    _refuse_lone_parts(recipe, encoder, data, device)
+        zero_padding_gradients(encoder, _blank(data, device))
+    _check_micro_batch(recipe, encoder, data, device)
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples, data.growth)
     context = BuildContext(
@@ -129,10 +129,12 @@ def build(
         shard=shard,
     )
     with seeded(recipe.seed):
-        method = balanced(recipe.method, steps=len(rates)).build(context).to(device)
-    copies = [target.encoder for target in target_networks(method)]
-    still = [norm for network in (encoder, *copies) for norm in freeze_start(network, recipe)]
-    model = PretrainModel(encoder, method, still, micro_batch=recipe.micro_batch)
+        method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
+    targets = [target.encoder for target in target_networks(method)]
+    frozen_modules = [
+        norm for network in (encoder, *targets) for norm in freeze_init(network, recipe)
+    ]
+    model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
     return TrainState(
         model=model,
         optimizer=build_optimizer(model, recipe),
@@ -143,27 +145,21 @@ def build(
     )
 
 
-def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
-    """Refuse views that cannot do, for this method or on this data, what they are there for.
-
-    Args:
-        views: the policy.
-        method: the method of the run.
-        dataset: the data of the run.
-        names: what the policy is called.
+def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
+    """Check that the policy `names` of views works with the method and the data of a run.
 
     Raises:
-        ValueError: in one line, why not, and what to do.
+        ValueError: it does not.
     """
     if views.complementary_pairs and method.view_count < 2:
         raise ValueError(
             f"views {names!r} are two halves of an image, and this method takes one view of each: "
-            "choose a method that compares two, such as simclr, or other views"
+            "choose a method of two views, such as simclr, or other views"
         )
     if method.needs_labels and any(overlay.fresh for overlay in dataset.planted):
         raise ValueError(
-            f"this method is told each example's labels, and in {dataset.spec!r} those of what is "
-            "planted change at each read: plant it without ':fresh'"
+            f"this method uses labels, and those of planted features in {dataset.spec!r} change at "
+            "each read: plant them without ':fresh'"
         )
     if views.needs_mask and not dataset.masks(np.zeros(1, dtype=np.int64)).any():
         raise ValueError(
@@ -172,33 +168,25 @@ def refuse_misfit(views: Augmentation, method: Method, dataset: Dataset, names: 
         )
 
 
-def _refuse_lone_examples(recipe: Recipe, shard: Shard) -> None:
-    """Refuse batches of one where a method needs several examples.
-
-    Raises:
-        ValueError: there is nothing to tell apart, or to normalize over.
-    """
+def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
+    """Check that a batch has several examples where the method needs them."""
     settings = recipe.method.flat()
-    gather = settings.get("gather_distributed")  # None: a method that compares no examples
-    together = recipe.batch_size if gather else recipe.batch_size // shard.world
-    if together > 1 or (gather is None and not settings.get("projector_batch_norm")):
+    gather = settings.get("gather_distributed")  # None for methods that contrast no examples
+    group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
+    if group_size > 1 or (gather is None and not settings.get("projector_batch_norm")):
         return
     examples = "the examples of a batch"
-    does = f"normalizes over {examples}" if gather is None else f"tells {examples} apart"
+    does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"
     raise ValueError(
         f"{recipe.method.name} {does}, and there would be "
-        f"{together} in each process: choose a batch_size of {2 * shard.world} or more"
+        f"{group_size} in each process: choose a batch_size of {2 * shard.world} or more"
     )
 
 
-def _refuse_lone_parts(
-    recipe: Recipe, encoder: nn.Module, data: DataFacts, device: torch.device
+def _check_micro_batch(
+    recipe: Recipe, encoder: nn.Module, data: DataInfo, device: torch.device
 ) -> None:
-    """Refuse parts of one example where batch normalization has one number of a channel then.
-
-    Raises:
-        ValueError: it has.
-    """
+    """Check that the encoder can be trained on one example at a time if `micro_batch` is 1."""
     if recipe.micro_batch != 1:
         return
     trial = copy.deepcopy(encoder).train()
@@ -212,8 +200,8 @@ def _refuse_lone_parts(
         ) from error
 
 
-def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> Encoder:
-    """Build a fresh encoder for this data: its size, its channels, its mean and deviation."""
+def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> Encoder:
+    """Build a new encoder for the size, channels, mean and deviation of this data."""
     settings = recipe.encoder.resolved(device, data.kind)
     if data.spectrogram is not None and settings.name not in SIGNAL_NETWORKS:
         mean, std = data.spectrogram
@@ -222,12 +210,9 @@ def build_run_encoder(recipe: Recipe, data: DataFacts, device: torch.device) -> 
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:
-    """Return the learning rate of every step of the run, float64 [T].
-
-    Where examples joined, the steps until then count as they were taken.
-    """
+    """Return the learning rate of every step of the run, float64 [T]."""
     steps = _steps_of(recipe.epochs, recipe, examples, growth)
-    refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
+    check_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     return learning_rates(
         recipe.method.lr,
         steps=steps,
@@ -237,7 +222,7 @@ def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Te
 
 
 def warmup_steps(recipe: Recipe, examples: int, growth: Growth | None = None) -> int:
-    """Return the steps of the warm-up; examples that joined after it leave it as it was."""
+    """Return the steps of the warm-up, which examples added later do not change."""
     if recipe.warmup_steps is not None:
         return recipe.warmup_steps
     before = None if growth is None else growth.warmup_steps
@@ -258,17 +243,17 @@ def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | Non
 
 def rank_seed(recipe: Recipe, shard: Shard, step: int = 0) -> int:
     """Return the seed of a process's generator, when it begins or at `step`."""
-    return recipe.seed + _SEEDS_APART * shard.rank + step
+    return recipe.seed + _SEED_STRIDE * shard.rank + step
 
 
 @torch.no_grad()
-def _feature_dim(encoder: nn.Module, data: DataFacts, device: torch.device) -> int:
-    """Return D: what our encoders say, or what another one makes of an image."""
+def _feature_dim(encoder: nn.Module, data: DataInfo, device: torch.device) -> int:
+    """Return D, by a forward pass for modules other than `Encoder`."""
     if isinstance(encoder, Encoder):
         return encoder.dim
-    with evaluating(encoder):
+    with eval_mode(encoder):
         return int(encoder(_blank(data, device)).shape[1])
 
 
-def _blank(data: DataFacts, device: torch.device) -> Tensor:
+def _blank(data: DataInfo, device: torch.device) -> Tensor:
     return torch.zeros(1, data.channels, *as_size(data.image_size), device=device)

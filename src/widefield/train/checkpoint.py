@@ -1,8 +1,8 @@
-"""A checkpoint is the whole run at one step, written so that a crash leaves the last one whole.
+"""Checkpoints, written so that a crash leaves the last one intact.
 
-It is one file of what all ranks share and one file for each rank, of what is its own: rows and
-random state. Every rank writes its file under a name of the step; when all are there, rank 0 moves
-the shared file, which names that step, into place. Only then is the last checkpoint replaced.
+A checkpoint is one shared file and one file for each rank, of its rows and random state. Every rank
+writes its file under a name with the step. Rank 0 then moves the shared file, which names that
+step, into place: this replaces the last checkpoint atomically.
 """
 
 import hashlib
@@ -14,71 +14,66 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
 
 from widefield.core.files import (
     DiskFullError,
+    check_plain_file,
     disk_is_full,
-    refuse_strange,
     write_atomically,
 )
 from widefield.core.types import Shard
 from widefield.train.distributed import DistributedContext
 
-NOT_OURS = "{} is not a checkpoint of this run: restore it, or start a new run"
-MOST_RANKS = 10**6  # a number beyond it is none
-_EXTRA = "_extra_state"  # what torch appends to the name of a module for `get_extra_state`
+INVALID_CHECKPOINT = "{} is not a checkpoint of this run: restore it, or start a new run"
+MAX_WORLD_SIZE = 10**6  # larger numbers are damage
+_EXTRA_STATE = "_extra_state"  # the key of `get_extra_state` in a state dict
 
 
 @contextmanager
-def full_disk_as_one_line(place: Path, *, last: Path) -> Iterator[None]:
-    """Say in one line that there is no room for a file of the run, and how to go on.
-
-    Args:
-        place: what there is no room for.
-        last: the run's last checkpoint, there or not.
+def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
+    """Context of writing `path` that turns a full disk into a one-line error.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the disk is full.
     """
     try:
         yield
     except (OSError, DiskFullError) as error:
         if not isinstance(error, DiskFullError) and not disk_is_full(error):
             raise
-        begun = last.exists() or (last.parents[1] / "run.yaml").exists()  # else it was withdrawn
+        has_run = last.exists() or (last.parents[1] / "run.yaml").exists()  # else it was removed
         raise ValueError(
-            f"no space left on the disk for {place}: "
+            f"no space left on the disk for {path}: "
             f"{'the last checkpoint is whole' if last.exists() else 'there is no checkpoint yet'}; "
-            f"make room and run again{' with --resume' if begun else ''}"
+            f"make room and run again{' with --resume' if has_run else ''}"
         ) from error
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state`, a nest of dicts, lists, numbers, strings and tensors, and its checksum.
+    """Write `state`, nested dicts and lists of numbers, strings and tensors, with a checksum.
 
     Raises:
-        ValueError: the disk is full; the file that was there is as it was.
+        ValueError: the disk is full; an existing file is unchanged.
     """
 
-    def write(draft: Path) -> None:
-        torch.save(state, draft)
-        _seal(draft)
+    def write(tmp: Path) -> None:
+        torch.save(state, tmp)
+        _append_hash(tmp)
 
-    with full_disk_as_one_line(path, last=path.with_name("last.pt")):
+    with disk_full_errors(path, last=path.with_name("last.pt")):
         write_atomically(path, write)
 
 
 def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str, Any]:
     """Read a state written by `save`; nothing in the file is executed.
 
-    Where it is `mapped`, memory is taken by what is used of it alone.
+    With `mapped` only tensors that are used take memory.
 
     Raises:
-        ValueError: the file is missing, truncated, not a checkpoint, or no bit-wise copy of one.
+        ValueError: the file is missing, damaged, or not a checkpoint.
     """
     try:
-        _check_seal(path)
+        _check_hash(path)
         state: dict[str, Any] = torch.load(
             path, map_location=device, weights_only=True, mmap=mapped
         )
@@ -86,7 +81,7 @@ def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str,
             raise ValueError("it holds no state")
     except MemoryError:
         raise
-    # Whatever torch makes of a file that is none of ours: its errors have no common class.
+    # The errors of `torch.load` have no common class.
     except Exception as error:
         reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
         raise ValueError(
@@ -95,112 +90,102 @@ def load(path: Path, device: torch.device, *, mapped: bool = False) -> dict[str,
     return state
 
 
-# A checkpoint is a ZIP archive, which ends in a comment and the comment's length before it. The
-# comment is a checksum of all that stands before the comment, the length included. So the file is
-# one, is replaced as one, and `torch.load` reads it as before.
-_SEAL = b"widefield blake2b "
-_SEAL_BYTES = len(_SEAL) + 32
+# A checkpoint is a ZIP archive, which ends in the length of a comment and the comment. The comment
+# is a checksum of everything before it, so that `torch.load` can still read the file.
+_HASH_PREFIX = b"widefield blake2b "
+_HASH_BYTES = len(_HASH_PREFIX) + 32
 
 
-def _seal(path: Path) -> None:
+def _append_hash(path: Path) -> None:
     """Append the checksum to an archive without a comment."""
     with path.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
         assert file.read(2) == b"\0\0", "torch has written a comment"
         file.seek(-2, os.SEEK_END)
-        file.write(_SEAL_BYTES.to_bytes(2, "little"))
-        digest = _digest(file, file.tell())
-        file.write(_SEAL + digest.encode())
+        file.write(_HASH_BYTES.to_bytes(2, "little"))
+        value = _hash(file, file.tell())
+        file.write(_HASH_PREFIX + value.encode())
 
 
-def _check_seal(path: Path) -> None:
-    """Refuse a file in which a bit is not as `save` wrote it.
-
-    Raises:
-        ValueError: there is one, or the file has no checksum.
-    """
-    if not path.is_dir():  # of a folder the system says what it is
-        refuse_strange(path, largest=sys.maxsize)
+def _check_hash(path: Path) -> None:
+    """Check that a file is bit by bit as `save` wrote it."""
+    if not path.is_dir():  # opening a folder raises its own error
+        check_plain_file(path, largest=sys.maxsize)
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END) - _SEAL_BYTES
+        size = file.seek(0, os.SEEK_END) - _HASH_BYTES
         if size < 0:
             raise ValueError("too short")
         file.seek(size)
-        if file.read(len(_SEAL)) != _SEAL:  # quick, where a large file is another one
+        if file.read(len(_HASH_PREFIX)) != _HASH_PREFIX:  # before the whole file is read
             raise ValueError("no checksum")
-        digest = _digest(file, size)
-        if file.read() != _SEAL + digest.encode():
+        value = _hash(file, size)
+        if file.read() != _HASH_PREFIX + value.encode():
             raise ValueError("the checksum does not fit")
 
 
-def _digest(file: BinaryIO, size: int) -> str:
-    """Return the checksum of the first `size` bytes, after which the file then stands."""
+def _hash(file: BinaryIO, size: int) -> str:
+    """Return the checksum of the first `size` bytes, and leave the file at that position."""
     file.seek(0)
-    digest, left = hashlib.blake2b(digest_size=16), size
-    while left:
-        chunk = file.read(min(left, 2**20))
-        digest.update(chunk)
-        left -= len(chunk)
-    return digest.hexdigest()
+    blake2b, remaining = hashlib.blake2b(digest_size=16), size
+    while remaining:
+        chunk = file.read(min(remaining, 2**20))
+        blake2b.update(chunk)
+        remaining -= len(chunk)
+    return blake2b.hexdigest()
 
 
-def own_file(shared: Path, step: int, shard: Shard) -> Path:
-    """Return the file of what is rank `shard.rank`'s own, beside the file that all share."""
+def rank_file(shared: Path, step: int, shard: Shard) -> Path:
+    """Return the path of the file of rank `shard.rank`, beside the `shared` file."""
     return shared.with_name(f"{shared.stem}-step-{step}-rank-{shard.name}.pt")
 
 
-def save_together(path: Path, state: dict[str, Any], ranks: DistributedContext) -> None:
-    """Write the run's `state`, each rank its own part, so that `path` is the old or the new one."""
+def save_sharded(path: Path, state: dict[str, Any], ranks: DistributedContext) -> None:
+    """Write the run's `state`, each rank its own part; `path` is replaced atomically."""
     model = state["model"]
-    extra = {key: value for key, value in model.items() if key.endswith(_EXTRA)}
-    own = {"extra": extra, "random": state["random"], "sums": state["sums"]}
-    shared = {k: v for k, v in state.items() if k not in own}
+    extra = {key: value for key, value in model.items() if key.endswith(_EXTRA_STATE)}
+    local = {"extra": extra, "random": state["random"], "sums": state["sums"]}
+    shared = {k: v for k, v in state.items() if k not in local}
     shared["model"] = {k: v for k, v in model.items() if k not in extra}
-    save(own_file(path, state["step"], ranks.shard), own)
+    save(rank_file(path, state["step"], ranks.shard), local)
     ranks.barrier()
     ranks.on_rank_zero(lambda: save(path, {**shared, "world": ranks.shard.world}))
     world = ranks.shard.world
-    current = {own_file(path, state["step"], Shard(rank, world)) for rank in range(world)}
+    current = {rank_file(path, state["step"], Shard(rank, world)) for rank in range(world)}
     if ranks.is_rank_zero:
         for old in set(path.parent.glob(f"{path.stem}-step-*-rank-*.pt")) - current:
             old.unlink()
 
 
-def load_together(path: Path, shard: Shard) -> dict[str, Any]:
-    """The state that `save_together` wrote, for rank `shard.rank`.
+def load_sharded(path: Path, shard: Shard) -> dict[str, Any]:
+    """Return the state that `save_sharded` wrote, for rank `shard.rank`.
 
-    `world` tells how many ranks saved it. If they were not as many as now, the extra state of each
-    module is {"shards": [...]}, those of all ranks then.
+    `world` is the number of ranks that saved it. If there are more or fewer now, the extra state of
+    each module is {"shards": [...]}, one for each of those ranks.
 
     Raises:
         ValueError: a file is missing, truncated or not a checkpoint.
     """
     shared = load(path, torch.device("cpu"))
     world, step = shared.get("world"), shared.get("step")
-    if type(world) is not int or type(step) is not int or not 1 <= world < MOST_RANKS:
-        raise ValueError(NOT_OURS.format(path))
-    files = [own_file(path, step, Shard(rank, world)) for rank in range(world)]
+    if type(world) is not int or type(step) is not int or not 1 <= world < MAX_WORLD_SIZE:
+        raise ValueError(INVALID_CHECKPOINT.format(path))
+    files = [rank_file(path, step, Shard(rank, world)) for rank in range(world)]
     try:
-        return _joined(shared, files, shard)
+        return _merge(shared, files, shard)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(NOT_OURS.format(path)) from error
+        raise ValueError(INVALID_CHECKPOINT.format(path)) from error
 
 
-def _joined(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str, Any]:
-    """Return what all ranks share, with what is this rank's own in `files`, one for each then."""
+def _merge(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str, Any]:
+    """Return the shared state with this rank's part of `files`, one for each rank that saved."""
     cpu, world = torch.device("cpu"), len(files)
     if world == shard.world:
         part = load(files[shard.rank], cpu)
-        extra, random = part["extra"], part["random"]
-        sums = part["sums"]
+        extra, random, sums = part["extra"], part["random"], part["sums"]
     else:
-        owns = [load(file, cpu, mapped=True) for file in files]
-        extra = {key: {"shards": [o["extra"][key] for o in owns]} for key in owns[0]["extra"]}
-        random = owns[shard.rank % world]["random"]
-        sums = _mean([own["sums"] for own in owns])
+        states = [load(file, cpu, mapped=True) for file in files]
+        extra = {key: {"shards": [o["extra"][key] for o in states]} for key in states[0]["extra"]}
+        random = states[shard.rank % world]["random"]
+        parts = [state["sums"] for state in states]
+        sums = {name: torch.stack([part[name] for part in parts]).mean(0) for name in parts[0]}
     return {**shared, "model": {**shared["model"], **extra}, "random": random, "sums": sums}
-
-
-def _mean(sums: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the mean over all ranks, which each of others takes for its own."""
-    return {name: torch.stack([one[name] for one in sums]).mean(0) for name in sums[0]}

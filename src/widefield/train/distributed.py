@@ -1,4 +1,4 @@
-"""The processes of one run, as torchrun started them, and what they do together."""
+"""The processes of one run, as started by torchrun, and their communication."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,25 +12,25 @@ from torch import Tensor, distributed
 from widefield.core.hardware import choose_precision
 from widefield.core.types import Precision, Shard
 
-if TYPE_CHECKING:  # importing it takes a quarter of the time of all imports; few commands train
+if TYPE_CHECKING:  # slow to import, and needed for training only
     from lightning.fabric import Fabric
     from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 
-_PATIENCE = timedelta(minutes=10)  # a rank that does not answer for so long is lost
+_TIMEOUT = timedelta(minutes=10)  # after which a rank counts as failed
 
 T = TypeVar("T")
 
 
-def lone_fabric(device: torch.device) -> "Fabric":
-    """Return Fabric for this process alone, in the arithmetic that `auto` takes on `device`."""
+def single_fabric(device: torch.device) -> "Fabric":
+    """Return Fabric for this process alone, with the precision `auto` of `device`."""
     from lightning.fabric import Fabric
 
-    plugin = _arithmetic(device, choose_precision("auto", device))
-    return Fabric(accelerator=device.type, devices=1, plugins=plugin, loggers=[])
+    precision_plugin = _precision_plugin(device, choose_precision("auto", device))
+    return Fabric(accelerator=device.type, devices=1, plugins=precision_plugin, loggers=[])
 
 
-def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin":
-    """Return a precision plugin; Fabric would print a line about a precision given by name."""
+def _precision_plugin(device: torch.device, precision: Precision) -> "PrecisionPlugin":
+    """Return a precision plugin: for a precision by name Fabric would print a line."""
     from lightning.fabric.plugins import precision as plugins
 
     if precision == "32-true":
@@ -39,17 +39,16 @@ def _arithmetic(device: torch.device, precision: Precision) -> "PrecisionPlugin"
 
 
 class DistributedContext:
-    """One process of a run: which it is of how many, and how it talks to the others.
+    """One process of a run: its rank, the number of processes, and collective operations.
 
-    Without torchrun there is one, and nothing here costs anything. All ranks make the same calls
-    in the same order.
+    Without torchrun there is one process. All ranks have to make the same calls in the same order.
 
     Args:
         device: kind of device to train on; each rank takes one of its own.
         precision: arithmetic of the encoder.
 
     Raises:
-        ValueError: the variables by which torchrun says this are not as it writes them.
+        ValueError: the environment variables of torchrun are invalid.
 
     Example:
         >>> ranks = DistributedContext(torch.device("cpu"), "32-true")
@@ -67,16 +66,16 @@ class DistributedContext:
             accelerator=device.type,
             devices=local,
             num_nodes=world // local,
-            strategy=DDPStrategy(timeout=_PATIENCE) if world > 1 else "auto",
-            plugins=_arithmetic(device, precision),
+            strategy=DDPStrategy(timeout=_TIMEOUT) if world > 1 else "auto",
+            plugins=_precision_plugin(device, precision),
             loggers=[],
         )
         self._control: distributed.ProcessGroup | None = None
         if world > 1:
-            with self.lost_as_one_line():
+            with self.rank_failure_errors():
                 self.fabric.launch()
-                # Beside the device's own group, so that agreeing never waits for a GPU.
-                group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+                # A group of its own, so that control messages never wait for a GPU.
+                group = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
                 assert isinstance(group, distributed.ProcessGroup)
                 self._control = group
 
@@ -86,7 +85,7 @@ class DistributedContext:
         return self.shard.rank == 0
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
+        """Wait for all ranks."""
         self.max(0)
 
     def max(self, value: int) -> int:
@@ -106,7 +105,7 @@ class DistributedContext:
         return dict(zip(values, (total / self.shard.world).tolist(), strict=True))
 
     def broadcast(self, value: T) -> T:
-        """Return what rank 0 gave."""
+        """Return the value of rank 0."""
         if self._control is None:
             return value
         values = [value]
@@ -114,36 +113,33 @@ class DistributedContext:
         return values[0]
 
     def on_rank_zero(self, act: Callable[[], None]) -> None:
-        """Let rank 0 act while the others wait for it."""
+        """Call `act` on rank 0 while the other ranks wait."""
         if self.is_rank_zero:
             act()
         self.barrier()
 
     @contextmanager
-    def lost_as_one_line(self) -> Iterator[None]:
-        """Say in one line that another rank ended or fell silent.
+    def rank_failure_errors(self) -> Iterator[None]:
+        """Context that turns the failure of another rank into a one-line error.
 
         Raises:
-            ValueError: it did.
+            ValueError: another rank ended or did not answer.
         """
         try:
             yield
         except RuntimeError as error:
-            if not _is_lost_rank(error):
+            # Errors of gloo are plain, but name its source file.
+            if not (isinstance(error, distributed.DistError) or "gloo" in str(error).lower()):
                 raise
             raise ValueError(
                 f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
-                f"or did not answer for {_PATIENCE.seconds // 60} minutes: see what that one says, "
+                f"or did not answer for {_TIMEOUT.seconds // 60} minutes: see what that one says, "
                 "and start all of them again with --resume"
             ) from error
 
 
 def _read_torchrun_env() -> tuple[int, int, int]:
-    """Return rank, number of ranks, and how many of them are on this machine.
-
-    Raises:
-        ValueError: torchrun did not write this.
-    """
+    """Return rank, number of ranks, and number of ranks on this machine."""
     counts = {
         name: os.environ.get(name, default)
         for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
@@ -158,8 +154,3 @@ def _read_torchrun_env() -> tuple[int, int, int]:
             "unset them, or start by torchrun"
         )
     return rank, world, local
-
-
-def _is_lost_rank(error: RuntimeError) -> bool:
-    """Gloo raises plain errors that say where in its source they arose."""
-    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()

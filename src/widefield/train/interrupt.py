@@ -1,25 +1,25 @@
-"""Stopping between two steps: Ctrl-C and SIGTERM ask, the loop answers when it is consistent."""
+"""Stopping a run between two steps at Ctrl-C or SIGTERM."""
 
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
-STOP_PATIENCE = 5.0
-"""Seconds that a run which was asked to stop has before another signal acts at once."""
+STOP_TIMEOUT = 5.0
+"""Seconds after a first signal before another one takes effect at once."""
 
 
 class Stop(Exception):
-    """Raised between two steps of a run that was asked to stop."""
+    """Raised between two steps of a run that has got a signal."""
 
 
 class StopRequest:
-    """Holds SIGINT and SIGTERM back while entered, so that no step breaks in the middle.
+    """Context that holds back SIGINT and SIGTERM, so that no step is interrupted.
 
-    Whoever entered saves what there is to save, leaves, and calls `deliver`: the signal then does
-    what it would have done. Others that follow within `STOP_PATIENCE` seconds are the same wish: a
-    shell, a scheduler and torchrun may each send one. A later one acts at once.
+    The caller saves its state, leaves the context, and calls `send_signal`, which raises the signal
+    again. Signals that follow within `STOP_TIMEOUT` seconds are ignored, because a shell, a
+    scheduler and torchrun may each send one. A later one takes effect at once.
     """
 
     def __init__(self) -> None:
@@ -29,36 +29,31 @@ class StopRequest:
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        """Take over the signals that are not ignored; only the main thread may."""
+        """Handle the signals that are not ignored; has no effect outside the main thread."""
         if threading.current_thread() is threading.main_thread():
             for sign in (signal.SIGINT, signal.SIGTERM):
-                # A shell ignores Ctrl-C for what runs in its background; so it stays.
+                # A shell ignores Ctrl-C for background processes.
                 if signal.getsignal(sign) is not signal.SIG_IGN:
-                    self._handlers[sign] = signal.signal(sign, self._note)
+                    self._handlers[sign] = signal.signal(sign, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give the signals back."""
+    def __exit__(self, *error: object) -> None:
+        """Restore the previous handlers."""
         self._release()
 
-    def deliver(self, number: int) -> None:
-        """Send signal `number` on to whoever handled it before; 0 is none.
+    def send_signal(self, number: int) -> None:
+        """Raise signal `number` again for the previous handler; 0 does nothing.
 
         Raises:
-            KeyboardInterrupt: it is SIGINT, and Python's own handler gets it.
+            KeyboardInterrupt: it is SIGINT, with Python's own handler.
         """
         if number:
             signal.raise_signal(number)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.signal:
             self.signal, self._since = number, time.monotonic()
-        elif time.monotonic() - self._since > STOP_PATIENCE:
+        elif time.monotonic() - self._since > STOP_TIMEOUT:
             self._release()
             signal.raise_signal(number)
 

@@ -1,4 +1,4 @@
-"""Loggers by name: Lightning's own, beside what every run writes for itself."""
+"""Lightning's loggers by name, in addition to the files of every run."""
 
 import importlib.util
 import os
@@ -14,10 +14,10 @@ _CLASSES = {"wandb": "WandbLogger", "mlflow": "MLFlowLogger"}
 
 
 def check_logger(name: str) -> None:
-    """Refuse, before the work, a logger that is unknown or whose package is not installed.
+    """Check that a logger exists and that its package is installed.
 
     Raises:
-        ValueError: it is; the message says what to install.
+        ValueError: it is unknown or not installed; the message says what to install.
     """
     check_name("logger", name, get_args(LoggerName))
     if importlib.util.find_spec(name) is None:
@@ -27,11 +27,11 @@ def check_logger(name: str) -> None:
 def open_logger(name: LoggerName, run: Path) -> Any:
     """Return Lightning's logger of that name, for the run in the folder `run`.
 
-    Its account, server and project are those that its own environment variables name.
+    Account, server and project are taken from the logger's own environment variables.
     """
     from lightning.pytorch import loggers
 
-    given = {
+    options = {
         "wandb": {
             "name": run.name,
             "project": os.environ.get("WANDB_PROJECT", "widefield"),
@@ -42,4 +42,4 @@ def open_logger(name: LoggerName, run: Path) -> Any:
             "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", "widefield"),
         },
     }
-    return getattr(loggers, _CLASSES[name])(**given[name])
+    return getattr(loggers, _CLASSES[name])(**options[name])

@@ -19,13 +19,7 @@ OnStep = Callable[[StepMetrics], None]
 
 
 class Trainer:
-    """Trains a state on the batches of a loader.
-
-    Args:
-        state: where the run stands; changed in place.
-        fabric: device and precision, over all processes.
-        loader: batches of the data, in the order of each epoch.
-    """
+    """Trains a state, in place, on the batches of a loader."""
 
     def __init__(self, state: TrainState, *, fabric: "Fabric", loader: Loader) -> None:
         self.state, self.fabric, self.loader = state, fabric, loader
@@ -36,8 +30,7 @@ class Trainer:
 
         Args:
             epochs: when to stop, counted from the run's beginning.
-            on_step: called after every step; must not wait for the device unless it has to. What
-                it raises stops the run.
+            on_step: called after every step; an exception stops the run.
             on_epoch: called after every epoch.
 
         Raises:
@@ -57,34 +50,34 @@ class Trainer:
             on_epoch(metrics)
 
     def _epoch(self) -> Iterator[StepMetrics]:
-        """Take the steps that are left of the epoch under way."""
+        """Take the remaining steps of the current epoch."""
         state, loader = self.state, self.loader
-        storages = [head.storage for head in state.heads]
+        heads = [head.storage for head in state.heads]
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]
-        for storage in storages:
+        for storage in heads:
             storage.prefetch(order)
-        images, began = 0, time.perf_counter()
-        data_waited = loader.wait_seconds
-        rows_waited = sum(storage.wait_seconds for storage in storages)
+        images, start_time = 0, time.perf_counter()
+        data_wait_start = loader.wait_seconds
+        row_wait_start = sum(storage.wait_seconds for storage in heads)
         for batch in loader.epoch(state.epoch, start=state.epoch_step):
             _add(state.sums, self.step(batch))
             images += len(batch.index) * self.fabric.world_size
-            seconds = time.perf_counter() - began
-            rows_wait = sum(storage.wait_seconds for storage in storages) - rows_waited
+            seconds = time.perf_counter() - start_time
+            rows_wait = sum(storage.wait_seconds for storage in heads) - row_wait_start
             yield StepMetrics(
                 epoch=state.epoch,
                 step=state.step,
                 lr=float(state.rates[state.step - 1]),
                 images=images,
                 seconds=seconds,
-                data_wait=(loader.wait_seconds - data_waited) / seconds,
+                data_wait=(loader.wait_seconds - data_wait_start) / seconds,
                 row_wait=rows_wait / seconds,
                 sums=state.sums,
             )
 
 
 def _add(sums: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    """Accumulate on the device: nothing here waits for it."""
+    """Accumulate on the device, without waiting for it."""
     count = torch.ones(())
     for name, value in {"count": count, **values}.items():
         sums[name] = sums[name] + value if name in sums else value

@@ -1,4 +1,4 @@
-"""Which example of a run has which index, and since when: `manifest.parquet`."""
+"""The file `manifest.parquet` of a run: index, path and labels of every example."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.files import write_atomically
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.data import Dataset
 
 _METADATA = b"widefield"
@@ -22,41 +22,41 @@ _METADATA = b"widefield"
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How many examples a run began with, and since when it has those of now."""
+    """When examples were added to a run."""
 
     first: int
-    """Examples at the beginning; their mean and deviation stay the encoder's."""
+    """Examples at the start, whose mean and deviation the encoder keeps."""
     epoch: int = 0
-    """Epochs that were finished before the others joined."""
+    """Finished epochs when the others were added."""
     step: int = 0
-    """Steps that had been taken by then."""
+    """Steps taken by then."""
     warmup_steps: int | None = None
-    """Steps of the warm-up as it was by then; None if nobody noted it."""
+    """Steps of the warm-up at that time; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The file: index, path, digest and labels of every example, and which files were skipped."""
+    """Index, path, digest and labels of every example, and the skipped files."""
 
     file: Path
 
     def write(self, dataset: Dataset, growth: Growth) -> None:
-        """Write which example has which index, and what was skipped."""
-        n, absent = len(dataset), [None] * len(dataset.skipped)
+        """Write the examples and the skipped files."""
+        n, nulls = len(dataset), [None] * len(dataset.skipped)
         reasons = [*[None] * n, *[s.reason for s in dataset.skipped]]
         table = pa.table(
             {
-                "index": pa.array([*range(n), *absent], pa.int64()),
+                "index": pa.array([*range(n), *nulls], pa.int64()),
                 "path": [*dataset.paths, *[s.path for s in dataset.skipped]],
-                "digest": pa.array([*dataset.digests().tolist(), *absent], pa.uint64()),
+                "digest": pa.array([*dataset.digests().tolist(), *nulls], pa.uint64()),
                 "skipped": pa.array(reasons, pa.string()),
                 **{
-                    _column(task): pa.array([*y.tolist(), *absent], pa.int64())
+                    _column(task): pa.array([*y.tolist(), *nulls], pa.int64())
                     for task, y in dataset.labels.items()
                 },
             }
         ).replace_schema_metadata({_METADATA: json.dumps(asdict(growth))})
-        write_atomically(self.file, lambda draft: pq.write_table(table, draft))
+        write_atomically(self.file, lambda tmp: pq.write_table(table, tmp))
 
     def paths(self) -> list[str]:
         """Path of every example that the run is trained on, in order."""
@@ -68,69 +68,63 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return since when the run has these examples.
+        """Return when examples were added to the run.
 
         Raises:
-            ValueError: the file is missing, or says it otherwise than a run writes it.
+            ValueError: the file is missing or damaged.
         """
         metadata = self._read("path").schema.metadata or {}
         try:
             growth = Growth(**json.loads(metadata[_METADATA]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(CHANGED.format(self.file)) from error
+            raise ValueError(CHANGED_MESSAGE.format(self.file)) from error
         counts = [growth.first, growth.epoch, growth.step]
         if growth.warmup_steps is not None:
             counts.append(growth.warmup_steps)
         if any(type(count) is not int or count < 0 for count in counts) or growth.first < 1:
-            raise ValueError(CHANGED.format(self.file))
+            raise ValueError(CHANGED_MESSAGE.format(self.file))
         return growth
 
     def checksum(self) -> str:
         """Return the checksum of the file.
 
         Raises:
-            ValueError: it is missing, or another one.
+            ValueError: it is missing or not a manifest.
         """
-        self._refuse_another()
+        self._check_file()
         with self.file.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def in_order(self, dataset: Dataset) -> Dataset:
         """Return the same examples, those of the manifest first and in its order.
 
-        Data that lack some of them come back as they are.
+        Data without some of them are returned unchanged.
 
         Raises:
-            ValueError: new examples stand among them, and a copy in order needs more memory than
-                there is.
+            ValueError: the examples have to be reordered, and there is no memory for a copy.
         """
         known = self.paths()
         row = {path: i for i, path in enumerate(dataset.paths)}
-        moved = dataset.paths[: len(known)] != known
-        if not moved or len(row) < len(dataset) or not row.keys() >= set(known):
+        is_reordered = dataset.paths[: len(known)] != known
+        if not is_reordered or len(row) < len(dataset) or not row.keys() >= set(known):
             return dataset
-        refuse_beyond_memory(dataset.images.nbytes, "a copy of the examples in the run's order")
+        check_memory(dataset.images.nbytes, "a copy of the examples in the run's order")
         new = row.keys() - set(known)
         rows = [*(row[path] for path in known), *sorted(row[path] for path in new)]
         ordered = dataset.subset(np.array(rows, dtype=np.int64))
         return replace(ordered, skipped=dataset.skipped)
 
-    def refuse_other(self, dataset: Dataset, *, may_grow: bool = False) -> int:
-        """Make sure that every example and its labels are those of the manifest.
+    def check_data(self, dataset: Dataset, *, allow_new: bool = False) -> int:
+        """Check examples and labels against the manifest; return the number of new ones after it.
 
-        Args:
-            dataset: the examples, in the order of the manifest.
-            may_grow: whether others may follow.
-
-        Returns:
-            how many others follow.
+        The data are in the order of the manifest; new examples need `allow_new`.
 
         Raises:
             ValueError: the data changed; the message names the first difference.
         """
         columns = {task: _column(task) for task in dataset.labels}
         used = self._read("path", "digest", labels=columns.values())
-        n = len(used) if may_grow else len(dataset)
+        n = len(used) if allow_new else len(dataset)
         change = _first_change(
             list(zip(used["path"].to_pylist(), used["digest"].to_pylist(), strict=True)),
             list(zip(dataset.paths, dataset.digests().tolist(), strict=True))[:n],
@@ -139,28 +133,24 @@ class Manifest:
             if change is None and column not in used.column_names:
                 change = f"there are labels of a task {task!r} now"
             elif change is None and used[column].to_pylist() != dataset.labels[task][:n].tolist():
-                change = f"labels of task {task!r} are others"
+                change = f"labels of task {task!r} differ"
         if change:
-            joins = not may_grow and set(used["path"].to_pylist()) < set(dataset.paths)
-            remedy = "let new ones join with --resume and more --epochs" if joins else "restore it"
+            only_new = not allow_new and set(used["path"].to_pylist()) < set(dataset.paths)
+            hint = "add new examples with --resume and more --epochs" if only_new else "restore it"
             raise ValueError(
                 f"the data changed since the run began: {change}; "
-                f"{remedy}, or start a new run with another --out"
+                f"{hint}, or start a new run with another --out"
             )
         return len(dataset) - n
 
     def _read(self, *columns: str, labels: Collection[str] = ()) -> pa.Table:
-        """Return these columns of the examples that the run is trained on, with `labels` it has.
-
-        Raises:
-            ValueError: the manifest is missing, damaged or another file.
-        """
-        self._refuse_another()
+        """Return columns of the examples of the run, and those of `labels` that it has."""
+        self._check_file()
         try:
-            held = pq.read_schema(self.file).names
-            columns = (*columns, *(column for column in labels if column in held))
+            schema_names = pq.read_schema(self.file).names
+            columns = (*columns, *(column for column in labels if column in schema_names))
             table = pq.read_table(self.file, columns=["index", *columns])
-            used = table.filter(pc.is_valid(table["index"])).select(columns)
+            used = table.filter(pc.fits(table["index"])).select(columns)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:80]
             raise ValueError(
@@ -169,46 +159,42 @@ class Manifest:
             ) from error
         kinds = {"path": pa.types.is_string, "digest": pa.types.is_uint64}
         for name in columns:
-            column, fits = used[name], kinds.get(name, pa.types.is_int64)
-            if not fits(column.type) or column.null_count:
+            column, is_type = used[name], kinds.get(name, pa.types.is_int64)
+            if not is_type(column.type) or column.null_count:
                 raise ValueError(
-                    f"{self.file}: column {name!r} is not as a run writes it: restore it"
+                    f"{self.file}: column {name!r} has the wrong type: restore the file"
                 )
         return used
 
-    def _refuse_another(self) -> None:
-        """Refuse what is no manifest, by its last bytes: quick, where a large file is another one.
-
-        Raises:
-            ValueError: it is missing, or does not end as a Parquet file.
-        """
+    def _check_file(self) -> None:
+        """Check that the file exists and ends as a Parquet file does."""
         if not self.file.is_file():
-            raise ValueError(
-                f"{self.file} is missing, which says what the run was trained on: restore it"
-            )
+            raise ValueError(f"{self.file} is missing, the list of the run's examples: restore it")
         with self.file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4))
             if file.read() != b"PAR1":
-                raise ValueError(CHANGED.format(self.file))
+                raise ValueError(CHANGED_MESSAGE.format(self.file))
 
 
-CHANGED = "{} was changed since the run began: restore it"
+CHANGED_MESSAGE = "{} was changed since the run began: restore it"
 
-_OWN_COLUMNS = ("index", "path", "digest", "skipped")
+_RESERVED_COLUMNS = ("index", "path", "digest", "skipped")
 
 
 def _column(task: str) -> str:
-    """Return the manifest's column of a task: its name, if the manifest has no other use for it."""
-    return f"label_{task}" if task in _OWN_COLUMNS or task.startswith("label_") else task
+    """Return the column of a task: its name, with a prefix if that is reserved."""
+    return f"label_{task}" if task in _RESERVED_COLUMNS or task.startswith("label_") else task
 
 
 def _first_change(before: list[tuple[str, int]], now: list[tuple[str, int]]) -> str | None:
-    """What differs first between two lists of (path, digest), in words."""
-    gone = sorted({path for path, _ in before} - {path for path, _ in now})
+    """Return the first difference of two lists of (path, digest) in words; None if equal."""
+    removed = sorted({path for path, _ in before} - {path for path, _ in now})
     new = sorted({path for path, _ in now} - {path for path, _ in before})
-    if gone or new:
-        named = ", ".join([*(f"{p} is gone" for p in gone[:1]), *(f"{p} is new" for p in new[:1])])
+    if removed or new:
+        named = ", ".join(
+            [*(f"{p} is gone" for p in removed[:1]), *(f"{p} is new" for p in new[:1])]
+        )
         return f"{named} ({len(before)} examples then, {len(now)} now)"
-    other = [path for (path, old), (_, digest) in zip(before, now, strict=True) if old != digest]
+    other = [path for (path, old), (_, value) in zip(before, now, strict=True) if old != value]
     return f"{other[0]} has other pixels" if other else None

@@ -11,7 +11,7 @@ from widefield.encoders import layer_names
 from widefield.train.state import PretrainModel
 
 _MOMENTUM = 0.9
-NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def learning_rates(
@@ -29,30 +29,30 @@ def learning_rates(
     warmup_steps = min(warmup_steps, steps)
     warm = torch.arange(1, warmup_steps + 1, dtype=torch.float64) / max(1, warmup_steps)
     left = steps - warmup_steps
-    fall = torch.arange(left, dtype=torch.float64) / max(1, left)
+    t = torch.arange(left, dtype=torch.float64) / max(1, left)
     if schedule == "constant":
-        fall = torch.zeros_like(fall)
-    return peak * torch.cat([warm, (1 + torch.cos(torch.pi * fall)) / 2])
+        t = torch.zeros_like(t)
+    return peak * torch.cat([warm, (1 + torch.cos(torch.pi * t)) / 2])
 
 
 def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimizer:
     """Build fused AdamW or SGD, or LARS with its rate clipped as solo-learn's `clip_lr` does.
 
-    Gains, biases and norms are not decayed, unless the recipe says so by `decay_bias_and_norm`.
+    Biases and the weights of norms are decayed with `decay_bias_and_norm` only.
 
-    What needs no gradient, as a target network, is left alone. Each group carries `lr_scale`, its
-    learning rate as a multiple of the schedule's: 1, or the method's `head_lr_scale` for a dense
-    per-example head.
+    Parameters without gradient, such as those of a target network, are left out. Each group has
+    `lr_scale`, its learning rate as a multiple of the schedule's: 1, or the method's
+    `head_lr_scale` for a dense per-example head.
     """
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
-    scales = start_scales(model.encoder, recipe)
+    scales = init_lr_scales(model.encoder, recipe)
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for p in model.parameters():
         if p.requires_grad and id(p) not in head_ids:
             decayed = p.ndim > 1 or recipe.decay_bias_and_norm
             groups.setdefault((not decayed, scales.get(p, 1.0)), []).append(p)
-    listed: list[dict[str, Any]] = [
+    param_groups: list[dict[str, Any]] = [
         {
             "params": groups[plain, scale],
             "weight_decay": 0.0 if plain else recipe.weight_decay,
@@ -62,22 +62,24 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     ]
     if head:
         scale = model.method.head_lr_scale
-        listed.append({"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale})
+        param_groups.append(
+            {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale}
+        )
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(listed, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
+        return torch.optim.SGD(param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     if recipe.optimizer == "lars":
-        for group in listed:  # matrices only, also where nothing is decayed
+        for group in param_groups:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
         return Lars(
-            listed, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
+            param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, trust_coeff=0.02, trust_clip=True
         )
-    return torch.optim.AdamW(listed, lr=recipe.method.lr, fused=True)
+    return torch.optim.AdamW(param_groups, lr=recipe.method.lr, fused=True)
 
 
-def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
-    """Return the learning rate of each parameter of a started encoder, as a multiple of the run's.
+def init_lr_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
+    """Return the learning rate of each parameter with initial weights, relative to the run's.
 
-    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; none without a start
+    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; empty for random weights
     """
     if recipe.init is None:
         return {}
@@ -89,21 +91,22 @@ def start_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float
     }
 
 
-def freeze_start(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
-    """Stop training what the recipe freezes of a start; return norms that have to stay in eval.
+def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
+    """Freeze initial weights as the recipe says; return norms that have to stay in eval mode.
 
-    Running statistics move without a gradient, so frozen norms are never in training mode.
+    Running statistics change without a gradient, so frozen norms are never in training mode.
     """
     if recipe.init is None:
         return []
     frozen = {n for names in layer_names(encoder)[: recipe.freeze_blocks] for n in names}
-    still = []
+    frozen_modules = []
     for name, module in encoder.named_modules():
-        own = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
-        is_norm = isinstance(module, NORMS)
-        stands = own.keys() if is_norm and recipe.freeze_norm_layers else own.keys() & frozen
-        for parameter in stands:
-            own[parameter].requires_grad_(False)
-        if is_norm and stands:
-            still.append(module)
-    return still
+        parameters = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
+        is_norm = isinstance(module, NORM_LAYERS)
+        freeze_all = is_norm and recipe.freeze_norm_layers
+        frozen_names = parameters.keys() if freeze_all else parameters.keys() & frozen
+        for parameter in frozen_names:
+            parameters[parameter].requires_grad_(False)
+        if is_norm and frozen_names:
+            frozen_modules.append(module)
+    return frozen_modules

@@ -1,4 +1,4 @@
-"""The examples of a run that is resumed: its own in their order, and new ones after them."""
+"""Examples of a resumed run: those of the run in their order, then new ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset
 from widefield.train.build import warmup_steps
-from widefield.train.checkpoint import NOT_OURS, load
+from widefield.train.checkpoint import INVALID_CHECKPOINT, load
 from widefield.train.distributed import DistributedContext
 from widefield.train.manifest import Growth
 from widefield.train.run_dir import RunFolder
@@ -17,16 +17,16 @@ from widefield.train.run_dir import RunFolder
 def in_order(
     dataset: Dataset, folder: RunFolder, recipe: Recipe, ranks: DistributedContext
 ) -> tuple[Dataset, Growth | None]:
-    """Return the examples in the order of the run to resume, and since when it has all of them.
+    """Return the examples in the order of the run to resume, and when some were added.
 
-    New ones follow those of the run, and join where its last checkpoint stands.
+    New examples follow those of the run, and are added at its last checkpoint.
 
     Raises:
         ValueError: a file of the run is missing or damaged.
     """
     if not folder.has_checkpoint():
-        begun = folder.manifest.file.exists()
-        return folder.manifest.in_order(dataset) if begun else dataset, None
+        has_manifest = folder.manifest.file.exists()
+        return folder.manifest.in_order(dataset) if has_manifest else dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
     known = len(folder.manifest.paths())
@@ -37,19 +37,15 @@ def in_order(
 
 
 def _finish_growth(folder: RunFolder) -> None:
-    """Name the grown manifest of a run that was killed as the last checkpoint was saved."""
-    if folder.grown_manifest.file.exists():
-        folder.name_manifest(_shared(folder)["run"].get("manifest"))
+    """Rename the pending manifest of a run that was killed after its last checkpoint."""
+    if folder.pending_manifest.file.exists():
+        folder.rename_manifest(_shared(folder)["run"].get("manifest"))
 
 
 def _shared(folder: RunFolder) -> dict[str, Any]:
-    """Return what the last checkpoint says of the run, whichever processes saved it.
-
-    Raises:
-        ValueError: it is damaged, or that of another run.
-    """
+    """Return the shared part of the last checkpoint."""
     saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
     run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
     if not isinstance(run, dict) or not all(type(count) is int for count in counts):
-        raise ValueError(NOT_OURS.format(folder.last_checkpoint))
+        raise ValueError(INVALID_CHECKPOINT.format(folder.last_checkpoint))
     return saved

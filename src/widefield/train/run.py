@@ -11,14 +11,14 @@ from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.encoders import Encoder, no_numbers, save_encoder
+from widefield.encoders import Encoder, first_invalid, save_encoder
 from widefield.evaluation.comparison import Comparison
 from widefield.evaluation.monitor import Monitor
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
-from widefield.train.adversary import adversary_facts
-from widefield.train.build import DataFacts, build, rank_seed, refuse_misfit
-from widefield.train.checkpoint import NOT_OURS, load_together, save_together
+from widefield.train.adversary import adversary_log
+from widefield.train.build import DataInfo, build, check_view_policy, rank_seed
+from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loggers import LoggerName
@@ -30,41 +30,41 @@ from widefield.train.run_dir import RunFolder
 from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
 
-SAVING_SHARE = 0.05
-"""Share of the time that checkpoints within an epoch may take."""
+MAX_SAVE_SHARE = 0.05
+"""Largest share of the time for checkpoints within an epoch."""
 
 
-def seconds_between_saves(minutes: float, saving_seconds: float) -> float:
-    """Return how long to wait from one checkpoint to the next, if one took `saving_seconds`.
+def checkpoint_interval(minutes: float, save_seconds: float) -> float:
+    """Return the seconds between two checkpoints, if saving one takes `save_seconds`.
 
     Example:
-        >>> seconds_between_saves(1.0, saving_seconds=0.1), seconds_between_saves(1.0, 9.0)
+        >>> checkpoint_interval(1.0, save_seconds=0.1), checkpoint_interval(1.0, 9.0)
         (60.0, 180.0)
     """
-    return max(60 * minutes, saving_seconds / SAVING_SHARE)
+    return max(60 * minutes, save_seconds / MAX_SAVE_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrained:
-    """What a pretraining run left; it may stand wherever the run's folder does."""
+    """Result of a pretraining run; a path-like object of its folder."""
 
     run: Path
     """Folder of the run."""
     encoder: Encoder = field(repr=False)
     steps: int
-    """Optimizer steps since the run began, over all resumes."""
+    """Optimizer steps of the run, over all resumes."""
     images_per_second: float
     """Examples per second of this call, views and logging included."""
     data_wait: float
     """Share of this call's training time spent waiting for data."""
     health: Health
     comparison: Comparison | None = None
-    """The encoder beside the one it was initialized from, or beside itself untrained; None for few
+    """Comparison of the encoder with its initial weights, or with random ones; None for few
     examples, and for windows and sounds."""
     finished: bool
-    """False when it was asked to stop; `resume=True` goes on."""
+    """False if it was stopped by a signal; `resume=True` continues it."""
     next_command: str
-    """What to do with the encoder: a command that works on this run."""
+    """Suggested command for the encoder of the run."""
 
     def __fspath__(self) -> str:
         """Return the folder of the run."""
@@ -72,9 +72,9 @@ class Pretrained:
 
 
 class PretrainRun:
-    """The training of one call of `pretrain`, with its logs, checkpoints and encoders.
+    """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
 
-    The caller claims the folder, describes the run in it, and writes its page.
+    The caller creates the folder, writes the settings of the run, and writes its page.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class PretrainRun:
         folder: RunFolder,
         console: Console,
         ranks: DistributedContext,
-        start: Encoder | None = None,
+        init: Encoder | None = None,
         logger: LoggerName | None = None,
         growth: Growth | None = None,
     ) -> None:
@@ -92,16 +92,16 @@ class PretrainRun:
         self.growth = growth or Growth(first=len(dataset))
         self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
-        facts, rows = DataFacts.of(dataset, growth), folder.rows_folder
+        info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
-            facts,
+            info,
             device=device,
-            encoder=copy.deepcopy(start),
+            encoder=copy.deepcopy(init),
             shard=shard,
             folder=rows,
         )
-        refuse_misfit(self.state.views, self.state.method, dataset, recipe.views.names)
+        check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
             dataset,
             batch_size=recipe.batch_size,
@@ -113,17 +113,17 @@ class PretrainRun:
         )
         self.request = StopRequest()
         self.stopped_by = 0
-        """Number of the signal that ended the training early; 0 for none."""
+        """Number of the signal that stopped the training; 0 for none."""
         self.images, self.seconds = 0, 0.0
         self.monitor = Monitor(
             self.encoder,
             dataset,
             seed=recipe.seed,
             device=device,
-            initial=start,
+            initial=init,
             use_labels=not self.state.method.needs_labels,
         )
-        self._saved_at, self._saving_seconds = time.monotonic(), 0.0
+        self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
     @property
     def encoder(self) -> Encoder:
@@ -131,52 +131,50 @@ class PretrainRun:
         assert isinstance(self.state.encoder, Encoder)
         return self.state.encoder
 
-    def resume(self, place: str | None) -> bool:
-        """Go on from the last checkpoint; return False where the run died before its first one.
+    def resume(self, source: str | None) -> bool:
+        """Restore the last checkpoint; return False if the run was killed before its first one.
 
-        `place` is where the examples were read, None of arrays.
+        `source` is the data spec of the examples, None for arrays.
 
         Raises:
-            ValueError: it is gone or damaged, run.yaml or the data changed since it was made, or
-                fewer epochs were asked for than are finished.
+            ValueError: it is missing or damaged, run.yaml or the data changed since, or there are
+                fewer epochs than are finished.
         """
         folder, ranks, manifest = self.folder, self.ranks, self.folder.manifest
         if not folder.has_checkpoint():
             if manifest.file.exists():
-                manifest.refuse_other(self.dataset, may_grow=True)
-            self._say(f"{folder.path} has no checkpoint yet: the run begins again")
+                manifest.check_data(self.dataset, allow_new=True)
+            self._print(f"{folder.path} has no checkpoint yet: the run starts again")
             return False
-        saved = load_together(folder.last_checkpoint, ranks.shard)
-        folder.refuse_edited(self.recipe, saved.get("run"))
-        new = manifest.refuse_other(self.dataset, may_grow=True)
+        saved = load_sharded(folder.last_checkpoint, ranks.shard)
+        folder.check_unchanged(self.recipe, saved.get("run"))
+        new = manifest.check_data(self.dataset, allow_new=True)
         growth = manifest.growth()
-        done = self._epochs_begun(saved, growth, new)
+        done = self._epochs_started(saved, growth, new)
         if self.recipe.epochs < done:
             raise ValueError(
-                f"{done} epochs of the run in {folder.path} have begun: "
+                f"{done} epochs of the run in {folder.path} have started: "
                 f"give at least that many epochs, not {self.recipe.epochs}"
             )
         if new and saved["epoch"] == self.recipe.epochs:
             raise ValueError(
                 f"{new} examples are new and all {saved['epoch']} epochs of the run in "
-                f"{folder.path} are done: give more --epochs, so that they are trained on"
+                f"{folder.path} are done: give more --epochs"
             )
-        self._go_on_from(saved, new)
+        self._restore(saved, new)
         examples = len(self.dataset)
-        ranks.on_rank_zero(lambda: self._save_owed_encoder(growth))
-        ranks.on_rank_zero(lambda: folder.keep_changed(self.recipe, data=place, examples=examples))
-        ranks.on_rank_zero(folder.remove_drafts)
-        self._say(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
+        ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
+        ranks.on_rank_zero(
+            lambda: folder.update_settings(self.recipe, data=source, examples=examples)
+        )
+        ranks.on_rank_zero(folder.remove_temp_files)
+        self._print(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
         if new:
-            self._take_in(new)
+            self._add_examples(new)
         return True
 
-    def _epochs_begun(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
-        """Return how many epochs the saved run has begun; it had all examples but `new`.
-
-        Raises:
-            ValueError: its counts of epochs and steps do not fit together.
-        """
+    def _epochs_started(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
+        """Return how many epochs the saved run has started; it had all examples but `new`."""
         epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
         size, drop = self.recipe.batch_size, self.recipe.drop_last
         steps = steps_per_epoch(len(self.dataset) - new, size, drop_last=drop)
@@ -185,72 +183,67 @@ class PretrainRun:
             or not 0 <= epoch_step < steps
             or step != growth.step + (epoch - growth.epoch) * steps + epoch_step
         ):
-            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint))
+            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint))
         return epoch + bool(epoch_step)
 
-    def _go_on_from(self, saved: dict[str, Any], new: int) -> None:
-        """Take over a saved state, which had all examples but `new`.
-
-        Raises:
-            ValueError: it is that of another run, or the method cannot take new examples.
-        """
+    def _restore(self, saved: dict[str, Any], new: int) -> None:
+        """Load a saved state, which had all examples but `new`."""
         ranks, state = self.ranks, self.state
         try:
             state.load_state_dict(saved)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             if new:
                 raise ValueError(
-                    f"{self.recipe.method.name} has weights for each example or class, so that no "
-                    f"new ones can join: start another run, with --init {self.folder.path}"
+                    f"{self.recipe.method.name} has weights for each example or class: none can be "
+                    f"added: start another run, with --init {self.folder.path}"
                 ) from error
-            raise ValueError(NOT_OURS.format(self.folder.last_checkpoint)) from error
+            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint)) from error
         seed = rank_seed(self.recipe, ranks.shard, state.step)
         before, now = device_of(saved), state.generator.device.type
         if before != now:
-            self._say(f"trained on {before} so far, now on {now}: random numbers begin anew")
+            self._print(f"trained on {before} so far, now on {now}: random numbers start anew")
             torch.manual_seed(seed)
             state.generator.manual_seed(seed)
         if saved["world"] != ranks.shard.world:
-            # New ranks have no random state of their own: all begin anew, each with its own seed.
+            # New ranks have no saved random state, so all ranks get a new seed.
             state.generator.manual_seed(seed)
-            if not new:  # else it is saved once they have joined
+            if not new:  # else `_add_examples` saves it
                 self._checkpoint()
 
-    def _save_owed_encoder(self, growth: Growth) -> None:
-        """Save the encoder of the epoch that just ended, if the run was killed before it had.
+    def _save_missing_encoder(self, growth: Growth) -> None:
+        """Save the encoder of the last epoch, if the run was killed between checkpoint and encoder.
 
-        The checkpoint comes first, so that no later one is without it. Where the examples of
-        `growth` joined at this very step, an epoch may have been under way, and none has ended.
+        At the step at which examples were added no epoch has ended.
         """
         state, folder = self.state, self.folder
         if state.epoch_step or state.step == growth.step:
             return
-        due = self._is_due(state.epoch) or state.epoch == folder.recipe().epochs
-        if due and not folder.holds_encoder_at(state.epoch, projector=self._projector is not None):
+        is_due = self._is_save_epoch(state.epoch) or state.epoch == folder.recipe().epochs
+        if is_due and not folder.has_encoder_at(state.epoch, projector=self._projector is not None):
             self._save_encoder(folder.encoder_at(state.epoch))
 
-    def _take_in(self, new: int) -> None:
-        """Let new examples join, which takes a checkpoint: from then on they belong to the run.
+    def _add_examples(self, new: int) -> None:
+        """Add new examples to the run and save a checkpoint with them.
 
-        An epoch under way begins again, with all examples.
+        The current epoch starts again, with all examples.
         """
         folder, state = self.folder, self.state
-        again = ", which begins again" if state.epoch_step else ""
+        suffix = ", which starts again" if state.epoch_step else ""
         state.epoch_step, state.sums = 0, {}
-        self._say(
-            f"{new} examples are new, {len(self.dataset)} in all: they join with epoch "
-            f"{state.epoch + 1}{again}"
+        self._print(
+            f"{new} examples are new, {len(self.dataset)} in all: added from epoch "
+            f"{state.epoch + 1}{suffix}"
         )
-        grown = folder.grown_manifest
-        self.ranks.on_rank_zero(lambda: grown.write(self.dataset, self.growth))
-        self._checkpoint(grown)
-        self.ranks.on_rank_zero(lambda: folder.name_manifest(grown.checksum()))
+        pending = folder.pending_manifest
+        self.ranks.on_rank_zero(lambda: pending.write(self.dataset, self.growth))
+        self._checkpoint(pending)
+        self.ranks.on_rank_zero(lambda: folder.rename_manifest(pending.checksum()))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
-        """Train to the end, or until asked to stop."""
+        """Train to the end, or until a signal."""
         if self.ranks.is_rank_zero:
             path, every, state = self.folder.path, self.recipe.metrics_every, self.state
             self.log = MetricsLog(path, epoch=state.epoch, logger=self.logger)
@@ -264,8 +257,8 @@ class PretrainRun:
             done=self.state.step,
         )
         callbacks = {
-            "on_step": _in_turn(self._log_step, on_step, self._stop_if_asked, self._save_in_time),
-            "on_epoch": _in_turn(self._after_epoch, on_epoch, self._stop_if_asked),
+            "on_step": _chain(self._log_step, on_step, self._stop_if_requested, self._save_in_time),
+            "on_epoch": _chain(self._after_epoch, on_epoch, self._stop_if_requested),
         }
         with self.request, self.bar:
             try:
@@ -299,18 +292,18 @@ class PretrainRun:
             self.step_log.add(metrics)
 
     def _save_in_time(self, metrics: StepMetrics) -> None:
-        """Save a checkpoint within an epoch where the last one is long ago, on all ranks at once.
+        """Save a checkpoint within an epoch if it is time for one, on all ranks at once.
 
         After the last step of an epoch, the epoch is finished first.
         """
         if self.state.epoch_step == self.loader.steps_per_epoch:
             return
-        wait = seconds_between_saves(self.recipe.checkpoint_minutes, self._saving_seconds)
+        wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
         if self.ranks.max(time.monotonic() - self._saved_at >= wait):
             self._checkpoint()
 
-    def _stop_if_asked(self, metrics: StepMetrics) -> None:
-        """Stop all ranks after the same step, by the signal that any of them got.
+    def _stop_if_requested(self, metrics: StepMetrics) -> None:
+        """Stop all ranks after the same step, if any of them got a signal.
 
         After the last step of an epoch, the epoch is finished and logged first.
         """
@@ -323,7 +316,7 @@ class PretrainRun:
             raise Stop
 
     def _count(self, metrics: StepMetrics) -> None:
-        """Count the images and seconds of an epoch, or of the part of it that was trained."""
+        """Count the images and seconds of an epoch or a part of it."""
         self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
 
     def _after_epoch(self, metrics: StepMetrics) -> None:
@@ -334,70 +327,66 @@ class PretrainRun:
             "step": metrics.step,
             **self.ranks.mean(metrics.means()),
             "lr": metrics.lr,
-            **adversary_facts(self.state.adversary),
+            **adversary_log(self.state.adversary),
             "images_per_second": metrics.images / metrics.seconds,
             "data_wait": metrics.data_wait,
         }
         if self.ranks.is_rank_zero:
             if is_last or epoch % recipe.health_every == 0:
-                values |= self.monitor.log_health(epoch, self.bar.say)
+                values |= self.monitor.log_health(epoch, self.bar.print_line)
             self.log.add(epoch, values)
-        if self._is_due(epoch):
+        if self._is_save_epoch(epoch):
             self._checkpoint()
             if self.ranks.is_rank_zero:
                 self._save_encoder(self.folder.encoder_at(epoch))
 
-    def _is_due(self, epoch: int) -> bool:
-        """Return whether a checkpoint and an encoder are kept at the end of `epoch`."""
+    def _is_save_epoch(self, epoch: int) -> bool:
+        """Return whether a checkpoint and an encoder are saved at the end of `epoch`."""
         return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
 
     def _save_encoder(self, folder: Path) -> None:
-        """Write the encoder into `folder`, and what the method projects its features with."""
+        """Write the encoder, and the projector if there is one, into `folder`."""
         save_encoder(self.encoder, folder)
         if self._projector is not None:
             save_projector(self._projector, folder)
 
     @property
     def _projector(self) -> Projector | None:
-        """What is saved beside the encoder."""
+        """The projection head that is saved beside the encoder; None without."""
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
 
     def _compare(self) -> None:
-        """Compare the encoder with its baseline, and keep the comparison."""
+        """Compare the encoder with its baseline, and write the comparison."""
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.comparison_file)
 
     def _checkpoint(self, manifest: Manifest | None = None) -> None:
-        """Save the run, so that it can go on from here, by its manifest or by a grown one.
-
-        Raises:
-            ValueError: the weights are no numbers any more; the last checkpoint stays.
-        """
-        broken = no_numbers(self.encoder.state_dict())
-        if self.ranks.max(broken is not None):
+        """Save a checkpoint of the run, with its manifest or a pending one."""
+        tensor_name = first_invalid(self.encoder.state_dict())
+        if self.ranks.max(tensor_name is not None):
             raise ValueError(
-                f"the weights are no numbers after step {self.state.step} ({broken}): lower lr or "
-                "use --precision 32, and start again with another --out"
+                f"the weights are NaN or infinite after step {self.state.step} ({tensor_name}): "
+                "lower lr or use --precision 32, and start again with another --out"
             )
-        began = time.monotonic()
+        start_time = time.monotonic()
         state = self.state.state_dict() | {
             "run": self.folder.identity(self.recipe, manifest or self.folder.manifest)
         }
-        save_together(self.folder.last_checkpoint, state, self.ranks)
+        save_sharded(self.folder.last_checkpoint, state, self.ranks)
         for head in self.state.heads:
-            head.storage.discard_old()
+            head.storage.remove_old()
         self._saved_at = time.monotonic()
-        self._saving_seconds = self._saved_at - began
+        self._save_seconds = self._saved_at - start_time
 
     def close(self) -> None:
-        """Let go of the heads' files, whether the run ended well or not."""
+        """Close the files of the heads."""
         self.state.close()
 
 
-def _in_turn(*callbacks: OnStep | None) -> OnStep:
-    """Return a callback that calls those that are there, one after the other."""
+def _chain(*callbacks: OnStep | None) -> OnStep:
+    """Return a callback that calls all `callbacks` in order, except None."""
 
     def call(metrics: StepMetrics) -> None:
         for callback in callbacks:

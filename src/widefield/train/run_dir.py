@@ -1,4 +1,4 @@
-"""A run's folder: what was asked for, on which data, and how far it got."""
+"""The folder of a run: settings, manifest, metrics, checkpoints, encoder."""
 
 import json
 import os
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
+from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size
-from widefield.core.validation import fits
+from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
-from widefield.train.manifest import CHANGED, Growth, Manifest
+from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
-MAY_CHANGE = ("epochs", "device")
-"""Settings of the run that a resume may be given others of."""
+RESUME_SETTINGS = ("epochs", "device")
+"""Settings of the run that a resume may change."""
 
 FORMAT = 3
-"""Version of `run.yaml`: 3 has the names of settings that 2 had other names for."""
+"""Version of `run.yaml`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    `comparison.json` has the encoder beside its baseline, `init/` the weights that it started from.
+    `comparison.json` compares the encoder with its baseline, `init/` has the initial weights.
     """
 
     path: Path
@@ -47,76 +47,76 @@ class RunFolder:
         return Manifest(self.path / "manifest.parquet")
 
     @property
-    def grown_manifest(self) -> Manifest:
-        """The manifest with new examples, until a checkpoint has them."""
+    def pending_manifest(self) -> Manifest:
+        """The manifest with new examples, until they are in a checkpoint."""
         return Manifest(self.path / ".manifest-grown.draft")
 
     @property
     def last_checkpoint(self) -> Path:
-        """The whole run as of its last checkpoint."""
+        """The last checkpoint."""
         return self.path / "checkpoints" / "last.pt"
 
     @property
     def rows_folder(self) -> Path:
-        """The per-example head, where its rows live on disk."""
+        """Folder of the rows of a per-example head on disk."""
         return self.path / "rows"
 
     @property
-    def start_folder(self) -> Path:
-        """The encoder that the run began from, where it had a start."""
+    def init_folder(self) -> Path:
+        """The encoder with the initial weights of the run, if it has `init`."""
         return self.path / "init"
 
     @property
-    def _start_draft(self) -> Path:
-        """The start until `run.yaml` is there, under a name that holds no folder taken."""
+    def _temp_init(self) -> Path:
+        """Temporary name of `init_folder`, until `run.yaml` is written."""
         return self.path / ".init.draft"
 
     @property
     def comparison_file(self) -> Path:
-        """The encoder beside its baseline, and the verdict."""
+        """The comparison of the encoder with its baseline."""
         return self.path / "comparison.json"
 
     def encoder_at(self, epoch: int) -> Path:
-        """Folder of the encoder alone, as of a finished epoch."""
+        """Return the folder of the encoder after a finished epoch."""
         return self.path / "checkpoints" / f"epoch-{epoch:05d}"
 
-    def holds_encoder_at(self, epoch: int, *, projector: bool) -> bool:
-        """Return whether the encoder of a finished epoch is whole, its projector with it if any."""
+    def has_encoder_at(self, epoch: int, *, projector: bool) -> bool:
+        """Return whether the encoder of a finished epoch is saved, with its projector if any."""
         last = "projector.safetensors" if projector else "encoder.safetensors"
         return (self.encoder_at(epoch) / last).exists()
 
-    def refuse_if_taken(self) -> None:
-        """Make sure that nobody's work is overwritten.
+    def check_empty(self) -> None:
+        """Check that no files would be overwritten.
 
         Raises:
-            ValueError: it holds a run, or files of another kind.
+            ValueError: the folder holds a run or other files.
         """
         if os.path.lexists(self.settings_file):
             raise ValueError(
                 f"{self.path} already holds a run: go on with --resume, or choose another --out"
             )
-        if self.path.exists() and (not self.path.is_dir() or self._holds_something()):
+        if self.path.exists() and (not self.path.is_dir() or self._has_files()):
             raise ValueError(f"{self.path} is not an empty folder: choose another --out")
 
-    def _holds_something(self) -> bool:
-        """Whether there is more than what a run leaves that is killed as it begins."""
-        return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
+    def _has_files(self) -> bool:
+        """Return whether there are files other than those of a run that was killed at its start."""
+        return any(p.name != ".lock" and not is_temp_file(p.name) for p in self.path.iterdir())
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Make the folder; if the run ends before it left anything, leave none behind."""
-        made = make_folders(self.path)
+    def created(self) -> Iterator[None]:
+        """Create the folder, and remove it on an error if it is empty."""
+        created_folders = make_folders(self.path)
         try:
             yield
         except BaseException:
-            remove_empty(made)
+            remove_empty(created_folders)
             raise
 
     def has_checkpoint(self) -> bool:
-        """Return whether the run has one, so that it goes on; else it died before its first.
+        """Return whether the run has a checkpoint; without one it was killed before its first.
 
         Raises:
-            ValueError: it has none, and has trained.
+            ValueError: it has none, but has trained.
         """
         folder = self.last_checkpoint.parent
         names = os.listdir(folder) if os.path.lexists(folder) else []
@@ -130,19 +130,19 @@ class RunFolder:
             )
         return False
 
-    def withdraw(self) -> None:
-        """Remove what a run began here that ended before its first step."""
-        begun = (self.rows_folder, self.start_folder, self._start_draft, self.path / "tensorboard")
-        for folder in begun:
+    def remove_incomplete(self) -> None:
+        """Remove the files of a run that ended before its first step."""
+        for folder in (self.rows_folder, self.init_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
         for file in (self.settings_file, self.manifest.file, *tables):
             file.unlink(missing_ok=True)
 
-    def remove_drafts(self) -> None:
+    def remove_temp_files(self) -> None:
         """Remove temporary files that a killed process left; the caller holds the lock."""
         checkpoints = self.last_checkpoint.parent
-        for folder in (self.path, self.start_folder, checkpoints, *checkpoints.glob("epoch-*")):
+        for folder in (self.path, self.init_folder, checkpoints, *checkpoints.glob("epoch-*")):
             for file in folder.glob(".*.draft"):
                 if file.is_file():
                     file.unlink()
@@ -150,93 +150,95 @@ class RunFolder:
     def begin(
         self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
     ) -> None:
-        """Write what a run needs to go on, and drop what one left which died at once."""
-        for folder in (self.rows_folder, self._start_draft):
+        """Write settings, manifest and initial weights, in place of those of a killed run."""
+        for folder in (self.rows_folder, self._temp_init):
             shutil.rmtree(folder, ignore_errors=True)
-        if start is not None and not self.start_folder.exists():
-            save_encoder(start, self._start_draft)
+        if start is not None and not self.init_folder.exists():
+            save_encoder(start, self._temp_init)
         self.write_settings(settings)
-        self.name_start()
+        self.rename_init()
         self.manifest.write(dataset, Growth(first=len(dataset)))
 
-    def name_start(self) -> None:
-        """Give the start its name, which a run that was killed as it began may not have done."""
+    def rename_init(self) -> None:
+        """Rename the temporary folder of initial weights, if it is there."""
         with suppress(FileNotFoundError):
-            self._start_draft.rename(self.start_folder)
+            self._temp_init.rename(self.init_folder)
 
-    def name_manifest(self, checksum: Any) -> None:
-        """Give the grown manifest its name, if it is the one that the last checkpoint names."""
-        grown = self.grown_manifest
-        if grown.file.exists() and grown.checksum() == checksum:
-            grown.file.rename(self.manifest.file)
+    def rename_manifest(self, checksum: Any) -> None:
+        """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""
+        pending = self.pending_manifest
+        if pending.file.exists() and pending.checksum() == checksum:
+            pending.file.rename(self.manifest.file)
 
-    def keep_changed(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
-        """Write what a resume changed into `run.yaml`, where the next one has it.
+    def update_settings(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
+        """Write the settings that a resume changed into `run.yaml`.
 
-        `data` is where the examples were read, None of arrays.
+        `data` is the data spec of the examples, None for arrays.
         """
         settings, now = self.settings(), recipe.to_dict()
-        recipe_kept = {**settings["recipe"], **{name: now[name] for name in MAY_CHANGE}}
-        kept = {**settings, "recipe": recipe_kept, "examples": examples}
-        if data is not None:  # they may have moved, and a probe of the run reads them there
-            kept["data"] = data
-        if kept != settings:
-            self.write_settings(kept)
+        new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
+        new_settings = {**settings, "recipe": new_recipe, "examples": examples}
+        if data is not None:  # the files may have moved
+            new_settings["data"] = data
+        if new_settings != settings:
+            self.write_settings(new_settings)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
         text = yaml_text(settings)
-        write_atomically(self.settings_file, lambda draft: _write_text(draft, text))
+        write_atomically(self.settings_file, lambda tmp: tmp.write_text(text, encoding="utf-8"))
 
     def settings(self) -> dict[str, Any]:
         """Read `run.yaml`.
 
         Raises:
-            ValueError: this is no run's folder, or not one of this version.
+            ValueError: this is not the folder of a run, or of another version.
         """
-        return read_settings(self._file_of_a_run())
+        return read_settings(self._existing_settings_file())
 
     def recipe(self) -> Recipe:
-        """Return the run's recipe, as it was resolved when the run began.
+        """Return the resolved recipe of the run.
 
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
-        return recipe_of(self._file_of_a_run())
+        return load_recipe(self._existing_settings_file())
 
     def form(self) -> dict[str, Any]:
         """Return the form of the run's examples, as `Dataset.form`.
 
         Raises:
-            ValueError: `run.yaml` does not hold it as a run writes it.
+            ValueError: `run.yaml` has no valid form.
         """
         settings = self.settings()
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
-            if name not in _FORM or not fits(_FORM[name], value):
+            if name not in _FORM_TYPES or not is_valid(_FORM_TYPES[name], value):
                 raise ValueError(
-                    f"{self.settings_file}: form has {name} {value!r}, which no run writes there: "
-                    "restore the file"
+                    f"{self.settings_file}: form has an invalid {name}, {value!r}: restore the file"
                 )
         return form
 
-    def _file_of_a_run(self) -> Path:
+    def _existing_settings_file(self) -> Path:
         if not self.settings_file.exists():
             raise ValueError(f"{self.path} is not a run: it has no run.yaml")
         return self.settings_file
 
     def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
-        """Return what has to stay the same from one resume to the next, for the checkpoint.
+        """Return what a resume must not change, for the checkpoint.
 
         Raises:
             ValueError: the manifest is missing.
         """
-        return {"recipe": _fixed(_plain(recipe.to_dict())), "manifest": manifest.checksum()}
+        # Through JSON, because tuples come back from a file as lists.
+        values = json.loads(json.dumps(recipe.to_dict())).items()
+        fixed = {name: value for name, value in values if name not in RESUME_SETTINGS}
+        return {"recipe": fixed, "manifest": manifest.checksum()}
 
-    def refuse_edited(self, recipe: Recipe, identity: Any) -> None:
-        """Make sure that `run.yaml` and the manifest are those that the checkpoint was made with.
+    def check_unchanged(self, recipe: Recipe, identity: Any) -> None:
+        """Check that `run.yaml` and the manifest are those of the checkpoint.
 
         Raises:
             ValueError: one was edited; the message names the setting.
@@ -251,11 +253,11 @@ class RunFolder:
                 f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
                 "or start a new run with another --out"
             )
-        raise ValueError(CHANGED.format(self.manifest.file))
+        raise ValueError(CHANGED_MESSAGE.format(self.manifest.file))
 
 
-def recipe_of(file: Path) -> Recipe:
-    """Return the recipe in a `run.yaml`, every setting of which stands there.
+def load_recipe(file: Path) -> Recipe:
+    """Return the recipe in a `run.yaml`, which has every setting.
 
     Raises:
         ValueError: it cannot be read, or holds no recipe of this version.
@@ -264,7 +266,7 @@ def recipe_of(file: Path) -> Recipe:
     try:
         return Recipe.from_dict(values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{file} holds no whole recipe: {error}") from error
+        raise ValueError(f"{file} has an invalid recipe: {error}") from error
 
 
 def read_settings(file: Path) -> dict[str, Any]:
@@ -285,8 +287,8 @@ def read_settings(file: Path) -> dict[str, Any]:
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):
             raise ValueError(
-                f"{file}: {name} has another type than a run writes there, "
-                f"{settings[name]!r}: restore the file, or start a new run"
+                f"{file}: {name} has the wrong type, {settings[name]!r}: restore it, or start a "
+                "new run"
             )
     return settings
 
@@ -299,30 +301,15 @@ _KINDS = {
     "tasks": dict,
     "form": dict,
 }
-"""Types of what `run.yaml` holds beside the recipe."""
+"""Types of the values of `run.yaml` beside the recipe."""
 
-
-_FORM = {"image_size": Size, "max_value": float | None, "sample_rate": int}
-"""What the form of examples may hold."""
-
-
-def _fixed(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that stay the same from one resume to the next."""
-    return {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
-
-
-def _plain(values: Any) -> Any:
-    """Return `values` as JSON has them, so that tuples equal the lists that a file gives back."""
-    return json.loads(json.dumps(values))
+_FORM_TYPES = {"image_size": Size, "max_value": float | None, "sample_rate": int}
+"""Types of the values of a form."""
 
 
 def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None:
-    """Return which of two nests of settings differ first, in words; None if they are equal."""
+    """Return the first difference of two nested dicts in words; None if they are equal."""
     if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
         pairs = ((before[key], now[key], key) for key in now)
         return next((d for pair in pairs if (d := _first_difference(*pair)) is not None), None)
     return None if before == now else f"{name} was {before!r} and is {now!r}"
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A run in progress: encoder, method, views, and all else that a step changes."""
+"""State of a training run: encoder, method, views, and everything else that a step changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,38 +18,37 @@ from widefield.views.base import Augmentation
 
 
 class PretrainModel(nn.Module):
-    """Encoder and method as one module, so that one wrapper sees every trained parameter.
+    """Encoder and method as one module, which is wrapped once for distributed training.
 
     Args:
         encoder: x[B, C, H, W] -> h[B, D].
-        method: gives the loss.
-        still: modules of the encoder that are not trained.
-        micro_batch: examples that pass through the encoder, and through target networks, at a
-            time; None for all of a batch.
+        method: computes the loss.
+        frozen_modules: modules of the encoder that stay in eval mode.
+        micro_batch: examples that are encoded at a time; None for the whole batch.
     """
 
     def __init__(
         self,
         encoder: nn.Module,
         method: Method,
-        still: Sequence[nn.Module] = (),
+        frozen_modules: Sequence[nn.Module] = (),
         micro_batch: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.method = method
-        self.still = tuple(still)
+        self.frozen_modules = tuple(frozen_modules)
         seen = encoder
         if micro_batch is not None:
-            seen = MicroBatched(encoder, most=micro_batch)
+            seen = MicroBatched(encoder, max_size=micro_batch)
             for target in target_networks(method):
-                target.use_micro_batches(most=micro_batch)
-        self._seen = (seen,)  # a tuple, so that weights do not stand twice in a checkpoint
+                target.use_micro_batches(size=micro_batch)
+        self._seen = (seen,)  # a tuple, so that the state dict has the weights once
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of all modules but those of the encoder that are frozen."""
+        """Set the mode of all modules except the frozen ones."""
         super().train(mode)
-        for module in self.still:
+        for module in self.frozen_modules:
             module.eval()
         return self
 
@@ -64,7 +63,7 @@ class PretrainModel(nn.Module):
 
 @dataclass(kw_only=True)
 class TrainState:
-    """A run in progress: all that a step changes, and the learning rates it goes by."""
+    """State of a training run, and its learning rates."""
 
     model: PretrainModel
     optimizer: torch.optim.Optimizer
@@ -72,17 +71,17 @@ class TrainState:
     adversary: torch.optim.Adam | None = None
     """Optimizer of views that learn."""
     generator: Generator
-    """Draws the views, and whatever a method draws."""
+    """Random generator of the views and the method."""
     rates: Tensor
-    """Learning rate of steps 1..T, float64 [T]; none of them is saved."""
+    """Learning rate of steps 1..T, float64 [T]; not part of the state dict."""
     epoch: int = 0
     """Finished epochs."""
     epoch_step: int = 0
-    """Steps taken in the epoch under way."""
+    """Steps of the current epoch."""
     step: int = 0
-    """Steps taken in all."""
+    """Steps of the run."""
     sums: dict[str, Tensor] = field(default_factory=dict)
-    """Sums of loss and parts over the epoch under way, with their `count`; of this rank."""
+    """Sums of loss and parts over the current epoch on this rank, with their `count`."""
 
     @property
     def encoder(self) -> nn.Module:
@@ -101,11 +100,11 @@ class TrainState:
 
     @property
     def head_optimizers(self) -> list[torch.optim.Optimizer]:
-        """What moves the rows of the heads, beside `optimizer`."""
+        """Optimizers of the rows of the heads."""
         return [head.optimizer for head in self.heads if head.optimizer is not None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a consistent cut of the run, between two steps."""
+        """Return the state of the run between two steps."""
         device = self.generator.device
         random = {"torch": torch.get_rng_state(), "views": self.generator.get_state()}
         if device.type == "cuda":
@@ -124,9 +123,9 @@ class TrainState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where `state_dict` was taken.
+        """Load what `state_dict` returned.
 
-        Random states are taken over if they are of this kind of device: others do not fit.
+        Random states are loaded only if they are of this kind of device.
         """
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -145,7 +144,7 @@ class TrainState:
         self.step, self.sums = state["step"], state["sums"]
 
     def close(self) -> None:
-        """Let go of the heads' files and threads."""
+        """Close files and threads of the heads."""
         for head in self.heads:
             head.storage.close()
 

@@ -1,7 +1,7 @@
-"""One training step: draw views, encode, compare, step. The only place that moves an encoder.
+"""One training step: sample views, compute the loss, update encoder and head.
 
-Views with parameters are an adversary: after the encoder's step they draw again and take a step
-of their own, on minus the loss.
+Views with parameters are trained adversarially: after the encoder's step they take a step that
+increases the loss of new views.
 """
 
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class StepMetrics:
-    """What the loop reports after a step; the loss is a mean since the epoch began."""
+    """Metrics of a step; the loss is a mean over the current epoch."""
 
     epoch: int
     """Finished epochs."""
     step: int
-    """Steps taken in all."""
+    """Steps of the run."""
     lr: float
     images: int
     """Images of this epoch so far, in this call and over all processes."""
@@ -45,12 +45,7 @@ class StepMetrics:
 
 
 class TrainStep:
-    """Takes training steps, and those of views that learn.
-
-    Args:
-        state: changed in place by every step.
-        fabric: device and precision, over all processes.
-    """
+    """Takes training steps of a state, in place, and those of adversarial views."""
 
     def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric
@@ -69,7 +64,7 @@ class TrainStep:
             set_learning_rate(optimizer, lr)
         with torch.no_grad():
             views = self.draw(batch)
-        # As numpy, because DistributedDataParallel would take a tensor to the device.
+        # As numpy, because DistributedDataParallel would move a tensor to the device.
         total, parts = self.model(views, batch.index.numpy())
         self.fabric.backward(total)
         for optimizer in (self.optimizer, *self.head_optimizers):
@@ -84,7 +79,7 @@ class TrainStep:
         return values
 
     def adversarial_step(self, batch: Batch) -> Tensor:
-        """Let the views take a step on minus the loss of views drawn anew; return that loss."""
+        """Take a step of the views on minus the loss of new views; return that loss."""
         with frozen_state(self.state.model):
             views = self.draw(batch)
             with self.fabric.autocast():
@@ -103,6 +98,6 @@ class TrainStep:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the schedule."""
+    """Set the learning rate of every group to `lr` times its `lr_scale`."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["lr_scale"]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,7 @@ class CrossValidation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "accuracy": self.accuracy,
-            "low": self.low,
-            "high": self.high,
-            "balanced_accuracy": self.balanced_accuracy,
-            "recall": dict(self.recall),
-            "confusion": self.confusion.tolist(),
-        }
+        return {**asdict(self), "confusion": self.confusion.tolist()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,8 @@ class Exploration:
         for name, table in tables.items():
             write_atomically(Path(folder, f"{name}.parquet"), partial(pq.write_table, table))
             write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
-        for name in set(TABLES) - tables.keys():
-            for suffix in _FORMATS:
-                Path(folder, name + suffix).unlink(missing_ok=True)
+        for name, suffix in product(set(TABLES) - tables.keys(), _FORMATS):
+            Path(folder, name + suffix).unlink(missing_ok=True)
 
     def html(self, *, seed: int = 0) -> str:
         """Return the page."""
@@ -197,7 +197,11 @@ def explore(
         >>> [group.tolist() for group in explore("pixels", {"x": images}).duplicates]
         [[3, 7]]
     """
-    _check_outputs(out, tables, overwrite=overwrite)
+    if out is not None:
+        checked_output(out, (".html",), overwrite=overwrite)
+    if tables is not None:
+        for name, suffix in product(TABLES, _FORMATS):
+            checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features)
     extractor.log_notes(quiet=quiet)
@@ -216,6 +220,11 @@ def explore(
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
     suspects = _suspects(h, graph, dataset.labels)
+    too_few = [
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
+        for task, y in dataset.labels.items()
+        if task not in suspects
+    ]
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -226,7 +235,7 @@ def explore(
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
         suspects=suspects,
-        notes=(*extractor.notes, *dataset.notes, *_too_few(dataset, suspects)),
+        notes=(*extractor.notes, *dataset.notes, *too_few),
     )
     if out is not None:
         write_page(found.html(seed=seed), out, overwrite=overwrite)
@@ -253,23 +262,3 @@ def _suspects(
             suspects = suspected_labels(labeled_graph, y[rows])
             found[task] = replace(suspects, rows=rows[suspects.rows])
     return found
-
-
-def _too_few(dataset: Dataset, suspects: Mapping[str, Suspects]) -> list[str]:
-    """Return notes on tasks with too few labels."""
-    return [
-        f"{task!r} has {int((dataset.labels[task] >= 0).sum())} labels, which are not checked: "
-        f"{_MIN_IMAGES} are needed"
-        for task in dataset.labels
-        if task not in suspects
-    ]
-
-
-def _check_outputs(out: str | Path | None, tables: str | Path | None, *, overwrite: bool) -> None:
-    """Check before the work that page and tables can be written."""
-    if out is not None:
-        checked_output(out, (".html",), overwrite=overwrite)
-    if tables is not None:
-        for name in TABLES:
-            for suffix in _FORMATS:
-                checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)

@@ -9,9 +9,9 @@ from widefield.core.input_errors import input_errors
 from widefield.encoders import (
     MODEL_FILES,
     Encoder,
+    check_timm_support,
     export_onnx,
     is_config,
-    refuse_other_than_timm,
     save_encoder_file,
     save_model_folder,
 )
@@ -78,7 +78,7 @@ def _export_folder(
     for name in MODEL_FILES:
         checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
     encoder = _encoder_of(run)
-    refuse_other_than_timm(encoder.config)
+    check_timm_support(encoder.config)
     save_model_folder(encoder, folder, card=model_card(encoder, run, findings))
     return encoder
 

@@ -107,7 +107,7 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     setup = Setup(data, recipe, settings, download=download)
-    dataset = open_dataset(data, **setup.recipe.opening())
+    dataset = open_dataset(data, **setup.recipe.data_options())
     resolved, notes, init = setup.finish(dataset)
     encoder = None if init is None else init.encoder
     with (
@@ -153,7 +153,7 @@ class _Trial:
         self.run.monitor.check_health()  # its batches may be larger than those of training
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
-        host = _peak_host_bytes()
+        host = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         process_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
         if self.run.state.heads and parts["head"].place in process_memory:
             host += parts["head"].bytes + parts["moments"].bytes  # the trial had few rows
@@ -273,10 +273,6 @@ class _Trial:
 def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
     """Return the state of an optimizer for each element of a parameter, without its step count."""
     return [x for x in entry.values() if x.ndim]
-
-
-def _peak_host_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:

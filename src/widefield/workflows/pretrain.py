@@ -19,14 +19,14 @@ from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import saved_init
-from widefield.train.checkpoint import full_disk_as_one_line
+from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
 from widefield.train.resume import in_order
 from widefield.train.run import Pretrained, PretrainRun
-from widefield.train.run_dir import FORMAT, MAY_CHANGE, RunFolder
+from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
 from widefield.workflows.setup import Setup, with_init_name
@@ -94,10 +94,10 @@ def pretrain(
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
-        folder.refuse_if_taken()
+        folder.check_empty()
     with images_bar(console, "reading images") as progress:
         saved_form = folder.form() if resume else {}
-        dataset = open_dataset(data, **(resolved.opening() | saved_form), progress=progress)
+        dataset = open_dataset(data, **(resolved.data_options() | saved_form), progress=progress)
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
     gather_note = _gather_note(resolved, ranks)
@@ -105,14 +105,14 @@ def pretrain(
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     initial = saved_init(folder, resolved) if init is None else init.encoder
     with (
-        full_disk_as_one_line(folder.path, last=folder.last_checkpoint),
-        ranks.lost_as_one_line(),
+        disk_full_errors(folder.path, last=folder.last_checkpoint),
+        ranks.rank_failure_errors(),
         _lock(folder, ranks),
         torch.random.fork_rng(enabled=True),
     ):
         growth = None
         if not resume and ranks.is_rank_zero:
-            folder.refuse_if_taken()  # again: another process may have written a run meanwhile
+            folder.check_empty()  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
         torch.manual_seed(resolved.seed)
@@ -130,7 +130,7 @@ def pretrain(
             done = run.train(on_step=on_step, on_epoch=on_epoch)
             if done.finished and ranks.is_rank_zero:
                 write_run_page(run)
-    run.request.deliver(run.stopped_by or run.request.signal)
+    run.request.send_signal(run.stopped_by or run.request.signal)
     return done
 
 
@@ -147,7 +147,7 @@ def _cleanup_if_untrained(
         yield runs
     except BaseException:
         if ranks.is_rank_zero and not resume and not any(run.state.step for run in runs):
-            folder.withdraw()
+            folder.remove_incomplete()
         raise
 
 
@@ -167,7 +167,7 @@ def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
     """Create and lock the folder on rank 0, while the other ranks wait."""
     with ExitStack() as stack:
         if ranks.is_rank_zero:
-            stack.enter_context(folder.claimed())
+            stack.enter_context(folder.created())
             stack.enter_context(FolderLock(folder.path))
         ranks.barrier()
         yield
@@ -184,12 +184,12 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     for name, value in after.items():
         # A default of the run's own method may have been resolved to another value.
         unset = value in (None, "auto") and (name not in overrides or overrides[name] != value)
-        if name not in MAY_CHANGE and value != before.get(name) and not unset:
+        if name not in RESUME_SETTINGS and value != before.get(name) and not unset:
             raise ValueError(
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
                 f"resume without {name}, or start a new run with another --out"
             )
-    return recipe.changed({name: after[name] for name in MAY_CHANGE})
+    return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
 
 def _source(data: Data, dataset: Dataset) -> str | None:

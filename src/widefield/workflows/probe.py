@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from widefield.views import (
     AugmentContext,
     ViewSettings,
     build_views,
-    learning_parts,
+    trained_parameters,
 )
 
 Protocol = Literal["linear", "feature-dropout"]
@@ -89,17 +89,8 @@ class ProbeReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
-        return {
-            "encoder": self.encoder,
-            "protocol": self.protocol,
-            "features": self.features,
-            "views": self.views,
-            "fitted_on": self.fitted_on,
-            "scored_on": self.scored_on,
-            "train_test_overlap": self.train_test_overlap,
-            "notes": list(self.notes),
-            "tasks": {task: probe.to_json() for task, probe in self.tasks.items()},
-        }
+        tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
+        return {**vars(self), "notes": list(self.notes), "tasks": tasks}
 
 
 @input_errors
@@ -163,7 +154,14 @@ def probe(
     if split:
         sets = _split(extractor, data, train_data, table, max_examples, quiet=quiet)
     else:
-        train = _training_set(extractor, train_data, quiet=quiet)
+        if train_data is not None:
+            train = extractor.open(train_data, quiet=quiet)
+        elif extractor.run is not None:
+            train = training_data(extractor.run, quiet=quiet)
+        else:
+            raise ValueError(
+                f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
+            )
         test = extractor.open(
             test_source(extractor, data),
             like=train,
@@ -175,8 +173,10 @@ def probe(
         sets = TrainTest(train=train, test=test)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
-    policy = _training_views(extractor, train) if protocol == "feature-dropout" else None
-    score_encoder = _score if policy is None else partial(_score_by_sgd, views=policy.views)
+    policy, score_encoder = None, _score
+    if protocol == "feature-dropout":
+        policy, views = _training_views(extractor, train)
+        score_encoder = partial(_score_by_sgd, views=views)
     scores = score_encoder(extractor, sets, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
@@ -185,13 +185,13 @@ def probe(
             partial(score_encoder, data=sets, seed=seed),
             pixels=FeatureExtractor(name="pixels"),
             untrained=(FeatureExtractor(name="random", encoder=x) for x in encoders),
-            majority=majority(_targets(train), _targets(test), classes=_class_counts(train)),
+            majority=majority(*sets.targets(), classes=sets.class_counts),
         )
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
         features=features,
-        views=None if policy is None else policy.name,
+        views=policy,
         fitted_on=train.spec,
         scored_on=test.spec,
         notes=(
@@ -212,23 +212,11 @@ def probe(
     )
 
 
-def _targets(dataset: Dataset) -> dict[str, Tensor]:
-    return {task: torch.from_numpy(y) for task, y in dataset.labels.items()}
-
-
-def _class_counts(dataset: Dataset) -> dict[str, int]:
-    return {task: len(names) for task, names in dataset.classes.items()}
-
-
 def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, Score]:
     """Score the best linear probe on features of plain images."""
     train_h, test_h = encoder.features(data.train.images), encoder.features(data.test.images)
-    labels, expected = (
-        {task: y.to(train_h.device) for task, y in _targets(half).items()}
-        for half in (data.train, data.test)
-    )
-    classes = _class_counts(data.train)
-    return score(train_h, labels, test_h, expected, classes=classes, seed=seed)
+    train_y, test_y = data.targets(train_h.device)
+    return score(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
 
 
 def _score_by_sgd(
@@ -251,15 +239,15 @@ def _score_by_sgd(
             (x,) = views(image_batch(images, device), 1, generator, context)
         return x, {task: torch.from_numpy(labels[task]).to(device) for task in train.labels}
 
-    module = encoder.build(train.images)
+    module, (train_y, test_y) = encoder.build(train.images), data.targets()
     with on_device(module, device):
         return score_sgd(
             module,
             train.images,
-            _targets(train),
+            train_y,
             data.test.images,
-            _targets(data.test),
-            classes=_class_counts(train),
+            test_y,
+            classes=data.class_counts,
             draw=draw,
             device=device,
             precision=choose_precision("auto", device),
@@ -267,15 +255,8 @@ def _score_by_sgd(
         )
 
 
-class _NamedViews(NamedTuple):
-    """An augmentation and its name."""
-
-    name: str
-    views: Augmentation
-
-
-def _training_views(extractor: FeatureExtractor, train: Dataset) -> _NamedViews:
-    """Return the augmentation of training images: the views of the run if trainable, else expert.
+def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, Augmentation]:
+    """Return name and augmentation of the views of the run if they are trainable, else expert.
 
     Raises:
         ValueError: the views of the run need a loss or masks, which are missing here.
@@ -283,15 +264,15 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> _NamedViews:
     if extractor.run is not None:
         recipe = extractor.run.recipe()
         views = untrained_views(extractor.run.path)
-        if learning_parts(views):
+        if trained_parameters(views):
             _check_views(views, recipe.views.names, train)
-            return _NamedViews(recipe.views.names, run_views(extractor.run.path))
+            return recipe.views.names, run_views(extractor.run.path)
     if train.kind == "images":
-        return _NamedViews(EXPERT_VIEWS, build_views(EXPERT_VIEWS))
+        return EXPERT_VIEWS, build_views(EXPERT_VIEWS)
     views = ViewSettings.named("expert").build(
         channels=train.images.shape[3], kind=train.kind, front_end=extractor.front_end
     )
-    return _NamedViews("expert", views)
+    return "expert", views
 
 
 def _check_views(views: Augmentation, names: str, train: Dataset) -> None:
@@ -363,16 +344,6 @@ def _split_note(data: Data | None) -> str:
 def _seed(extractor: FeatureExtractor) -> int:
     """Return the seed of planted features."""
     return 0 if extractor.run is None else extractor.run.recipe().seed
-
-
-def _training_set(extractor: FeatureExtractor, train_data: Data | None, *, quiet: bool) -> Dataset:
-    if train_data is not None:
-        return extractor.open(train_data, quiet=quiet)
-    if extractor.run is None:
-        raise ValueError(
-            f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
-        )
-    return training_data(extractor.run, quiet=quiet)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:

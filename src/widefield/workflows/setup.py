@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.config.resolve import Facts, InitFacts, check, resolve
+from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
@@ -33,12 +33,12 @@ class Setup:
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
         self._initial: InitialEncoder | None = None
-        self._init: InitFacts | None = None
+        self._init: InitInfo | None = None
         if checked.init is not None:
             spec = overrides.get("init")
             self._initial = open_init(checked.init if spec is None else spec, download=download)
             encoder = self._initial.encoder
-            self._init = InitFacts(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
+            self._init = InitInfo(config=encoder.config, size_is_fixed=encoder.size_is_fixed)
         self.recipe = check(recipe, self._overrides, planted=self._planted, init=self._init)
         """Settings as far as they are known, enough to open the data."""
 
@@ -49,7 +49,7 @@ class Setup:
             ValueError: as `resolve`, or the initial encoder does not fit the data.
         """
         initial = None if self._initial is None else self._initial.adapted(dataset)
-        info = Facts.of(dataset, device=self._device, planted=self._planted, init=self._init)
+        info = RunContext.of(dataset, device=self._device, planted=self._planted, init=self._init)
         return *resolve(self._base, self._overrides, info), initial
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from made_audit import audited, task
-from widefield.audits.advice import advice, run_settings
+from widefield.audits.advice import advice
 from widefield.config.recipes import make_recipe
-from widefield.config.resolve import Facts, resolve
+from widefield.config.resolve import RunContext, resolve
 from widefield.core.memory import Memory
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
@@ -88,13 +88,13 @@ def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
     recipe = make_recipe(method="byol", epochs=7)
     run = RunFolder(path=tmp_path)
     run.write_settings({"format": FORMAT, "data": "photos", "recipe": recipe.to_dict()})
-    assert run_settings(run) == recipe.flat()
+    assert run.recipe().flat() == recipe.flat()
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
     memory = Memory(host=10**12)
-    facts = Facts(examples=100, image_size=(32, 32), device=torch.device("cpu"), memory=memory)
+    facts = RunContext(examples=100, image_size=(32, 32), device=torch.device("cpu"), memory=memory)
     recipe, _ = resolve("default", {"method": method}, facts)  # as a run keeps it
     settings = recipe.flat()
     text = " ".join(advice(audited(settings, shape=0.5)))

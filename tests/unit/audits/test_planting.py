@@ -13,7 +13,7 @@ from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.data import Dataset
-from widefield.data.planted import Digits, Shapes, read_plant
+from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.evaluation.verdicts import ShareVerdict
 from widefield.inference.features import FeatureExtractor
@@ -21,7 +21,10 @@ from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
 
 OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
-DRAWN, HEARD = {"digits", "shapes", "letters"}, {"tone", "clicks", "background"}
+DRAWN, HEARD = (
+    {name for name, plant in PLANTS.items() if issubclass(plant, kind)}
+    for kind in (ImageFeature, AudioFeature)
+)
 
 
 def noise(n: int, seed: int) -> Dataset:
@@ -50,7 +53,9 @@ class Center(nn.Module):
 def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floors at a third and ceilings at 1, without training."""
 
-    def bounds(extractor: FeatureExtractor, grades: list[TrainTest], **_: object) -> list[Bounds]:
+    def bounds(
+        _: FeatureExtractor, grades: list[TrainTest], *__: object, **___: object
+    ) -> list[Bounds]:
         found = []
         for grade in grades:
             floor = ProbeResult(hits=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)

@@ -13,10 +13,10 @@ import yaml
 
 from widefield.cli.app import build_app
 from widefield.cli.recipe_options import (
-    NOT_AT_PROMPT,
+    PYTHON_ONLY,
     all_options,
+    check_cli_options,
     options_of,
-    refuse_python_only,
     with_options,
 )
 from widefield.config import arguments
@@ -51,7 +51,7 @@ def help_of(option: inspect.Parameter) -> str:
 def as_shown(values: dict[str, Any]) -> dict[str, str]:
     """Return what help shows of a recipe's values: those that the command line can set."""
     return {
-        k: "not set" if v is None else str(v) for k, v in values.items() if k not in NOT_AT_PROMPT
+        k: "not set" if v is None else str(v) for k, v in values.items() if k not in PYTHON_ONLY
     }
 
 
@@ -123,11 +123,11 @@ def test_every_setting_is_an_option_or_python_only() -> None:
     recipes = [make_recipe(method=name) for name in METHODS]
     recipes += [make_recipe(views=name) for name in VIEWS]
     settings = {name for recipe in recipes for name in recipe.flat()}
-    assert names == settings - NOT_AT_PROMPT
-    assert settings > NOT_AT_PROMPT
+    assert names == settings - PYTHON_ONLY
+    assert settings > PYTHON_ONLY
 
 
-@pytest.mark.parametrize("name", sorted(NOT_AT_PROMPT))
+@pytest.mark.parametrize("name", sorted(PYTHON_ONLY))
 @pytest.mark.parametrize("written", ["--{}", "--no-{}", "--{}=3"])
 def test_an_option_that_python_alone_has_is_refused_with_the_remedy(
     name: str, written: str
@@ -138,7 +138,7 @@ def test_an_option_that_python_alone_has_is_refused_with_the_remedy(
 
 
 def test_other_options_are_not_refused() -> None:
-    refuse_python_only([f"--{option.name.replace('_', '-')}" for option in all_options()])
+    check_cli_options([f"--{option.name.replace('_', '-')}" for option in all_options()])
 
 
 CHOICES = [("--method", name) for name in METHODS] + [("--views", name) for name in VIEWS]

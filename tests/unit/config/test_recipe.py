@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.defaults import LONG_METHOD
-from widefield.config.recipe import RUN_SETTINGS, Recipe, owners
+from widefield.config.recipe import RUN_SETTINGS, Recipe, settings_by_name
 from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
@@ -21,7 +21,7 @@ from widefield.core.types import InputSpec
 from widefield.methods import METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 
-HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
+HAVE_IT = " and ".join(", ".join(settings_by_name()["temperature"]).rsplit(", ", 1))
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,16 @@ HAVE_IT = " and ".join(", ".join(owners()["temperature"]).rsplit(", ", 1))
         ),
         (
             {"temperature": 0.1},
-            f"temperature is no setting of row-contrast with views expert: it is one of {HAVE_IT}",
+            "temperature is not a setting of row-contrast with views expert: "
+            f"it is one of {HAVE_IT}",
         ),
         (
             {"method": "simclr", "queue_size": 7},
-            "queue_size is no setting of simclr with views expert: it is one of moco",
+            "queue_size is not a setting of simclr with views expert: it is one of moco",
         ),
         (
             {"noise_std": 0.1},
-            "noise_std is no setting of row-contrast with views expert: "
+            "noise_std is not a setting of row-contrast with views expert: "
             "it is one of noise and noise:object",
         ),
     ],
@@ -126,7 +127,7 @@ def test_a_name_belongs_to_the_run_or_to_parts_of_one_kind() -> None:
     run = {"method", "views", *RUN_SETTINGS}
     assert not methods & views
     assert not run & (methods | views)
-    assert owners().keys() == methods | views
+    assert settings_by_name().keys() == methods | views
 
 
 def test_a_method_object_is_as_good_as_its_name() -> None:

@@ -15,19 +15,19 @@ from torch import nn
 
 from widefield.config import defaults
 from widefield.config.defaults import (
-    BALANCES,
+    BALANCE_BY_STEPS,
     DEFAULT_METHOD,
     FEW_STEPS,
     LR_MEASURED_ON,
-    LR_MULTIPLES,
+    LR_SCALES,
     MIN_EPOCHS,
     RESULTS,
-    balanced,
     batch_size_for,
+    with_balance,
 )
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
-from widefield.config.resolve import Facts, InitFacts, check, resolve
+from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.memory import Memory
 from widefield.core.types import InputSpec
 from widefield.data import steps_per_epoch
@@ -42,14 +42,14 @@ CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
 
 
-def facts(examples: int = FEW, **others: Any) -> Facts:
+def facts(examples: int = FEW, **others: Any) -> RunContext:
     """Facts of small images on a machine that does not depend on the one at hand."""
     usual: dict[str, Any] = {
         "image_size": (32, 32),
         "device": CPU,
         "memory": Memory(host=10**12),
     }
-    return Facts(examples=examples, **{**usual, **others})
+    return RunContext(examples=examples, **{**usual, **others})
 
 
 def resolved(recipe: str | Recipe, settings: dict[str, Any], examples: int = FEW) -> Recipe:
@@ -78,7 +78,7 @@ def noted(examples: int, **settings: Any) -> str:
 )
 def test_the_family_is_read_off_the_layers(name: str, family: str) -> None:
     assert family_of(EncoderSettings(name=name)) == family
-    assert family in LR_MULTIPLES
+    assert family in LR_SCALES
 
 
 def test_a_network_without_any_norm_takes_the_smaller_rate() -> None:
@@ -89,7 +89,7 @@ def test_a_network_without_any_norm_takes_the_smaller_rate() -> None:
 def test_the_default_recipe_takes_the_rate_of_the_family(method: str) -> None:
     own = METHODS[method]().lr
     settings = {"method": method, "encoder": "vit_tiny_patch16_224"}
-    assert resolved("default", settings).method.lr == LR_MULTIPLES["transformers"] * own
+    assert resolved("default", settings).method.lr == LR_SCALES["transformers"] * own
     small = {"method": method, "encoder": "resnet-tiny"}
     assert resolved("default", small).method.lr == own
 
@@ -107,7 +107,7 @@ def test_rows_keep_the_methods_rate_where_an_encoder_takes_less(method: str) -> 
         kept = resolved("default", {**settings, **own_rate}).method.flat()
         assert kept["head_lr_scale"] == own_rate.get("head_lr_scale", 1.0)
     small = resolved("default", {"method": method, "encoder": "resnet-tiny"}).method
-    usual = balanced(METHODS[method](), steps=100)
+    usual = with_balance(METHODS[method](), steps=100)
     assert small == usual.placed(FEW, 64, Memory(host=10**12))
 
 
@@ -196,7 +196,7 @@ def test_a_setting_that_one_method_alone_has_chooses_it(
 
 
 def test_settings_of_both_methods_are_refused() -> None:
-    with pytest.raises(ValueError, match="normalize is no setting of view-contrast"):
+    with pytest.raises(ValueError, match="normalize is not a setting of view-contrast"):
         make_recipe(cross_entropy_weight=7.0, normalize=False)
 
 
@@ -235,7 +235,7 @@ def test_the_balance_of_the_two_terms_goes_by_steps(
     steps: int, scale: float, weight: float
 ) -> None:
     def balance(**given: float) -> tuple[float, float]:
-        chosen = balanced(METHODS["view-contrast"](**given), steps=steps).flat()
+        chosen = with_balance(METHODS["view-contrast"](**given), steps=steps).flat()
         return chosen["logit_scale"], chosen["cross_entropy_weight"]
 
     assert balance() == (scale, weight)
@@ -269,13 +269,13 @@ def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) ->
 @hypothesis.settings(
     deadline=None
 )  # building an encoder to look at it takes a while the first time
-@given(examples=st.integers(1, 10**7), most=st.integers(1, 4096))
-def test_the_batch_of_few_examples(examples: int, most: int) -> None:
+@given(examples=st.integers(1, 10**7), max_batch_size=st.integers(1, 4096))
+def test_the_batch_of_few_examples(examples: int, max_batch_size: int) -> None:
     """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
-    got = batch_size_for(examples, most=most)
-    assert 1 <= got <= min(most, examples)
+    got = batch_size_for(examples, max_batch_size=max_batch_size)
+    assert 1 <= got <= min(max_batch_size, examples)
     powers = [2**i for i in range(6, 30) if 16 * 2**i <= examples]
-    assert got == min(most, examples, powers[-1] if powers else 64)
+    assert got == min(max_batch_size, examples, powers[-1] if powers else 64)
 
 
 def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept() -> None:
@@ -415,7 +415,7 @@ FACTS = st.builds(
 )  # building an encoder to look at it takes a while the first time
 @given(recipe=st.sampled_from(["default", make_recipe()]), known=FACTS, data=st.data())
 def test_resolving_is_a_pure_function_and_its_result_is_resolved(
-    recipe: str | Recipe, known: Facts, data: st.DataObject
+    recipe: str | Recipe, known: RunContext, data: st.DataObject
 ) -> None:
     settings = data.draw(st.fixed_dictionaries({}, optional=SETTINGS))
     before = dict(settings)
@@ -428,14 +428,14 @@ def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     assert chosen.precision in ("32", "bf16")
     assert settings.get("precision", "auto") in ("auto", chosen.precision)
     assert "auto" not in (chosen.encoder.name, chosen.method.flat().get("head_storage"))
-    assert None not in [chosen.method.flat().get(name, 0) for name in BALANCES[0]._fields]
+    assert None not in [chosen.method.flat().get(name, 0) for name in BALANCE_BY_STEPS[0]._fields]
 
 
 @hypothesis.settings(
     deadline=None
 )  # building an encoder to look at it takes a while the first time
 @given(known=FACTS, data=st.data())
-def test_the_notes_name_what_was_chosen_by_a_rule(known: Facts, data: st.DataObject) -> None:
+def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.DataObject) -> None:
     """And nothing that was given."""
     settings = data.draw(st.fixed_dictionaries({}, optional=SETTINGS))
     chosen, notes = resolve("default", settings, known)
@@ -455,7 +455,7 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: Facts, data: st.DataObj
 )  # building an encoder to look at it takes a while the first time
 @given(name=st.sampled_from(sorted(RECIPES)), known=FACTS)
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
-def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> None:
+def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext) -> None:
     early, (late, _) = check(name, {}, planted=known.planted), resolve(name, {}, known)
     later = {"method", "encoder", "precision"} | ({"batch_size"} if name == "default" else set())
     for field in dataclasses.fields(Recipe):
@@ -466,7 +466,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: Facts) -> 
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
     config = build_encoder("test_vit", image_size=160, seed=0).config
-    init = InitFacts(config=config, size_is_fixed=True)
+    init = InitInfo(config=config, size_is_fixed=True)
     known = facts(image_size=(160, 160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)

@@ -6,10 +6,10 @@ import torch
 from scipy.stats import chisquare
 
 from widefield.data import Loader, open_dataset
-from widefield.data.planted import PLANTS, Canvas, plant
+from widefield.data.planted import PLANTS, Canvas, ImageFeature, plant
 
 CPU = torch.device("cpu")
-NAMES = ("digits", "shapes", "letters")
+NAMES = tuple(name for name, kind in PLANTS.items() if issubclass(kind, ImageFeature))
 COUNT = 40
 
 

@@ -18,9 +18,9 @@ from widefield.head import (
     DiskStorage,
     MemoryStorage,
     RowState,
-    choose_place,
     choose_storage,
     initial_rows,
+    select_device_kind,
 )
 
 
@@ -109,7 +109,7 @@ def test_rows_move_to_another_number_of_processes_or_of_examples(
     for storage in storages(before, n):
         write(storage, 1)
         states.append(copy.deepcopy(storage.state_dict()))
-        storage.discard_old()
+        storage.remove_old()
         write(storage, 50)  # after the checkpoint, and so lost
         storage.close()
     n += new
@@ -127,7 +127,7 @@ def test_rows_move_to_another_number_of_processes_or_of_examples(
         for name in ("row", "m", "v", "last"):
             assert torch.equal(getattr(got, name), getattr(expected, name)), name
         kept = storage.state_dict()
-        storage.discard_old()
+        storage.remove_old()
         storage.close()
         if place == "disk":
             again = storages(after)[storage.shard.rank]
@@ -143,12 +143,15 @@ def test_auto_takes_memory_while_the_rows_fit(tmp_path: Path) -> None:
     cpu = torch.device("cpu")
     memory = Memory.of(cpu)
     most = memory.host // 4 // (3 * 4 * 128)
-    assert choose_place("auto", most - 1, 128, memory) == "host"
-    assert choose_place("auto", most + 1, 128, memory) == "disk"
-    assert choose_place("device", 10**12, 128, memory) == "device"
+    assert select_device_kind("auto", most - 1, 128, memory) == "host"
+    assert select_device_kind("auto", most + 1, 128, memory) == "disk"
+    assert select_device_kind("device", 10**12, 128, memory) == "device"
     gpu = replace(memory, device=memory.host)
-    assert choose_place("auto", most - 1, 128, gpu) == "device"
-    assert choose_place("auto", most + 1, 128, replace(memory, device=memory.host // 2)) == "disk"
+    assert select_device_kind("auto", most - 1, 128, gpu) == "device"
+    assert (
+        select_device_kind("auto", most + 1, 128, replace(memory, device=memory.host // 2))
+        == "disk"
+    )
     storage = choose_storage("auto", most + 1, 128, seed=0, device=cpu, folder=tmp_path)
     assert isinstance(storage, DiskStorage)
     with pytest.raises(ValueError, match="need a folder"):

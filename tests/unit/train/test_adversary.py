@@ -13,7 +13,7 @@ from small_run import STEPS, batch, train_step
 from two_processes import in_two_processes
 from widefield.core.types import Batch, Shard
 from widefield.methods import METHODS
-from widefield.train.adversary import adversary_facts, loss_gradients
+from widefield.train.adversary import adversary_log, loss_gradients
 from widefield.train.step import TrainStep
 
 
@@ -139,10 +139,10 @@ def test_what_is_logged_of_the_adversary() -> None:
     values = [run(batch()) for _ in range(3)]
     assert all("adversary_loss" in value for value in values)
     facts = {"adversary_optimizer": "adam", "adversary_step": 3.0, "adversary_lr": 0.002}
-    assert adversary_facts(run.state.adversary) == facts
+    assert adversary_log(run.state.adversary) == facts
     run = train_step("simclr", "flip")
     assert "adversary_loss" not in run(batch())
-    assert adversary_facts(run.state.adversary) == {}
+    assert adversary_log(run.state.adversary) == {}
 
 
 @pytest.mark.parametrize("method", ["simclr", "row-contrast"])

@@ -66,7 +66,7 @@ def test_a_full_disk_says_how_to_go_on_from_what_there_is(
     last = tmp_path / "checkpoints" / "last.pt"
     with (
         pytest.raises(ValueError, match=words),
-        checkpoint.full_disk_as_one_line(tmp_path, last=last),
+        checkpoint.disk_full_errors(tmp_path, last=last),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -80,8 +80,8 @@ def test_the_sums_of_an_epoch_are_each_ranks_own_or_the_mean_of_all(
     for rank in range(2):
         sums = {"count": torch.tensor(3.0), "loss": torch.tensor(2.0 + 2 * rank)}
         own = {"extra": {}, "random": {}, "sums": sums}
-        checkpoint.save(checkpoint.own_file(path, 7, Shard(rank, 2)), own)
-    back = checkpoint.load_together(path, Shard(world - 1, world))["sums"]
+        checkpoint.save(checkpoint.rank_file(path, 7, Shard(rank, 2)), own)
+    back = checkpoint.load_sharded(path, Shard(world - 1, world))["sums"]
     assert {name: float(value) for name, value in back.items()} == {"count": 3.0, "loss": loss}
 
 

@@ -19,10 +19,10 @@ def test_signals_are_noted_once_and_the_first_is_delivered(
         signal.raise_signal(sign)
         signal.raise_signal(other)  # a shell and a scheduler at once
         assert (request.signal, received) == (sign, [])
-        monkeypatch.setattr("widefield.train.interrupt.STOP_PATIENCE", -1.0)
+        monkeypatch.setattr("widefield.train.interrupt.STOP_TIMEOUT", -1.0)
         signal.raise_signal(other)  # an impatient user
         assert received == [other]
-    request.deliver(request.signal)
+    request.send_signal(request.signal)
     assert received == [other, sign]
 
 
@@ -31,7 +31,7 @@ def test_handlers_are_given_back() -> None:
     with StopRequest() as request:
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert [signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM)] == before
-    request.deliver(request.signal)  # nothing came, nothing happens
+    request.send_signal(request.signal)  # nothing came, nothing happens
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

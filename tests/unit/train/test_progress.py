@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from widefield.train.adversary import adversary_facts
+from widefield.train.adversary import adversary_log
 from widefield.train.progress import MetricsLog, ProgressBar, read_metrics
 from widefield.train.step import StepMetrics
 
@@ -52,7 +52,7 @@ def test_steps_are_logged_with_all_their_digits(tmp_path: Path) -> None:
     adversary = torch.optim.Adam([weight])
     adversary.state[weight]["step"] = torch.tensor(1_234_567.0)
     log = MetricsLog(tmp_path, epoch=0)
-    log.add(1, {"step": 1_234_567, "loss": 1 / 3, **adversary_facts(adversary)})
+    log.add(1, {"step": 1_234_567, "loss": 1 / 3, **adversary_log(adversary)})
     log.close()
     (row,) = read_metrics(tmp_path / "metrics.csv")
     assert (row["step"], row["adversary_step"], row["loss"]) == ("1234567", "1234567", "0.333333")

@@ -10,7 +10,7 @@ from small_run import batch, small_facts, small_recipe
 from widefield.encoders import build_encoder, layer_names
 from widefield.methods import target_networks
 from widefield.train.build import build
-from widefield.train.optim import freeze_start
+from widefield.train.optim import freeze_init
 from widefield.train.state import TrainState
 from widefield.train.step import set_learning_rate
 
@@ -121,7 +121,7 @@ def test_more_blocks_than_there_are_leave_nothing_to_train() -> None:
 def test_the_first_block_of_a_transformer_is_its_embedding_alone() -> None:
     encoder = build_encoder("vit_tiny_patch16_224", image_size=16, seed=0)
     recipe = small_recipe("simclr").changed({"init": "an encoder", "freeze_blocks": 1})
-    assert freeze_start(encoder, recipe) == []
+    assert freeze_init(encoder, recipe) == []
     frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
     assert frozen == set(layer_names(encoder)[0])
     assert "backbone.pos_embed" in frozen

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from small_run import small_facts, small_recipe
 from widefield.train import build as build_module
 from widefield.train.build import build
-from widefield.train.conv_bf16_workaround import clear_unseen_taps, unseen_taps
+from widefield.train.conv_bf16_workaround import padding_mask, zero_padding_gradients
 
 CPU = torch.device("cpu")
 
@@ -42,15 +42,15 @@ def test_they_are_those_whose_gradient_is_zero_for_any_image(
     conv(x).sin().sum().backward()
     assert conv.weight.grad is not None
     untouched = (conv.weight.grad == 0).flatten(0, 1).all(0)
-    assert torch.equal(unseen_taps(conv, tuple(size)), untouched)
+    assert torch.equal(padding_mask(conv, tuple(size)), untouched)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_layer_that_pads_by_itself_keeps_its_gradient(size: int) -> None:
     """Those of the encoders `tf_*` of timm do, and say of themselves that they pad nothing."""
     model, x = Conv2dSame(2, 2, 3), torch.rand(2, 2, size, size)
-    assert not unseen_taps(model, (size, size)).any()
-    clear_unseen_taps(model, x)
+    assert not padding_mask(model, (size, size)).any()
+    zero_padding_gradients(model, x)
     model(x).sum().backward()
     assert model.weight.grad is not None
     assert model.weight.grad[..., 1, 1].all()
@@ -58,7 +58,7 @@ def test_a_layer_that_pads_by_itself_keeps_its_gradient(size: int) -> None:
 
 def test_a_kernel_that_does_not_fit_is_left_to_its_layer_to_refuse() -> None:
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
-        clear_unseen_taps(nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 1, 1))
+        zero_padding_gradients(nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 1, 1))
 
 
 def network() -> nn.Module:
@@ -82,7 +82,7 @@ def test_what_is_left_there_does_not_reach_the_weights(cleared: bool) -> None:
     plain.load_state_dict(model.state_dict())
     model[2].weight.register_hook(spoil)  # on a map of 2 x 2
     if cleared:
-        clear_unseen_taps(model, x)
+        zero_padding_gradients(model, x)
     for one in (model, plain):
         one(x).square().sum().backward()
     same = [
@@ -96,7 +96,7 @@ def test_modes_and_weights_stay_and_a_frozen_layer_is_left_alone() -> None:
     model = network()
     model[0].weight.requires_grad_(False)
     before = [weight.clone() for weight in model.parameters()]
-    clear_unseen_taps(model, torch.zeros(1, 3, 1, 1))
+    zero_padding_gradients(model, torch.zeros(1, 3, 1, 1))
     assert model.training
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
@@ -106,6 +106,6 @@ def test_a_run_in_bf16_on_a_cpu_clears_them(
     precision: str, called: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(build_module, "clear_unseen_taps", lambda *given: seen.append(given))
+    monkeypatch.setattr(build_module, "zero_padding_gradients", lambda *given: seen.append(given))
     build(small_recipe("simclr", precision=precision), small_facts(), device=CPU)
     assert bool(seen) == called

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widefield.config.recipes import make_recipe
 from widefield.evaluation import monitor as findings
-from widefield.train.build import DataFacts, build
+from widefield.train.build import DataInfo, build
 from widefield.views import build_views
 from widefield.workflows import plan as module
 from widefield.workflows.plan import Plan, plan
@@ -35,7 +35,7 @@ def _short_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def weight_bytes(method: str, **settings: Any) -> tuple[int, int]:
     """Return bytes of parameters and buffers, and of parameters, both without a dense head."""
-    facts = DataFacts(examples=N, image_size=SIDE, labels={})
+    facts = DataInfo(examples=N, image_size=SIDE, labels={})
     recipe = make_recipe(method=method, **settings)
     model = build(recipe, facts, device=torch.device("cpu")).model
     head = sum(p.nbytes for p in model.method.head_parameters())
@@ -142,7 +142,7 @@ def test_the_health_check_sees_as_many_images_as_that_of_a_run(
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="did you mean"):
         plan("photos", method="s-deit")
-    with pytest.raises(ValueError, match="temperature is no setting of row-contrast"):
+    with pytest.raises(ValueError, match="temperature is not a setting of row-contrast"):
         plan("photos", temperature=0.5)
     with pytest.raises(ValueError, match="batch_size is 97 and there are 96 examples"):
         plan("photos", **{**SMALL, "batch_size": 97})

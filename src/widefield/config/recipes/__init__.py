@@ -1,4 +1,4 @@
-"""Recipes by name: each is a function that returns a whole `Recipe`, one file a source."""
+"""Recipes by name: functions that return a `Recipe`, one file for each source."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -25,34 +25,33 @@ RECIPES: dict[str, Callable[[str, Collection[str]], Recipe]] = {
     "feature-dropout": feature_dropout,
     "solo-learn": solo_learn,
 }
-"""Every recipe by name, from the name of the method and those of what is planted in the data."""
+"""Every recipe by name, a function of the method and the planted features."""
 
 AUTO = "auto"
-"""The name of the method that a recipe chooses."""
+"""The method that a recipe selects by default."""
 
 FIRST_METHOD = {
     "s-diet-paper": "s-diet",
     "feature-dropout": "simclr",
     "solo-learn": "simclr",
 }
-"""The method of a recipe that is asked for no other; the default one goes by the epochs."""
+"""The default method of each published recipe."""
 
 
 def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) -> Recipe:
     """Return the recipe `name` for the method in `settings`, with `settings` on top.
 
-    Other views keep those settings of the recipe's own views that they have too.
+    New views keep the settings that they share with the recipe's views.
 
     Args:
-        name: which recipe.
-        data: the data spec, where the recipe depends on what is planted: 500 epochs for
+        name: name of the recipe.
+        data: the data spec, whose planted features some recipes depend on: 500 epochs for
             `+stacked-digits` in S-DIET, a larger viewmaker budget for `+letters`.
-        **settings: settings of the run, its method, views and encoder; `auto` is the method that
-            the recipe chooses.
+        **settings: settings of the run, its method, views and encoder; the method `auto` is the
+            recipe's default.
 
     Raises:
-        ValueError: no such recipe, a method that it has no entry for, or a setting that no part
-            of it has.
+        ValueError: the recipe, its method or a setting is unknown.
 
     Example:
         >>> make_recipe("s-diet-paper", epochs=10).epochs
@@ -63,10 +62,12 @@ def make_recipe(name: str = "default", /, *, data: str = "", **settings: Any) ->
     return named_recipe(name, settings, planted=plant_names(data) if data else ())
 
 
-def named_recipe(name: str, given: Mapping[str, Any], *, planted: Collection[str] = ()) -> Recipe:
+def named_recipe(
+    name: str, overrides: Mapping[str, Any], *, planted: Collection[str] = ()
+) -> Recipe:
     """Return the recipe `name` for data with features `planted`; as `make_recipe`."""
     check_name("recipe", name, RECIPES)
-    settings = dict(given)
+    settings = dict(overrides)
     method = settings.pop("method", AUTO)
     if method == AUTO:
         method = FIRST_METHOD.get(name) or _default_method(settings)
@@ -83,7 +84,7 @@ def named_recipe(name: str, given: Mapping[str, Any], *, planted: Collection[str
 
 
 def _default_method(settings: Mapping[str, Any]) -> str:
-    """Return the method of a run with these settings, as far as it shows before data are read."""
+    """Return the default method of a run with these settings, before data are opened."""
     known = {key: settings[key] for key in ("epochs", "init") if key in settings}
     run = default(DEFAULT_METHOD).changed(known)
-    return method_for(epochs=run.epochs, init=run.init, given=settings)
+    return method_for(epochs=run.epochs, init=run.init, overrides=settings)

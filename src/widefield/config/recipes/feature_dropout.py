@@ -7,16 +7,15 @@ from widefield.encoders import EncoderSettings
 from widefield.methods import ProjectorConfig, SimCLRConfig
 from widefield.views import ViewSettings
 
-_BUDGET = 0.05
 BUDGETS = {"letters": 0.1}
-"""The viewmaker's budget where these are planted."""
+"""Planted feature -> budget of the viewmaker; 0.05 for others."""
 
 
-def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
+def feature_dropout(method: str = "simclr", planted: Collection[str] = ()) -> Recipe:
     """Return the published recipe of SimCLR.
 
-    Views are those of the published viewmaker, on the budget that the paper has for what is
-    planted; the paper compares them with `views="expert:feature-dropout"`.
+    Views are those of the published viewmaker, with the budget for the planted features; the paper
+    compares them with `views="expert:feature-dropout"`.
 
     Raises:
         ValueError: the paper has no settings for this method.
@@ -36,7 +35,7 @@ def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Rec
             loss="one-sided",
         ),
         views=ViewSettings.named("viewmaker:published").changed(
-            {"viewmaker_budget": _budget(plants)}
+            {"viewmaker_budget": max(0.05, *(BUDGETS.get(name, 0) for name in ("", *planted)))}
         ),
         encoder=EncoderSettings(name="resnet18", stem="small", zero_init_last=False),
         epochs=200,
@@ -47,7 +46,3 @@ def feature_dropout(method: str = "simclr", plants: Collection[str] = ()) -> Rec
         warmup_epochs=0.0,
         precision="32",
     )
-
-
-def _budget(plants: Collection[str]) -> float:
-    return max([_BUDGET, *(BUDGETS[name] for name in plants if name in BUDGETS)])

@@ -17,15 +17,15 @@ STACKED_EPOCHS = 500
 """Epochs where a digit is stacked on the image (appendix C.3)."""
 
 
-def s_diet_paper(method: str = "s-diet", plants: Collection[str] = ()) -> Recipe:
+def s_diet_paper(method: str = "s-diet", planted: Collection[str] = ()) -> Recipe:
     """Return the published recipe of `s-diet` or `diet`.
 
-    The encoder is a ResNet-18, as in most of the paper; say `encoder="resnet50"` for the others.
-    Its first layer is 3x3 for images of CIFAR's size alone.
+    The encoder is a ResNet-18, as in most of the paper, or `encoder="resnet50"`. Its first layer is
+    3x3 for images of CIFAR's size alone.
 
-    Unstated in the paper, and chosen here: the projector's hidden width; its output, 512, because
-    figure 1c counts more than 200 large singular values of it; the warm-up, none; how the encoder
-    starts, as torchvision's, which table 2 needs; the last partial batch of an epoch, left out.
+    The paper does not state, and this recipe sets: the projector's hidden width; its output width,
+    512, because figure 1c has more than 200 large singular values; no warm-up; initial weights as
+    in torchvision, which table 2 needs; the last partial batch of an epoch is dropped.
 
     Raises:
         ValueError: the paper has no settings for this method.
@@ -35,7 +35,7 @@ def s_diet_paper(method: str = "s-diet", plants: Collection[str] = ()) -> Recipe
     return Recipe(
         method=_method(method),
         encoder=EncoderSettings(name="resnet18", stem="cifar", zero_init_last=False),
-        epochs=STACKED_EPOCHS if "stacked-digits" in plants else _EPOCHS,
+        epochs=STACKED_EPOCHS if "stacked-digits" in planted else _EPOCHS,
         weight_decay=0.05,
         decay_bias_and_norm=True,
         warmup_epochs=0.0,

@@ -84,16 +84,22 @@ BASELINES: dict[str, _Baseline] = {
 """Method -> its settings."""
 
 
-def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
+def solo_learn(method: str = "simclr", planted: Collection[str] = ()) -> Recipe:
     """Return solo-learn's CIFAR recipe of a method, with S-DIET's views and float32.
 
     Raises:
         ValueError: solo-learn's settings are not here for this method.
 
-    Source: solo-learn, the files of `scripts/pretrain/cifar`; views, batch
-    and precision are those of S-DIET (2025), appendix C.1.
+    Source: solo-learn, the files of `scripts/pretrain/cifar`; views, batch size and precision of
+    S-DIET (2025), appendix C.1.
     """
-    baseline = _baseline(method)
+    if method not in BASELINES:
+        *others, last = BASELINES
+        raise ValueError(
+            f"the recipe solo-learn has no settings for {method}: "
+            f"it is for {', '.join(others)} and {last}"
+        )
+    baseline = BASELINES[method]
     run: dict[str, Any] = {"optimizer": baseline.optimizer}
     return Recipe(
         method=baseline.settings(),
@@ -106,13 +112,3 @@ def solo_learn(method: str = "simclr", plants: Collection[str] = ()) -> Recipe:
         precision="32",
         **run,
     )
-
-
-def _baseline(method: str) -> _Baseline:
-    if method not in BASELINES:
-        *others, last = BASELINES
-        raise ValueError(
-            f"the recipe solo-learn has no settings for {method}: "
-            f"it is for {', '.join(others)} and {last}"
-        )
-    return BASELINES[method]

@@ -23,27 +23,28 @@ from widefield.data.planted.digits import Digits as Digits
 from widefield.data.planted.letters import Letters as Letters
 from widefield.data.planted.options import read_options
 from widefield.data.planted.overlay import Canvas as Canvas
+from widefield.data.planted.overlay import ImageFeature as ImageFeature
 from widefield.data.planted.overlay import Overlay as Overlay
 from widefield.data.planted.shapes import Shapes as Shapes
+from widefield.data.planted.sounds import AudioFeature as AudioFeature
 from widefield.data.planted.sounds import SoundOverlay as SoundOverlay
 from widefield.data.planted.stacked import DigitChannel as DigitChannel
 from widefield.data.planted.stacked import StackedDigits as StackedDigits
 
-ImageFeature = Digits | Shapes | Letters
-"""Features that are drawn on images."""
-AudioFeature = Background | Tone | Clicks
-"""Features that are mixed into sounds."""
 Feature = ImageFeature | StackedDigits | AudioFeature
 
-PLANTS: dict[str, type[Feature]] = {
-    plant.name: plant for plant in (Digits, Shapes, Letters, StackedDigits)
-}
-"""Features of images by name; the fields of a class are its options."""
+_CLASSES: tuple[type[Feature], ...] = (
+    Digits,
+    Shapes,
+    Letters,
+    StackedDigits,
+    Background,
+    Tone,
+    Clicks,
+)
 
-SOUND_PLANTS: dict[str, type[AudioFeature]] = {
-    plant.name: plant for plant in (Background, Tone, Clicks)
-}
-"""Features of sounds by name."""
+PLANTS = {kind.name: kind for kind in _CLASSES}
+"""Every feature of images and sounds by name; its fields are the options that it takes."""
 
 
 def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
@@ -56,12 +57,11 @@ def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
         >>> read_plant("digits", {"jitter": "2"}).jitter
         2
     """
-    known: dict[str, type[Feature]] = {**PLANTS, **SOUND_PLANTS}
-    if name not in known:
-        matches = get_close_matches(name, known, n=1)
+    if name not in PLANTS:
+        matches = get_close_matches(name, PLANTS, n=1)
         hint = f"did you mean '{matches[0]}'? Known" if matches else "known"
-        raise ValueError(f"no planted feature named '{name}'; {hint}: {', '.join(known)}")
-    return read_options(known[name], name, texts)
+        raise ValueError(f"no planted feature named '{name}'; {hint}: {', '.join(PLANTS)}")
+    return read_options(PLANTS[name], name, texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from widefield.core import rng
 from widefield.core.names import printable
 from widefield.data.planted.overlay import Canvas
-from widefield.data.planted.sounds import SoundOverlay, as_loop
+from widefield.data.planted.sounds import AudioFeature, SoundOverlay, as_loop
 
 Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
 """Level of the example above the planted sound."""
@@ -33,7 +33,7 @@ _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Background:
+class Background(AudioFeature):
     """Options of `+background`."""
 
     name: ClassVar[str] = "background"
@@ -80,7 +80,7 @@ class Background:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Synthetic:
+class _Synthetic(AudioFeature):
     """Options of synthetic sounds."""
 
     name: ClassVar[str]

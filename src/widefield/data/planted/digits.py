@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import Canvas, Overlay, scaled
+from widefield.data.planted.overlay import Canvas, ImageFeature, Overlay, scaled
 
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
@@ -26,7 +26,7 @@ _HELD_OUT_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digits:
+class Digits(ImageFeature):
     """Options of `+digits`."""
 
     name: ClassVar[str] = "digits"

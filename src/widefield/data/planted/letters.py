@@ -13,7 +13,14 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+from widefield.data.planted.overlay import (
+    OVERSAMPLING,
+    Canvas,
+    ImageFeature,
+    Overlay,
+    scaled,
+    shrunk,
+)
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _SIDE, _FONT_SIZE = 11, 12
@@ -21,7 +28,7 @@ _BOLD_STROKE, _SLANT = 0.375, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters:
+class Letters(ImageFeature):
     """Options of `+letters`."""
 
     name: ClassVar[str] = "letters"

@@ -5,7 +5,9 @@ example, as published: a function of (seed, index, read, held_out). The views of
 their overlay.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -164,6 +166,22 @@ class Overlay(RandomOverlay):
         down, right = (np.arange(length) for length in self.alpha_mask.shape[1:])
         pixels: NDArray[np.int64] = corner[:, None, None] + down[:, None] * width + right
         return pixels
+
+
+class ImageFeature(ABC):
+    """The options of a feature that is drawn over images: the base of their dataclasses."""
+
+    name: ClassVar[str]
+    fresh: bool
+
+    @classmethod
+    @abstractmethod
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to see."""
+
+    @abstractmethod
+    def draw(self, canvas: Canvas) -> Overlay:
+        """Draw a sprite of each class."""
 
 
 def shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:

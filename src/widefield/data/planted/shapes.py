@@ -14,14 +14,21 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import OVERSAMPLING, Canvas, Overlay, scaled, shrunk
+from widefield.data.planted.overlay import (
+    OVERSAMPLING,
+    Canvas,
+    ImageFeature,
+    Overlay,
+    scaled,
+    shrunk,
+)
 
 SHAPES = ("square", "triangle", "circle")
 _SIDE = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shapes:
+class Shapes(ImageFeature):
     """Options of `+shapes`."""
 
     name: ClassVar[str] = "shapes"

@@ -3,11 +3,14 @@
 An overlay is a function of (seed, index, held_out), as for images.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from widefield.data.planted.overlay import Canvas
 from widefield.data.planted.random_overlay import RandomOverlay
 
 _LEVELS = 2**16
@@ -64,6 +67,22 @@ class SoundOverlay(RandomOverlay):
         peak = np.abs(mixed).max(1, keepdims=True)
         mixed = mixed * 32_767 / np.maximum(peak, 32_767 / 32_768)
         images[:, 0, :, 0] = np.rint(mixed).astype(np.int16)
+
+
+class AudioFeature(ABC):
+    """The options of a feature that is mixed into sounds: the base of their dataclasses."""
+
+    name: ClassVar[str]
+    fresh: bool
+
+    @classmethod
+    @abstractmethod
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to hear."""
+
+    @abstractmethod
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Make or read the sound of each class."""
 
 
 def as_loop(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:

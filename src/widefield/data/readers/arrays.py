@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
@@ -39,7 +39,7 @@ def read_npy(path: Path) -> Examples:
     array = read_array(path)
     # Other types are converted to uint8 in memory.
     if array.dtype != np.uint8:
-        refuse_beyond_memory(array.size, f"the pixels of '{path}'")
+        check_memory(array.size, f"the pixels of '{path}'")
     return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 
 _SHORTEST = 16
@@ -63,7 +63,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    refuse_strange(path, largest=sys.maxsize)
+    check_plain_file(path, largest=sys.maxsize)
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:

@@ -1,7 +1,7 @@
-"""An encoder carried over to images of another size or with other channels.
+"""Adaptation of an encoder to images of another size or with other channels.
 
-Weights that depend on neither stay as they are. The first convolution is summed over channels or
-repeated, position embeddings and patches are resampled, as timm does it for its own weights.
+The first convolution is summed over channels or repeated, position embeddings and patches are
+resampled, as in timm. Other weights do not change.
 """
 
 from collections.abc import Sequence
@@ -14,44 +14,45 @@ from torch import Tensor
 
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, assemble, encoder_config
+from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")
-"""Position embeddings [1, tokens, D], those of other tokens before the patches', by their names."""
+"""Names of position embeddings [1, tokens, D], with other tokens before the patches."""
 
 
-def adapted(
+def adapt_encoder(
     encoder: Encoder, *, channels: int, image_size: int | Size, max_value: float | None = None
 ) -> tuple[Encoder, tuple[str, ...]]:
-    """Carry an encoder over to images of `channels` and of `image_size`; it is left as it is.
+    """Return a copy of an encoder for images of `channels` and `image_size`.
 
     Its mean and deviation stay; one channel gets their means, further ones repeat them.
 
     Returns:
-        A copy for these images, on the CPU, and a line for each thing that was changed.
+        The copy on the CPU, and a line for each change.
 
     Raises:
-        ValueError: its architecture has weights for one size alone.
+        ValueError: the weights of its architecture are for one size only.
 
     Example:
         >>> from widefield.encoders import build_encoder
-        >>> gray, notes = adapted(build_encoder("resnet-tiny", seed=0), channels=1, image_size=28)
+        >>> color = build_encoder("resnet-tiny", seed=0)
+        >>> gray, notes = adapt_encoder(color, channels=1, image_size=28)
         >>> gray(torch.rand(2, 1, 28, 28)).shape
         torch.Size([2, 128])
         >>> notes
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = _carried(before, channels, as_size(image_size), max_value)
-    with seeded(0):  # `assemble` draws weights, which those of the encoder then replace
-        result = assemble(config)
+    config = _adapted_config(before, channels, as_size(image_size), max_value)
+    with seeded(0):  # its random weights are replaced below
+        result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
-    carried, notes = dict[str, Tensor](), list[str]()
+    adapted_weights, notes = dict[str, Tensor](), list[str]()
     first = first_weight(result.backbone)
     if channels != before.channels:
-        how = "summed over them" if channels == 1 else "repeated over them, at the same sum"
-        notes.append(f"{before.channels} channels became {channels}: the first layer is {how}")
+        method = "summed over them" if channels == 1 else "repeated over them, at the same sum"
+        notes.append(f"{before.channels} channels became {channels}: the first layer is {method}")
     for name, value in weights.items():
         value = value.detach().cpu()
         if name == first and value.shape[1] != channels:
@@ -59,12 +60,12 @@ def adapted(
         if value.shape != wanted[name].shape:
             value, note = _resized(name, value, wanted[name].shape, encoder, result)
             notes.append(note)
-        carried[name] = value
-    result.backbone.load_state_dict(carried)
+        adapted_weights[name] = value
+    result.backbone.load_state_dict(adapted_weights)
     return result.train(encoder.training), tuple(notes)
 
 
-def _carried(
+def _adapted_config(
     before: EncoderConfig, channels: int, size: Size, max_value: float | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
@@ -86,7 +87,7 @@ def _carried(
     )
     if before.conv1 is None or config.conv1 is None:
         return config
-    # Weights of other libraries may pad the first layer otherwise than ours.
+    # Weights of other libraries may have another padding of the first layer.
     return replace(config, conv1={**config.conv1, "padding": before.conv1["padding"]})
 
 
@@ -107,11 +108,7 @@ def _with_channels(weight: Tensor, channels: int) -> Tensor:
 def _resized(
     name: str, value: Tensor, shape: Sequence[int], before: Encoder, after: Encoder
 ) -> tuple[Tensor, str]:
-    """Return a tensor for images of another size, and what to say of it.
-
-    Raises:
-        ValueError: nothing is known of how this tensor depends on the size.
-    """
+    """Return a tensor for images of another size, and a note on the change."""
     if value.ndim == 4 and value.shape[:2] == shape[:2]:
         (h, w), (height, width) = value.shape[2:], shape[2:]
         note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"
@@ -127,14 +124,14 @@ def _resized(
         return resampled, f"{value.shape[1]} position embeddings became {shape[1]}: resampled"
     height, width = before.config.image_size
     raise ValueError(
-        f"{before.config.name} cannot be carried over to images of another size: {name!r} has "
+        f"{before.config.name} cannot be adapted to images of another size: {name!r} has "
         f"shape {list(value.shape)} and would need {list(shape)}; leave --image-size out or give "
         f"{height}"
     )
 
 
 def _grid(encoder: Encoder) -> tuple[int, int]:
-    """Return how many patches a vision transformer cuts its images into, down and across."""
+    """Return the rows and columns of patches of a vision transformer."""
     weight = encoder.backbone.state_dict()[first_weight(encoder.backbone)]
     height, width = encoder.config.image_size
     return height // weight.shape[2], width // weight.shape[3]

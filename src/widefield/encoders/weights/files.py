@@ -1,4 +1,4 @@
-"""Encoders as files: safetensors with timm's keys, the configuration in JSON; ONNX."""
+"""Files of encoders: safetensors with timm's keys, configuration in JSON, and ONNX."""
 
 import copy
 import dataclasses
@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from widefield.core.files import refuse_strange, write_atomically
+from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
@@ -20,7 +20,7 @@ from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
     Encoder,
     EncoderConfig,
-    assemble,
+    build_from_config,
     encoder_config,
 )
 
@@ -29,10 +29,10 @@ _WEIGHTS = "encoder.safetensors"
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
-    """Write `encoder.safetensors` and `encoder.json` into `folder`, each whole or not at all.
+    """Write `encoder.safetensors` and `encoder.json` into `folder`, each atomically.
 
-    The weights have timm's keys. Both files hold the configuration: the safetensors file alone is
-    enough for `load_encoder`, and the JSON is for people and for plain timm (`timm_snippet`).
+    The weights have timm's keys. Both files have the configuration: `load_encoder` needs the
+    safetensors file only, and the JSON is for plain timm (`timm_snippet`).
     """
     save_encoder_file(encoder, Path(folder) / _WEIGHTS)
 
@@ -42,11 +42,9 @@ def save_encoder_file(encoder: Encoder, file: Path) -> None:
     settings = _config_text(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     write_atomically(
-        file.with_suffix(".json"), lambda draft: draft.write_text(settings + "\n", "utf-8")
+        file.with_suffix(".json"), lambda tmp: tmp.write_text(settings + "\n", "utf-8")
     )
-    write_atomically(
-        file, lambda draft: save_file(weights, draft, metadata={"widefield": settings})
-    )
+    write_atomically(file, lambda tmp: save_file(weights, tmp, metadata={"widefield": settings}))
 
 
 def load_encoder(path: str | Path) -> Encoder:
@@ -63,17 +61,17 @@ def load_encoder(path: str | Path) -> Encoder:
     if not file.is_file():
         raise ValueError(f"no encoder at {path}: give a folder with {_WEIGHTS}, or such a file")
     try:
-        with safe_open(file, framework="pt") as opened:
-            settings = (opened.metadata() or {}).get("widefield")
-            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        with safe_open(file, framework="pt") as file_handle:
+            settings = (file_handle.metadata() or {}).get("widefield")
+            weights = {key: file_handle.get_tensor(key) for key in file_handle.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
             f"{file} is damaged or no safetensors file ({error}): export the encoder again"
         ) from None
     if settings is None:
-        raise ValueError(f"{file} is not an encoder of ours: it lacks the settings to rebuild one")
+        raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
     try:
-        return _rebuilt(read_config(settings), weights)
+        return _build_with_weights(read_config(settings), weights)
     except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
@@ -82,23 +80,19 @@ def load_encoder(path: str | Path) -> Encoder:
         ) from error
 
 
-def _rebuilt(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
-    """Return the encoder of `config` with `weights`.
-
-    Raises:
-        ValueError: they are not the encoder's.
-    """
-    with torch.device("meta"):  # takes no memory, whatever sizes the file names
-        wanted = assemble(config).backbone.state_dict()
-    refuse_other_weights(wanted, weights)
-    with seeded(0):  # `assemble` draws weights, which those of the file then replace
-        encoder = assemble(config)
+def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
+    """Return the encoder of `config` with `weights`."""
+    with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+        wanted = build_from_config(config).backbone.state_dict()
+    check_weights(wanted, weights)
+    with seeded(0):  # its random weights are replaced below
+        encoder = build_from_config(config)
     encoder.backbone.load_state_dict(weights)
     return encoder
 
 
-def refuse_other_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of a network, or no numbers.
+def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Check that `weights` have the names and shapes of `wanted`, and are finite.
 
     Raises:
         ValueError: a tensor is missing, unknown, of another shape, or has a NaN or an infinity.
@@ -109,16 +103,16 @@ def refuse_other_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Ten
         shape, expected = tuple(weights[key].shape), tuple(wanted[key].shape)
         if shape != expected:
             raise ValueError(f"tensor {key!r} has shape {shape}, not {expected}")
-    broken = no_numbers(weights)
-    if broken is not None:
-        raise ValueError(f"tensor {broken!r} holds NaN or infinity")
+    tensor_name = first_invalid(weights)
+    if tensor_name is not None:
+        raise ValueError(f"tensor {tensor_name!r} holds NaN or infinity")
 
 
-def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor with a NaN or an infinity; None if there is none.
+def first_invalid(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first tensor with NaN or infinity; None if there is none.
 
     Example:
-        >>> no_numbers({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
+        >>> first_invalid({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
         'b'
     """
     for key, value in weights.items():
@@ -128,22 +122,22 @@ def no_numbers(weights: Mapping[str, Tensor]) -> str | None:
 
 
 def has_settings(path: str | Path) -> bool:
-    """Return whether `save_encoder` wrote `path`, so that it says how to rebuild its encoder."""
+    """Return whether `save_encoder` wrote `path`."""
     file = Path(path)
     file = file / _WEIGHTS if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
         return False
     try:
-        with safe_open(file, framework="pt") as opened:
-            return "widefield" in (opened.metadata() or {})
+        with safe_open(file, framework="pt") as file_handle:
+            return "widefield" in (file_handle.metadata() or {})
     except SafetensorError:
         return False
 
 
 def is_config(path: Path) -> bool:
-    """Return whether `path` is a file beside an encoder, which `save_encoder` may replace."""
+    """Return whether `path` is a configuration of `save_encoder`, which may be replaced."""
     try:
-        refuse_strange(path, largest=2**20)
+        check_plain_file(path, largest=2**20)
         read_config(path.read_text("utf-8"))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return False
@@ -153,41 +147,41 @@ def is_config(path: Path) -> bool:
 def read_config(text: str) -> EncoderConfig:
     """Return the configuration in the text of an `encoder.json`.
 
-    The file decides on nothing but what `encoder_config` is asked for: what it says of timm's
-    arguments has to be what that call makes of them. So no file chooses what is fetched or run.
+    The arguments of timm in the file have to be those that `encoder_config` returns for its other
+    fields, so that a file cannot select what is downloaded or executed.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
-    sides = fields["image_size"]
-    if not isinstance(sides, list) or len(sides) != 2:
-        raise ValueError(f"image_size is {sides!r}")
+    size = fields["image_size"]
+    if not isinstance(size, list) or len(size) != 2:
+        raise ValueError(f"image_size is {size!r}")
     for name, kind in {"name": str, "stem": str, "channels": int}.items():
         if type(fields[name]) is not kind:
             raise ValueError(f"{name} is {fields[name]!r}")
-    for name, counts in {"channels": [fields["channels"]], "image_size": sides}.items():
-        if not all(type(count) is int and 0 < count < _LARGEST for count in counts):
+    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
+        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
             raise ValueError(f"{name} is {fields[name]!r}")
-    least, most = 1 / _LARGEST, _LARGEST
-    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units, whatever these are
-        least, most = _FLOAT32.tiny, _FLOAT32.max
+    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
+    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units
+        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
     max_value = [] if fields["max_value"] is None else [fields["max_value"]]
-    for name, low in {"mean": -most, "std": least, "max_value": least}.items():
+    for name, low in {"mean": -max_abs, "std": min_value, "max_value": min_value}.items():
         numbers = max_value if name == "max_value" else fields[name]
         numbers = numbers if isinstance(numbers, list) else [numbers]
-        # Written so that a NaN is refused too.
-        if not all(type(x) in (int, float) and low <= x <= most for x in numbers):
+        # In this form NaN is an error too.
+        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
     rate = fields["rate"]
-    if not (rate is None or (type(rate) is int and 0 < rate < _LARGEST)):
+    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
         raise ValueError(f"rate is {rate!r}")
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
     inputs = InputSpec(
         channels=fields["channels"],
-        image_size=(sides[0], sides[1]),
+        image_size=(size[0], size[1]),
         mean=fields["mean"],
         std=fields["std"],
         max_value=fields["max_value"],
@@ -207,11 +201,10 @@ def read_config(text: str) -> EncoderConfig:
     return config
 
 
-_LARGEST = 1e6
-"""Size, channels and mean at most, and how far a deviation may be from 1 either way; mean and
-deviation of images alone."""
+_MAX_VALUE = 1e6
+"""Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
 _FLOAT32 = torch.finfo(torch.float32)
-"""What mean and deviation of windows are computed in."""
+"""Type of the mean and deviation of windows."""
 
 
 def _config_text(config: EncoderConfig) -> str:
@@ -275,7 +268,7 @@ def export_onnx(encoder: Encoder, path: str | Path) -> None:
             )
     config = encoder.config
     frozen = copy.deepcopy(encoder).cpu().eval()
-    # Tracing would take a batch of one for a constant.
+    # Tracing would treat a batch size of one as a constant.
     example = torch.zeros(2, config.channels, *config.image_size)
     torch.onnx.export(
         frozen,

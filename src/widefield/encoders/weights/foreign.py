@@ -1,10 +1,9 @@
-"""Weights that another library wrote: timm, torchvision, lightly, solo-learn, transformers, ...
+"""Weights of other libraries: timm, torchvision, lightly, solo-learn, transformers, ...
 
-Such a file names its tensors but not its architecture. Tensors are found by shape and by the end
-of their names, below one common prefix such as `state_dict.backbone.`; a network that was made an
-`nn.Sequential` of its children gets their names back by order, and those of transformers and
-open_clip are translated. The architecture is the one that fits best among a few common ones, or
-the one that the caller names.
+A file has names of tensors but no architecture. Tensors are matched by shape and by the end of
+their names, below one common prefix such as `state_dict.backbone.`. The numbered children of an
+`nn.Sequential` get their names by order, and the names of transformers and open_clip are
+translated. The architecture is the best match among a few common ones, or given by name.
 """
 
 from collections import Counter
@@ -27,13 +26,13 @@ from widefield.encoders.encoder import (
     VARIANTS,
     Encoder,
     EncoderConfig,
-    assemble,
+    build_from_config,
     encoder_config,
 )
 from widefield.encoders.layers import first_weight
 from widefield.encoders.vision import IMAGENET, TORCHVISION
-from widefield.encoders.weights.files import no_numbers
-from widefield.encoders.weights.key_maps import spelled_as_timm
+from widefield.encoders.weights.files import first_invalid
+from widefield.encoders.weights.key_maps import rename_to_timm
 from widefield.encoders.weights.tensors import read_tensors
 
 COMMON_ARCHITECTURES = (
@@ -54,13 +53,13 @@ COMMON_ARCHITECTURES = (
     "torchvision:vit_b_16",
     "torchvision:mobilenet_v2",
 )
-"""Architectures that a file is compared with if the caller names none."""
+"""Architectures that a file is compared with by default."""
 
-ENOUGH = 0.9
-"""Share of the architecture's tensors that a file must hold."""
+MIN_SHARE = 0.9
+"""Smallest share of the architecture's tensors in a file."""
 
 _BEFORE_BLOCKS = "norm_pre."
-"""A layer that vision transformers of CLIP have and others lack: without it all features change."""
+"""A layer of CLIP's vision transformers only, without which all features differ."""
 
 NORMALIZATIONS = {
     "imagenet": IMAGENET,
@@ -68,18 +67,18 @@ NORMALIZATIONS = {
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "none": ((0.0,) * 3, (1.0,) * 3),
 }
-"""Mean and standard deviation of each channel with which weights may have been trained."""
+"""Mean and standard deviation of each channel in pretraining, by name."""
 
-NAME_IT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
-"""What to do with a file of weights that fit no architecture that was tried."""
+NAME_HINT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
+"""Hint for a file that matches no architecture."""
 SOLO_LEARN = "solo-learn:"
-"""Before an architecture: its small first layer is padded by 2, as solo-learn builds it."""
+"""Prefix of architectures whose small first layer is padded by 2, as in solo-learn."""
 
 Tensors = Mapping[str, Tensor]
 
 
 class ArchitectureSpec(NamedTuple):
-    """An architecture, how to build it, and its tensors without values."""
+    """An architecture, its configuration, and the shapes of its tensors."""
 
     architecture: str
     config: EncoderConfig
@@ -90,19 +89,19 @@ class ArchitectureSpec(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightMatch:
-    """An architecture, and which tensors of a file are its weights."""
+    """A match of the tensors of a file with an architecture."""
 
     architecture: str
     keys: dict[str, str]
     """Name of a tensor in the architecture -> its name in the file."""
     random: tuple[str, ...]
-    """Tensors of the architecture that the file lacks; they keep random values."""
+    """Tensors of the architecture that are not in the file and stay random."""
     prefix: str
     """Text before the architecture's names in the file."""
     others: tuple[str, ...]
-    """Other prefixes below which the file holds as many, such as those of a student."""
+    """Other prefixes with as many tensors, such as those of a student."""
     unused: tuple[str, ...]
-    """Tensors of the file for layers of the architecture, or before its blocks, that do not fit."""
+    """Tensors of the file for layers of the architecture, or before its blocks, without a match."""
     first: str
     """Name of the input layer's weights in the architecture."""
     config: EncoderConfig
@@ -114,15 +113,15 @@ class WeightMatch:
         return len(self.keys) + len(self.random)
 
     def line(self) -> str:
-        """Return what was matched, in one plain line."""
-        place = f" below '{self.prefix}'" if self.prefix else ""
-        rest = [f"{len(self.keys)} of {self.wanted} tensors found{place}"]
+        """Return a one-line summary of the match."""
+        location = f" below '{self.prefix}'" if self.prefix else ""
+        rest = [f"{len(self.keys)} of {self.wanted} tensors found{location}"]
         if self.others:
             rest.append(f"not those below {' or '.join(map(repr, self.others))}")
         if self.random:
-            rest.append(f"random: {_some(self.random)}")
+            rest.append(f"random: {_join_first(self.random)}")
         if self.unused:
-            rest.append(f"not used: {_some(self.unused)}")
+            rest.append(f"not used: {_join_first(self.unused)}")
         if self.config.conv1 is not None:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
@@ -132,23 +131,23 @@ class WeightMatch:
 
     @property
     def share(self) -> float:
-        """Share of the architecture's tensors, and of the file's for its layers, that fit."""
+        """Share of matched tensors, of the architecture's and of the file's for its layers."""
         return len(self.keys) / (self.wanted + len(self.unused))
 
     @property
-    def fits(self) -> bool:
-        """Whether enough was found, the input layer too, and nothing that changes every feature."""
-        wrong = self.other_shapes or self.without_place
-        return self.share >= ENOUGH and self.first in self.keys and not wrong
+    def is_match(self) -> bool:
+        """Whether enough tensors match, with the input layer and without a conflict."""
+        wrong = self.other_shapes or self.extra_layers
+        return self.share >= MIN_SHARE and self.first in self.keys and not wrong
 
     @property
     def other_shapes(self) -> list[str]:
-        """Tensors of the architecture that the file has in another shape."""
+        """Tensors of the architecture that have another shape in the file."""
         return [name for name in self.random if name in self.unused]
 
     @property
-    def without_place(self) -> list[str]:
-        """Tensors of a layer before the blocks that the file has and the architecture lacks."""
+    def extra_layers(self) -> list[str]:
+        """Tensors of a layer before the blocks that the architecture lacks."""
         return [name for name in self.unused if name.startswith(_BEFORE_BLOCKS)]
 
 
@@ -168,13 +167,13 @@ def load_foreign(
         prefix: text before the encoder's names in the file; by default the one with most of its
             tensors, a teacher's before others.
         normalization: a name of `NORMALIZATIONS`; by default that of the architecture's own
-            weights. `NAME#PREFIX~NORMALIZATION` as the architecture says all three.
+            weights. The architecture `NAME#PREFIX~NORMALIZATION` sets all three.
 
     Returns:
-        The encoder, and which tensors were matched.
+        The encoder, and the match.
 
     Raises:
-        ValueError: the file cannot be read, or holds too little of any architecture.
+        ValueError: the file cannot be read, or matches no architecture.
     """
     if architecture is not None and "~" in architecture:
         architecture, _, normalization = architecture.rpartition("~")
@@ -182,35 +181,17 @@ def load_foreign(
         architecture, _, prefix = architecture.partition("#")
     if normalization is not None:
         check_name("normalization", normalization, NORMALIZATIONS)
-    tensors = spelled_as_timm(read_tensors(Path(path)))
+    tensors = rename_to_timm(read_tensors(Path(path)))
     is_solo_learn = architecture is None and _is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
     names = (name,) if name else COMMON_ARCHITECTURES
-    best = best_match(path, tensors, [fit for known in names for fit in skeletons(known)])
+    best = best_match(path, tensors, [fit for known in names for fit in architecture_specs(known)])
     if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
-        best = _padded_as_solo_learn(best)
+        best = _with_solo_learn_padding(best)
     if normalization is not None:
         best = _normalized(best, normalization)
-    return load_matched(tensors, best), best
-
-
-def load_fitting(
-    path: str | Path,
-    tensors: Tensors,
-    architectures: Sequence[ArchitectureSpec],
-    *,
-    remedy: str = NAME_IT,
-) -> tuple[Encoder, WeightMatch]:
-    """Load the tensors of the file `path` into the architecture that they fit best.
-
-    `remedy` says what to do where they fit none.
-
-    Raises:
-        ValueError: they fit none, or are no numbers.
-    """
-    best = best_match(path, tensors, architectures, remedy=remedy)
     return load_matched(tensors, best), best
 
 
@@ -219,41 +200,43 @@ def best_match(
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
     *,
-    remedy: str = NAME_IT,
+    hint: str = NAME_HINT,
 ) -> WeightMatch:
-    """Return the match with the architecture that the tensors of the file `path` fit best.
+    """Return the best match of the tensors of the file `path`; `hint` ends the error message.
 
     Raises:
-        ValueError: they fit none, or are no numbers.
+        ValueError: the tensors match no architecture, or are NaN or infinite.
     """
-    matches = [match(tensors, skeleton) for skeleton in architectures]
-    best = max(matches, key=lambda fit: (fit.fits, len(fit.keys), fit.share))
-    if not best.fits:
-        raise ValueError(f"{path} fits no encoder: {_misfit(best)}; {remedy}")
-    broken = no_numbers({key: tensors[key] for key in best.keys.values()})
-    if broken is not None:
-        raise ValueError(f"{path}: tensor {broken!r} holds NaN or infinity: save the weights again")
+    matches = [match(tensors, spec) for spec in architectures]
+    best = max(matches, key=lambda fit: (fit.is_match, len(fit.keys), fit.share))
+    if not best.is_match:
+        raise ValueError(f"{path} fits no encoder: {_mismatch(best)}; {hint}")
+    tensor_name = first_invalid({key: tensors[key] for key in best.keys.values()})
+    if tensor_name is not None:
+        raise ValueError(
+            f"{path}: tensor {tensor_name!r} holds NaN or infinity: save the weights again"
+        )
     return best
 
 
 def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
-    """Build the encoder of a match, in evaluation mode, and give it its tensors."""
+    """Return the encoder of a match in evaluation mode, with the weights of the file."""
     with seeded(0):
-        encoder = assemble(found.config)
+        encoder = build_from_config(found.config)
     weights = {key: tensors[file_key] for key, file_key in found.keys.items()}
     encoder.backbone.load_state_dict(weights, strict=False)
     return encoder.eval()
 
 
 def _is_solo_learn(tensors: Tensors) -> bool:
-    """Return whether a file has the classifier that solo-learn trains beside its `backbone`."""
+    """Return whether a file has the online classifier of solo-learn beside its `backbone`."""
     first = "backbone.conv1.weight"
-    fronts = [key.removesuffix(first) for key in tensors if key.endswith(first)]
-    return any(f"{front}classifier.weight" in tensors for front in fronts)
+    prefixes = [key.removesuffix(first) for key in tensors if key.endswith(first)]
+    return any(f"{prefix}classifier.weight" in tensors for prefix in prefixes)
 
 
-def _padded_as_solo_learn(found: WeightMatch) -> WeightMatch:
-    """Return the match with 2 pixels of padding around a small first layer, if it has one."""
+def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
+    """Return the match with a padding of 2 for a small first layer, if it has one."""
     if found.config.conv1 is None:
         return found
     padded = {**found.config.conv1, "padding": SOLO_LEARN_PADDING}
@@ -261,11 +244,7 @@ def _padded_as_solo_learn(found: WeightMatch) -> WeightMatch:
 
 
 def _normalized(found: WeightMatch, name: str) -> WeightMatch:
-    """Return the match with another mean and deviation of its images.
-
-    Raises:
-        ValueError: it has other channels.
-    """
+    """Return the match with another mean and deviation of its images."""
     mean, std = NORMALIZATIONS[name]
     if found.config.channels != len(mean):
         raise ValueError(
@@ -274,15 +253,15 @@ def _normalized(found: WeightMatch, name: str) -> WeightMatch:
     return replace(found, config=replace(found.config, mean=mean, std=std))
 
 
-def _misfit(best: WeightMatch) -> str:
-    """Return why not even the nearest architecture will do."""
+def _mismatch(best: WeightMatch) -> str:
+    """Return why the best match is not good enough."""
     found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
-    if best.other_shapes and best.share >= ENOUGH:
-        return f"{found} there, and others in another shape: {_some(best.other_shapes)}"
-    if best.share >= ENOUGH and best.first not in best.keys:
+    if best.other_shapes and best.share >= MIN_SHARE:
+        return f"{found} there, and others in another shape: {_join_first(best.other_shapes)}"
+    if best.share >= MIN_SHARE and best.first not in best.keys:
         return f"{found} there, and not its input layer, {best.first}"
-    strange = [name for name in best.unused if name not in best.random]
-    unused = f" and has no place for {_some(strange)}" if strange else ""
+    unknown = [name for name in best.unused if name not in best.random]
+    unused = f" and has no place for {_join_first(unknown)}" if unknown else ""
     return f"{found} there{unused}"
 
 
@@ -290,113 +269,113 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_first(names: Sequence[str]) -> str:
     """Return the first of the names, and how many there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
-def match(tensors: Tensors, skeleton: ArchitectureSpec) -> WeightMatch:
-    """Find the tensors of an architecture among those of a file."""
-    wanted = skeleton.wanted
+def match(tensors: Tensors, spec: ArchitectureSpec) -> WeightMatch:
+    """Match the tensors of a file with an architecture."""
+    wanted = spec.wanted
     found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
-    for renamed in _taken_apart(wanted, tensors):
+    for renamed in _sequential_names(wanted, tensors):
         other = _below_best_prefix(wanted, renamed, tensors)
         if len(other.keys) > len(found.keys):
             found = other
     return WeightMatch(
-        architecture=skeleton.architecture,
+        architecture=spec.architecture,
         keys=found.keys,
         random=tuple(key for key in wanted if key not in found.keys),
         prefix=found.prefix,
         others=found.others,
         unused=found.unused,
-        first=skeleton.first,
-        config=skeleton.config,
+        first=spec.first,
+        config=spec.config,
     )
 
 
 @cache
-def skeletons(architecture: str) -> tuple[ArchitectureSpec, ...]:
-    """Return the architecture with its tensors' shapes; ResNets with either stem."""
+def architecture_specs(architecture: str) -> tuple[ArchitectureSpec, ...]:
+    """Return the specs of an architecture, with both stems for ResNets."""
     name = architecture.removeprefix("timm:")
-    configs = [_foreign_config(name, size) for size in _usual_sizes(name)]
+    configs = [_foreign_config(name, size) for size in _default_sizes(name)]
     if not name.startswith(TORCHVISION):
         small = _foreign_config(name, 32)
         if small.conv1 is not None:
             configs.append(small)
-    return tuple(skeleton(architecture, config) for config in configs)
+    return tuple(architecture_spec(architecture, config) for config in configs)
 
 
-def skeleton(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
-    """Return an architecture with its tensors' shapes, which take no memory."""
+def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
+    """Return the spec of an architecture; its tensors take no memory."""
     with torch.device("meta"):
-        network = assemble(config).backbone
+        network = build_from_config(config).backbone
     wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
     return ArchitectureSpec(architecture, config, wanted, first_weight(network))
 
 
-def _usual_sizes(name: str) -> list[int]:
-    """Return the sides of images that weights of this name may be made for."""
-    is_timms = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
-    facts = timm.get_pretrained_cfg(name) if is_timms else None
-    if facts is None or not facts.fixed_input_size:
+def _default_sizes(name: str) -> list[int]:
+    """Return the usual image sizes of weights of this name."""
+    in_timm = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
+    cfg = timm.get_pretrained_cfg(name) if in_timm else None
+    if cfg is None or not cfg.fixed_input_size:
         return [224]
-    return list(dict.fromkeys((224, facts.input_size[-1])))
+    return list(dict.fromkeys((224, cfg.input_size[-1])))
 
 
 def _is_counter(key: str) -> bool:
-    """Return whether a tensor only counts batches, which an encoder does not need."""
+    """Return whether a tensor is a counter of batches, which is not needed."""
     return key.endswith("num_batches_tracked")
 
 
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
-    """Return the configuration with the mean and deviation that such weights are trained with."""
+    """Return the configuration with the usual mean and deviation of such weights."""
     if name.startswith(TORCHVISION):
         mean, std = IMAGENET
         return encoder_config(name, InputSpec(image_size=image_size, mean=mean, std=std))
     config = encoder_config(name, InputSpec(image_size=image_size))
     if config.timm is None:
         return config
-    facts = timm.get_pretrained_cfg(config.timm["model_name"])
-    if facts is None:
+    cfg = timm.get_pretrained_cfg(config.timm["model_name"])
+    if cfg is None:
         return config
-    return encoder_config(name, InputSpec(image_size=image_size, mean=facts.mean, std=facts.std))
+    return encoder_config(name, InputSpec(image_size=image_size, mean=cfg.mean, std=cfg.std))
 
 
 class _Found(NamedTuple):
-    """What was found below a prefix."""
+    """Matches below a prefix."""
 
     prefix: str
     keys: dict[str, str]
     """Name in the architecture -> key in the file."""
     others: tuple[str, ...]
-    """Other prefixes below which as much is found."""
+    """Other prefixes with as many matches."""
     unused: tuple[str, ...]
-    """Names in layers of the architecture, and before its blocks, that it has no place for."""
+    """Names in layers of the architecture, and before its blocks, without a match."""
 
 
 def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tensors) -> _Found:
-    """Return the prefix below which most of `wanted` is found, and what is found there.
+    """Return the prefix with most matches of `wanted`, and these matches.
 
     Args:
         wanted: tensors of the architecture.
         names: name to search by -> key in `tensors`.
         tensors: tensors of the file.
     """
-    votes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, key in names.items():
         parts = name.split(".")
         for cut in range(len(parts)):
             end = ".".join(parts[cut:])
             if end in wanted and wanted[end].shape == tensors[key].shape:
-                votes[name.removesuffix(end)] += 1
-    if not votes:
+                counts[name.removesuffix(end)] += 1
+    if not counts:
         return _Found("", {}, (), ())
-    most = max(votes.values())
-    best = [prefix for prefix, count in votes.items() if count == most]
-    # A teacher is what DINO and its kin are judged by. Else the first in the file: the online
-    # network stands before its moving average.
+    max_count = max(counts.values())
+    best = [prefix for prefix, count in counts.items() if count == max_count]
+    # The published features of DINO are the teacher's. Otherwise the first in the file, because
+    # the online network comes before its moving average.
     prefix = next((name for name in best if "teacher" in name), best[0])
     below = {n.removeprefix(prefix): key for n, key in names.items() if n.startswith(prefix)}
     keys = {
@@ -414,19 +393,19 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
     return _Found(prefix, keys, others, unused)
 
 
-def _taken_apart(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
-    """Yield the file's names as they were before an `nn.Sequential` of children numbered them.
+def _sequential_names(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:
+    """Yield names of children for the numbers of an `nn.Sequential` -> keys in `tensors`.
 
-    Each item maps such a name to the key in `tensors`, for one prefix that has enough numbers.
+    There is one mapping for each prefix with enough numbers.
     """
     children = list(dict.fromkeys(key.split(".")[0] for key in wanted))
-    numbered: dict[str, set[int]] = {}
+    indices: dict[str, set[int]] = {}
     for key in tensors:
         parts = key.split(".")
         for depth, part in enumerate(parts[:-1]):
             if part.isdecimal():
-                numbered.setdefault("".join(f"{p}." for p in parts[:depth]), set()).add(int(part))
-    for prefix, numbers in numbered.items():
+                indices.setdefault("".join(f"{p}." for p in parts[:depth]), set()).add(int(part))
+    for prefix, numbers in indices.items():
         if len(numbers) < len(children):
             continue
         names = dict(zip(sorted(numbers), children, strict=False))

@@ -1,4 +1,4 @@
-"""A folder of a Hugging Face model on disk, as timm writes it: `config.json` and weights."""
+"""A folder of a Hugging Face model in timm's format: `config.json` and weights."""
 
 import json
 from collections.abc import Mapping
@@ -6,32 +6,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
-from widefield.encoders.weights.foreign import WeightMatch, load_fitting, skeleton
+from widefield.encoders.weights.foreign import (
+    WeightMatch,
+    architecture_spec,
+    best_match,
+    load_matched,
+)
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_LARGEST = 1e5
-"""Size, mean and deviation at most."""
-_BYTES = 2**20
+_MAX_VALUE = 1e5
+"""Largest size, mean and deviation."""
+_MAX_BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
-    """Return whether `path` holds a configuration and weights as the hub has them."""
+    """Return whether `path` has a configuration and weights in the format of the hub."""
     return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
 
 
 def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     """Load the encoder of a model folder, on the CPU in evaluation mode.
 
-    Architecture, size, channels, mean and deviation are those of `config.json`; which first layers
-    were built is told from the weights. Nothing of the folder is executed.
+    Architecture, size, channels, mean and deviation are those of `config.json`; the stem follows
+    from the weights. Nothing of the folder is executed.
 
     Raises:
-        ValueError: the folder is not one of timm's, or its weights do not fit what it says.
+        ValueError: the folder is not in timm's format, or its weights do not fit.
     """
     values = _read(folder / CONFIG)
     weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
@@ -39,15 +44,19 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     if not isinstance(name, str):
         raise ValueError(
             f"{folder} is a model folder of {values.get('model_type', 'another library')!r}, and "
-            "those that timm writes can be read, with an 'architecture' in config.json: load it "
+            "only timm's are supported, with an 'architecture' in config.json: load it "
             "in Python, or give its weights as FILE@NAME, NAME being a timm model"
         )
-    candidates = [skeleton(config.name, config) for config in _configs(folder, name, values)]
-    return load_fitting(weights, read_tensors(weights), candidates)
+    candidates = [
+        architecture_spec(config.name, config) for config in _configs(folder, name, values)
+    ]
+    tensors = read_tensors(weights)
+    best = best_match(weights, tensors, candidates)
+    return load_matched(tensors, best), best
 
 
 def _read(path: Path) -> dict[str, Any]:
-    refuse_strange(path, largest=_BYTES)
+    check_plain_file(path, largest=_MAX_BYTES)
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -58,18 +67,20 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
-    """Return every encoder that the configuration may mean: either stem, and our variants."""
-    facts = values.get("pretrained_cfg", values)
-    facts = facts if isinstance(facts, dict) else {}
-    size, mean, std = (facts.get(key) for key in ("input_size", "mean", "std"))
+    """Return the possible configurations: with both stems, and our variants."""
+    cfg = values.get("pretrained_cfg", values)
+    cfg = cfg if isinstance(cfg, dict) else {}
+    size, mean, std = (cfg.get(key) for key in ("input_size", "mean", "std"))
     if not (_numbers(size) and len(size) == 3 and _numbers(mean) and _numbers(std)):
         raise ValueError(
-            f"{folder / CONFIG} does not say input_size [C, H, W], mean and std in its "
+            f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
             "pretrained_cfg: add them, as timm writes them"
         )
     channels, height, width = map(int, size)
     inputs = InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
-    variants = [own for own, arguments in VARIANTS.items() if arguments["model_name"] == name]
+    variants = [
+        variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name
+    ]
     configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
     for model in (name, *variants):
         with suppress(ValueError):  # not every family has a small stem
@@ -78,7 +89,7 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
 
 
 def _numbers(values: object) -> TypeGuard[list[float]]:
-    """Return whether `values` are numbers that a configuration may hold."""
+    """Return whether `values` are valid numbers of a configuration."""
     return isinstance(values, list) and all(
-        type(value) in (int, float) and abs(value) < _LARGEST for value in values
+        type(value) in (int, float) and abs(value) < _MAX_VALUE for value in values
     )

@@ -1,4 +1,4 @@
-"""Names of Hugging Face's transformers and of open_clip, as timm spells them."""
+"""Maps of weight names from Hugging Face's transformers and open_clip to timm."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 Rules = tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]
-"""Patterns of names and what they become, one after the other."""
+"""Patterns of names and their replacements, applied in order."""
 
 HF_VIT: Rules = (
     (r"embeddings\.cls_token$", "cls_token"),
@@ -62,31 +62,31 @@ OPEN_CLIP: Rules = (
     (r"ln_post\.", "norm."),
 )
 
-DIALECTS: tuple[tuple[str, Rules], ...] = (
+KEY_MAPS: tuple[tuple[str, Rules], ...] = (
     (r"(^|\.)vision_model\.embeddings\.class_embedding$", HF_CLIP),
     (r"(^|\.)visual\.class_embedding$", OPEN_CLIP),
     (r"(^|\.)embeddings\.patch_embeddings\.projection\.weight$", HF_VIT),
     (r"(^|\.)embedder\.embedder\.convolution\.weight$", HF_RESNET),
 )
-"""A name that a file of each kind has, below any prefix, and the kind's rules."""
+"""Pattern of a name that identifies the format, and its rules."""
 
 
-def spelled_as_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with timm's names where transformers or open_clip wrote them.
+def rename_to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of transformers or open_clip under timm's names.
 
-    Prefixes stay. Queries, keys and values, which timm keeps in one tensor, are joined; of a CLIP
-    the images' half is renamed, and the words' half stays as it is.
+    Prefixes stay. Queries, keys and values are joined into one tensor, as in timm. Of CLIP models
+    only the image encoder is renamed.
 
     Example:
         >>> names = ["vit.embeddings.patch_embeddings.projection.weight", "vit.layernorm.bias"]
-        >>> list(spelled_as_timm(dict.fromkeys(names, torch.zeros(1))))
+        >>> list(rename_to_timm(dict.fromkeys(names, torch.zeros(1))))
         ['vit.patch_embed.proj.weight', 'vit.norm.bias']
     """
-    for sign, rules in DIALECTS:
-        found = next((match for key in tensors if (match := re.search(sign, key))), None)
+    for pattern, rules in KEY_MAPS:
+        found = next((match for key in tensors if (match := re.search(pattern, key))), None)
         if found is not None:
             prefix = found.string[: found.start()] + found[1]
-            return _joined(_renamed(tensors, prefix, rules))
+            return _merged(_renamed(tensors, prefix, rules))
     return dict(tensors)
 
 
@@ -111,14 +111,14 @@ def _renamed(tensors: Mapping[str, Tensor], prefix: str, rules: Rules) -> dict[s
     return renamed
 
 
-def _joined(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _merged(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Join queries, keys and values of each layer."""
-    joined = {}
+    merged = {}
     for key, value in tensors.items():
-        front, middle, end = key.rpartition("attn.query.")
-        parts = [f"{front}attn.{name}.{end}" for name in ("query", "key", "value")]
+        prefix, middle, end = key.rpartition("attn.query.")
+        parts = [f"{prefix}attn.{name}.{end}" for name in ("query", "key", "value")]
         if middle and all(part in tensors for part in parts):
-            joined[f"{front}attn.qkv.{end}"] = torch.cat([tensors[part] for part in parts])
+            merged[f"{prefix}attn.qkv.{end}"] = torch.cat([tensors[part] for part in parts])
         elif not re.search(r"attn\.(key|value)\.(weight|bias)$", key):
-            joined[key] = value
-    return joined
+            merged[key] = value
+    return merged

@@ -1,4 +1,4 @@
-"""An encoder as a folder that `timm.create_model` loads, from a disk or from Hugging Face."""
+"""Export of an encoder as a folder for `timm.create_model`, local or on Hugging Face."""
 
 import json
 from pathlib import Path
@@ -10,25 +10,25 @@ from widefield.core.files import write_atomically
 from widefield.encoders.encoder import Encoder, EncoderConfig
 
 MODEL_FILES = ("config.json", "model.safetensors", "README.md")
-"""What such a folder holds."""
+"""Files of the folder."""
 
 
-def refuse_other_than_timm(config: EncoderConfig) -> None:
-    """Refuse an encoder that timm cannot build from arguments alone.
+def check_timm_support(config: EncoderConfig) -> None:
+    """Check that timm can build an encoder from arguments.
 
     Raises:
-        ValueError: it cannot; the message says what else can be done.
+        ValueError: it cannot.
     """
     if config.front_end is not None:
         raise ValueError(
-            f"timm makes no spectrograms of sounds, which {config.name} sees: export to a "
+            f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
             ".safetensors or .onnx file"
         )
     if config.timm is None or config.conv1 is not None:
-        what = config.name if config.timm is None else f"{config.name} with its small stem"
+        model = config.name if config.timm is None else f"{config.name} with its small stem"
         raise ValueError(
-            f"timm cannot build {what} from a config.json: export to a .safetensors file, or train "
-            "a ResNet with --stem native, a ViT or a ConvNeXt"
+            f"timm cannot build {model} from a config.json: export to a .safetensors file, or "
+            "train a ResNet with --stem native, a ViT or a ConvNeXt"
         )
 
 
@@ -41,19 +41,19 @@ def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
     Raises:
         ValueError: timm cannot build this encoder.
     """
-    refuse_other_than_timm(encoder.config)
+    check_timm_support(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     text = json.dumps(timm_config(encoder), indent=2) + "\n"
     config, model, readme = (folder / name for name in MODEL_FILES)
-    write_atomically(config, lambda draft: draft.write_text(text, "utf-8"))
-    write_atomically(readme, lambda draft: draft.write_text(card, "utf-8"))
-    write_atomically(model, lambda draft: save_file(weights, draft, metadata={"format": "pt"}))
+    write_atomically(config, lambda tmp: tmp.write_text(text, "utf-8"))
+    write_atomically(readme, lambda tmp: tmp.write_text(card, "utf-8"))
+    write_atomically(model, lambda tmp: save_file(weights, tmp, metadata={"format": "pt"}))
 
 
 def timm_config(encoder: Encoder) -> dict[str, Any]:
     """Return the content of `config.json`, as timm reads it."""
     config = encoder.config
-    assert config.timm is not None, "refuse_other_than_timm has refused it"
+    assert config.timm is not None, "check_timm_support refuses it"
     arguments = {k: v for k, v in config.timm.items() if k not in ("model_name", "pretrained")}
     known = cast(dict[str, Any], encoder.backbone.pretrained_cfg)
     return {

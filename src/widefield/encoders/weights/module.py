@@ -1,23 +1,28 @@
-"""A network in memory as an encoder, where its architecture is one that can be built again."""
+"""Conversion of a `torch.nn.Module` of a known architecture to an encoder."""
 
 import timm
 from torch import nn
 
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.weights.foreign import COMMON_ARCHITECTURES, load_fitting, skeletons
+from widefield.encoders.weights.foreign import (
+    COMMON_ARCHITECTURES,
+    architecture_specs,
+    best_match,
+    load_matched,
+)
 
-_OWN_LOOP = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
+_LOOP_HINT = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
 
 
 def load_module(module: nn.Module) -> Encoder:
     """Return an encoder with the weights of a module of timm or torchvision, on the CPU.
 
-    A run has to build its encoder again when it is resumed, so the architecture has to be known: by
-    what timm's models say of themselves, else as the best of a few common ones. The encoder
-    normalizes its images as these weights are usually trained; the module is left as it is.
+    The architecture is that in the configuration of a timm model, else the best match among a few
+    common ones, because a resumed run has to build its encoder again. The encoder normalizes images
+    as usual for these weights; the module is not changed.
 
     Raises:
-        ValueError: the weights fit no such architecture, or are no numbers.
+        ValueError: the weights match no architecture, or are NaN or infinite.
 
     Example:
         >>> module = timm.create_model("resnet18", num_classes=10)
@@ -25,10 +30,10 @@ def load_module(module: nn.Module) -> Encoder:
         'resnet18'
     """
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    facts = getattr(module, "pretrained_cfg", None)
-    said = facts.get("architecture") if isinstance(facts, dict) else None
-    names = (said,) if isinstance(said, str) and timm.is_model(said) else COMMON_ARCHITECTURES
+    cfg = getattr(module, "pretrained_cfg", None)
+    known = cfg.get("architecture") if isinstance(cfg, dict) else None
+    names = (known,) if isinstance(known, str) and timm.is_model(known) else COMMON_ARCHITECTURES
     name = type(module).__name__
-    candidates = [fit for architecture in names for fit in skeletons(architecture)]
-    encoder, _ = load_fitting(f"the module {name}", tensors, candidates, remedy=_OWN_LOOP)
-    return encoder
+    candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
+    best = best_match(f"the module {name}", tensors, candidates, hint=_LOOP_HINT)
+    return load_matched(tensors, best)

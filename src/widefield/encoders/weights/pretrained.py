@@ -1,4 +1,4 @@
-"""Weights that timm and torchvision publish, as far as this machine has them."""
+"""Pretrained weights of timm and torchvision, from the local caches or downloaded."""
 
 from pathlib import Path
 
@@ -12,12 +12,7 @@ from widefield.encoders.vision import check_vision
 
 
 def cached_weights(name: str) -> Path | None:
-    """Return the file of pretrained weights that this machine has already, if any.
-
-    Nothing is downloaded: only the caches of the Hugging Face hub and of torch are searched.
-
-    Args:
-        name: `timm:NAME` or `torchvision:NAME`.
+    """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there.
 
     Raises:
         ValueError: the name is unknown.
@@ -26,38 +21,35 @@ def cached_weights(name: str) -> Path | None:
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    ours = model in VARIANTS or model in CIFAR_NETWORKS
-    facts = None if ours else timm.get_pretrained_cfg(timm_name(model))
-    if facts is None:
+    is_builtin = model in VARIANTS or model in CIFAR_NETWORKS
+    cfg = None if is_builtin else timm.get_pretrained_cfg(timm_name(model))
+    if cfg is None:
         return None
-    if facts.hf_hub_id:
+    if cfg.hf_hub_id:
         from huggingface_hub import try_to_load_from_cache
 
         for file in ("model.safetensors", "pytorch_model.bin"):
-            cached = try_to_load_from_cache(facts.hf_hub_id, file)
+            cached = try_to_load_from_cache(cfg.hf_hub_id, file)
             if isinstance(cached, str):
                 return Path(cached)
-    return _in_torch_hub(facts.url) if isinstance(facts.url, str) and facts.url else None
+    return _in_torch_hub(cfg.url) if isinstance(cfg.url, str) and cfg.url else None
 
 
 def download_weights(name: str) -> Path:
-    """Fetch pretrained weights into the cache of the Hugging Face hub or of torch.
-
-    Args:
-        name: `timm:NAME` or `torchvision:NAME`.
+    """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch.
 
     Raises:
-        ValueError: the name is unknown, nobody publishes such weights, or they cannot be fetched.
+        ValueError: the name is unknown, or there are no such weights, or the download fails.
     """
     source, _, model = name.partition(":")
     if source == "torchvision":
         check_vision(model)
         url, hub = models.get_model_weights(model).DEFAULT.url, None
     else:
-        facts = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
-        url, hub = (None, None) if facts is None else (facts.url, facts.hf_hub_id)
+        cfg = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
+        url, hub = (None, None) if cfg is None else (cfg.url, cfg.hf_hub_id)
     if not hub and not url:
-        raise ValueError(f"nobody publishes weights of {name}: give a file of them, FILE@{model}")
+        raise ValueError(f"there are no weights of {name} to download: give a file, FILE@{model}")
     try:
         if hub:
             from huggingface_hub import hf_hub_download
@@ -70,12 +62,12 @@ def download_weights(name: str) -> Path:
         raise ValueError(
             f"the weights of {name} cannot be fetched ({reason}): try again"
         ) from error
-    fetched = _in_torch_hub(url)
-    assert fetched is not None
-    return fetched
+    path = _in_torch_hub(url)
+    assert path is not None
+    return path
 
 
 def _in_torch_hub(url: str) -> Path | None:
-    """Return the file that torch's hub downloaded from `url`, if it is there."""
+    """Return the file of `url` in the cache of torch's hub, if it exists."""
     file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
     return file if file.is_file() else None

@@ -1,4 +1,4 @@
-"""The tensors in a file of weights, by their dotted paths; nothing in the file is executed."""
+"""Reading of the tensors in a file of weights; nothing in the file is executed."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -9,94 +9,87 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-_DEEPEST = 50
-"""Dots in a tensor's path at most."""
+_MAX_DEPTH = 50
+"""Largest number of dots in a tensor's path."""
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every tensor of a file, by its dotted path.
 
-    Objects of other classes, such as the hyper-parameters that trainers keep beside the weights,
-    are left out: their classes are not looked up.
+    Objects of other classes, such as hyperparameters of trainers, are left out.
 
     Raises:
         ValueError: there is no such file, it is damaged or of another kind, or has no tensors.
     """
     if not path.is_file():
         raise ValueError(f"no weights at {path}: give a .safetensors or state-dict file")
-    strangers: list[str] = []
+    unknown: list[str] = []
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        with warnings.catch_warnings():  # a pickle that holds code is refused below
+        with warnings.catch_warnings():  # pickles with code raise an error below
             warnings.simplefilter("ignore")
-            strangers = _classes_unknown_to_torch(path)
-            with torch.serialization.safe_globals([(_Nothing, name) for name in strangers]):
+            unknown = _classes_unknown_to_torch(path)
+            with torch.serialization.safe_globals([(_Placeholder, name) for name in unknown]):
                 content = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    # Whatever torch makes of a file that holds no weights: its errors have no common class.
+    # The errors of `torch.load` have no common class.
     except Exception as error:
-        _refuse(path, (str(error).splitlines() or [type(error).__name__])[0])
+        _raise_unreadable(path, (str(error).splitlines() or [type(error).__name__])[0])
     tensors = dict(_leaves(content, ""))
-    if not tensors and strangers:
-        _refuse(path, f"beside objects of {strangers[0]} it has no tensors")
+    if not tensors and unknown:
+        _raise_unreadable(path, f"beside objects of {unknown[0]} it has no tensors")
     if not tensors:
         raise ValueError(f"{path} holds no tensors: give a state-dict file")
     return tensors
 
 
-def _refuse(path: Path, reason: str) -> NoReturn:
+def _raise_unreadable(path: Path, reason: str) -> NoReturn:
     raise ValueError(
         f"{path} cannot be read as plain weights ({reason[:80]}): save its state_dict() again; "
         "files that hold code are never run"
     ) from None
 
 
-class _Nothing:
-    """Stands for whatever a file names: any class, function, or what one of these returns.
+class _Placeholder:
+    """Placeholder for any class or function that a file names; it does nothing."""
 
-    It takes everything that is put into it and does nothing.
-    """
-
-    def __new__(cls, *args: object) -> "_Nothing":
-        """Forget what the object would be made of."""
+    def __new__(cls, *args: object) -> "_Placeholder":
+        """Ignore the arguments of the object."""
         return super().__new__(cls)
 
     def __init__(self, *args: object) -> None:
         pass
 
-    def __call__(self, *args: object) -> "_Nothing":
-        """Return nothing, as a function or method that a file names."""
+    def __call__(self, *args: object) -> "_Placeholder":
+        """Return itself, in place of calling a function or method."""
         return self
 
     def __setstate__(self, state: object) -> None:
-        """Forget what it would hold."""
+        """Ignore the state of the object."""
 
     def __eq__(self, other: object) -> bool:
-        """Return whether `other` is what torch was told to allow, which it asks before a call."""
-        return other is _Nothing
+        """Return whether `other` is this class, by which torch checks that it is allowed."""
+        return other is _Placeholder
 
     __hash__ = object.__hash__
 
 
 def _classes_unknown_to_torch(path: Path) -> list[str]:
-    """Return the names of what a file of torch's asks for beside tensors and plain values."""
+    """Return the names of classes and functions that a file of torch needs beside tensors."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         return [name if "." in name else f"builtins.{name}" for name in names]
-    except Exception:  # the format before 2020, or no weights: `torch.load` says what is wrong
+    except Exception:  # an old format or no weights, for which `torch.load` raises
         return []
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield every dense tensor in nested mappings, with its dotted path.
-
-    Mappings that hold themselves end at a depth that no file of weights has.
-    """
+    """Yield every dense tensor in nested mappings with its dotted path, to a maximum depth."""
     if isinstance(node, Tensor):
         if node.layout == torch.strided and node.device.type == "cpu" and not node.is_quantized:
             yield path.removesuffix("."), node
-    elif isinstance(node, Mapping) and path.count(".") < _DEEPEST:
+    elif isinstance(node, Mapping) and path.count(".") < _MAX_DEPTH:
         for key, child in node.items():
             yield from _leaves(child, f"{path}{key}.")

@@ -1,4 +1,4 @@
-"""What every storage of rows does."""
+"""Protocol of storages of rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from widefield.head.storage.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class RowState:
-    """Rows with their optimizer state, as they were after each row's own last step."""
+    """Rows with their optimizer state after the last step of each."""
 
     row: Tensor
     """Weights [b, m]."""
@@ -20,18 +20,18 @@ class RowState:
     v: Tensor
     """Second moment [b, m]; [b, 1], one for the whole row; or [b, 0], none."""
     last: Tensor
-    """Step each row is at, int64 [b], in host memory; 0 before the first."""
+    """Last step of each row, int64 [b], in host memory; 0 before the first."""
 
 
 class Storage(Protocol):
-    """Holds n rows of width `dim` with their optimizer state."""
+    """Storage of n rows of width `dim` with their optimizer state."""
 
     n: int
     dim: int
     layout: Layout
-    """How moments are kept."""
+    """Format of the moments."""
     wait_seconds: float
-    """Time that its caller has waited for it."""
+    """Time that callers have waited."""
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index [b], in their order."""
@@ -46,13 +46,13 @@ class Storage(Protocol):
         """Return everything a checkpoint needs."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load what `state_dict` returned."""
 
     def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Take over its rows from what `state_dict` returned on all ranks of another world size."""
+        """Load its rows from what `state_dict` returned on all ranks of another world size."""
 
-    def discard_old(self) -> None:
-        """Drop what only checkpoints before the last `state_dict` need: that one is saved."""
+    def remove_old(self) -> None:
+        """Remove what only checkpoints before the last `state_dict` need."""
 
     def close(self) -> None:
-        """Let go of files and threads."""
+        """Close files and threads."""

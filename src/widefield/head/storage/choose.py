@@ -1,4 +1,4 @@
-"""Where the rows of a run are kept, by how many they are."""
+"""Selection of a storage by the number of rows."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,24 +14,23 @@ from widefield.head.storage.memory import MemoryStorage
 _MEMORY_SHARE = 0.25
 
 
-def choose_place(
-    wanted_place: Place | Literal["auto"],
+def select_device_kind(
+    requested: Place | Literal["auto"],
     n: int,
     dim: int,
     memory: Memory,
     layout: Layout = FULL,
 ) -> Place:
-    """Return `wanted_place`, or for `auto` the first of device, host and disk with room for n rows.
+    """Return `requested`, or for `auto` the first of device, host and disk with room for n rows.
 
-    There is room where the rows need less than 25 % of the memory: of what is free on a GPU, of
-    all that the host has.
+    Rows may take less than 25 % of the memory: of the free memory of a GPU, or of the host.
 
     Example:
-        >>> [choose_place("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]
+        >>> [select_device_kind("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]
         ['host', 'disk']
     """
-    if wanted_place != "auto":
-        return wanted_place
+    if requested != "auto":
+        return requested
     size = n * layout.row_bytes(dim)
     if size < _MEMORY_SHARE * memory.device:
         return "device"
@@ -39,7 +38,7 @@ def choose_place(
 
 
 def choose_storage(
-    wanted_place: Place | Literal["auto"],
+    requested: Place | Literal["auto"],
     n: int,
     dim: int,
     *,
@@ -49,7 +48,7 @@ def choose_storage(
     shard: Shard = WHOLE,
     layout: Layout = FULL,
 ) -> MemoryStorage | DiskStorage:
-    """Build a storage for n rows of width `dim`, or a shard of them, where `choose_place` says.
+    """Build a storage for n rows of width `dim`, or a shard, where `select_device_kind` puts it.
 
     On disk each shard has a folder in `folder`.
 
@@ -61,10 +60,10 @@ def choose_storage(
         >>> choose_storage("auto", 4, 2, seed=0, device=torch.device("cpu")).device
         device(type='cpu')
     """
-    place = choose_place(wanted_place, n, dim, Memory.of(device), layout)
-    if place != "disk":
-        home = device if place == "device" else "cpu"
-        return MemoryStorage(n, dim, seed=seed, device=home, shard=shard, layout=layout)
+    kind = select_device_kind(requested, n, dim, Memory.of(device), layout)
+    if kind != "disk":
+        target = device if kind == "device" else "cpu"
+        return MemoryStorage(n, dim, seed=seed, device=target, shard=shard, layout=layout)
     if folder is None:
         raise ValueError("rows on disk need a folder: give the run one, or use head_storage host")
     return DiskStorage(

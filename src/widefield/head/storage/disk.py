@@ -1,4 +1,4 @@
-"""Rows on disk, read ahead and written behind by one thread."""
+"""Storage of rows on disk, with asynchronous reads and writes by one thread."""
 
 import shutil
 import time
@@ -23,38 +23,36 @@ from widefield.head.storage.journal import RecoverableRows, remove_rows
 from widefield.head.storage.layout import FULL, STEP_WORDS, Layout
 from widefield.head.storage.lock import FolderLock
 
-_READ_AHEAD = 2
-_WRITE_BEHIND = 4
-_COPIED_AT_ONCE = 4096
+_MAX_READS = 2
+_MAX_WRITES = 4
+_CHUNK_ROWS = 4096
 
 T = TypeVar("T")
 
 
 class DiskStorage:
-    """n rows of width m with both moments in a file; host memory holds a few batches of them.
+    """Storage of n rows of width m with both moments in a file, and a few batches in host memory.
 
-    A record is a row's last step, the row and its moments, as `layout` keeps them. A row that was
-    never written is drawn from (seed, index), so that a new storage takes neither time nor space.
+    A record is a row's last step, the row and its moments in the format of `layout`. A row that was
+    never written is a function of (seed, index), so that a new storage takes no time and no space.
 
-    One thread does all reading and writing, in the order in which it was asked. Batches announced
-    by `prefetch` are read before they are needed; if one of their rows is written in the meantime,
-    they get it from memory. A step waits for the disk only if the disk is slower than the steps;
-    `wait_seconds` says how long.
+    One thread does all reads and writes in order. Batches announced by `prefetch` are read before
+    they are needed, and get rows that were written in the meantime from memory. A step waits only
+    if the disk is slower than the steps; `wait_seconds` is the sum of these times.
 
-    A checkpoint keeps what `state_dict` returns, which names a generation and holds no rows. Once
-    it is saved, `discard_old` drops what only older checkpoints need, see
-    `widefield.head.storage.journal`.
+    `state_dict` returns a generation and no rows. Once a checkpoint with it is saved, `remove_old`
+    removes what only older checkpoints need, see `widefield.head.storage.journal`.
 
     Args:
-        folder: holds the file and its journals; made at the first use.
+        folder: folder of the file and its journals, created at the first use.
         n: number of rows.
         dim: their width m.
-        seed: of the rows' random starts.
-        device: where `read` puts rows and `write` takes them from.
-        shard: whose rows it holds; `read` and `write` are asked for no others.
+        seed: seed of the rows' initial values.
+        device: device of the tensors of `read` and `write`.
+        shard: examples of its rows.
 
     Raises:
-        ValueError: at first use: the folder holds another run's rows, damaged ones, or is in use;
+        ValueError: at first use: the folder has rows of another run or damaged ones, or is in use;
             at any later call: the disk is full.
 
     Example:
@@ -92,8 +90,8 @@ class DiskStorage:
         self._superseded: list[Path] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-rows")
         self._upcoming: Iterator[Tensor] = iter(())
-        self._ahead: deque[_Ahead] = deque()
-        self._behind: deque[Future[None]] = deque()
+        self._pending_reads: deque[_PendingRead] = deque()
+        self._pending_writes: deque[Future[None]] = deque()
         self._error: BaseException | None = None
         self._side: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
@@ -101,19 +99,19 @@ class DiskStorage:
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index int64 [b], in their order."""
-        self._ahead.clear()
+        self._pending_reads.clear()
         self._upcoming = iter(batches)
-        self._read_ahead()
+        self._start_reads()
 
     def read(self, index: Tensor) -> RowState:
-        """State of rows `index` [b], copied to the device; `index` is in host memory."""
-        if self._ahead and torch.equal(self._ahead[0].index, index):
-            ahead = self._ahead.popleft()
-            records = self._wait(ahead.records)
-            for written in ahead.overlaps:
+        """Return the state of rows `index` [b] on the device; `index` is in host memory."""
+        if self._pending_reads and torch.equal(self._pending_reads[0].index, index):
+            pending = self._pending_reads.popleft()
+            records = self._wait(pending.records)
+            for written in pending.overlaps:
                 written.overwrite(index, records)
-            self._read_ahead()
-        else:  # not announced: read it after all that is still to be written
+            self._start_reads()
+        else:  # not announced: read after all pending writes
             records = self._wait(self._submit(self._load, index))
         on_device = records.to(self.device, non_blocking=True)
         return RowState(*self.layout.unpack(on_device, self.dim), _steps(records))
@@ -121,37 +119,38 @@ class DiskStorage:
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct and past step 0.
 
-        Returns before it is done, unless several batches are still to be written.
+        Returns before the write is done, unless several batches are pending.
         """
-        written = self._bring(index, state)
-        for ahead in self._ahead:
-            if ahead.has_any_of(index):
-                ahead.overlaps.append(written)
-        self._behind.append(self._submit(self._save, written))
-        while self._behind and (len(self._behind) > _WRITE_BEHIND or self._behind[0].done()):
-            self._wait(self._behind.popleft())
+        written = self._to_host(index, state)
+        for pending in self._pending_reads:
+            if pending.has_any_of(index):
+                pending.overlaps.append(written)
+        self._pending_writes.append(self._submit(self._save, written))
+        writes = self._pending_writes
+        while writes and (len(writes) > _MAX_WRITES or writes[0].done()):
+            self._wait(writes.popleft())
 
     def flush(self) -> None:
         """Return when all rows are written."""
-        while self._behind:
-            self._wait(self._behind.popleft())
+        while self._pending_writes:
+            self._wait(self._pending_writes.popleft())
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to come back to this instant; the rows stay where they are."""
+        """Return what a checkpoint needs to restore the current rows, which stay on disk."""
         self.flush()
         snapshot: Future[dict[str, Any]] = self._submit(lambda: self._open_rows().snapshot())
         generation = self._wait(snapshot)
         return {"run": self._run, **generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the rows in the folder back to the checkpoint that kept `state`.
+        """Restore the rows in the folder to the checkpoint with `state`.
 
         Raises:
             ValueError: the rows are in use already, or `state` does not belong to this folder.
         """
         if self._rows is not None:
             raise ValueError(
-                f"the rows in {self._folder} are in use, and are loaded before they are: close() "
+                f"the rows in {self._folder} are in use, and no state can be loaded: close() "
                 "their storage, make a new one, and a new PerExampleHead if it had one, and load "
                 "into that"
             )
@@ -164,10 +163,10 @@ class DiskStorage:
         self._wait(self._submit(self._open_rows, state))
 
     def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Copy its rows from the folders beside its own, of all ranks of another world size.
+        """Copy its rows from the folders of all ranks of another world size.
 
-        `states` are what `state_dict` returned on each of them. Their files stay as they are until
-        `discard_old`; a copy that a crash left half made begins anew.
+        `states` are what `state_dict` returned on these ranks. Their files do not change until
+        `remove_old`; after a crash the copy starts again.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
@@ -176,65 +175,61 @@ class DiskStorage:
         old = range(self.shard.rank, len(states), self.shard.world)
         self._superseded = [self._folder.with_name(Shard(r, len(states)).name) for r in old]
 
-    def discard_old(self) -> None:
-        """Drop what only checkpoints before the last `state_dict` need: that one is saved."""
-        self._wait(self._submit(lambda: self._open_rows().discard_old()))
+    def remove_old(self) -> None:
+        """Remove what only checkpoints before the last `state_dict` need."""
+        self._wait(self._submit(lambda: self._open_rows().remove_old()))
         while self._superseded:
             shutil.rmtree(self._superseded.pop(), ignore_errors=True)
 
     def close(self) -> None:
-        """End the thread and let go of the folder; writes that have not begun are dropped."""
+        """Stop the thread and release the folder; writes that have not started are dropped."""
         self._worker.shutdown(cancel_futures=True)
         if self._rows is not None:
             self._rows.close()
         self._lock.release()
 
-    def _read_ahead(self) -> None:
-        while len(self._ahead) < _READ_AHEAD:
+    def _start_reads(self) -> None:
+        while len(self._pending_reads) < _MAX_READS:
             index = next(self._upcoming, None)
             if index is None:
                 return
             records = self._submit(self._load, index)
-            self._ahead.append(_Ahead(index, index.sort().values, records))
+            self._pending_reads.append(_PendingRead(index, index.sort().values, records))
 
-    def _bring(self, index: Tensor, state: RowState) -> "_Written":
-        """Copy `state` to host memory; on CUDA beside the computation, which does not wait."""
+    def _to_host(self, index: Tensor, state: RowState) -> "_PendingWrite":
+        """Copy `state` to host memory; on CUDA in a side stream."""
         records = self.layout.pack(state.row, state.m, state.v)
         if self._side is None:
-            return _Written(index.clone(), state.last.clone(), records, None)
+            return _PendingWrite(index.clone(), state.last.clone(), records, None)
         host = torch.empty(records.shape, dtype=records.dtype, pin_memory=True)
         self._side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._side):
             host.copy_(records, non_blocking=True)
             records.record_stream(self._side)
-            arrived = self._side.record_event()
-        return _Written(index.clone(), state.last.clone(), host, arrived)
+            event = self._side.record_event()
+        return _PendingWrite(index.clone(), state.last.clone(), host, event)
 
     def _submit(self, job: Callable[..., T], *args: Any) -> Future[T]:
-        return self._worker.submit(self._unless_failed, job, *args)
+        return self._worker.submit(self._run_job, job, *args)
 
     def _wait(self, future: Future[T]) -> T:
-        """Result of a job.
-
-        Raises:
-            ValueError: the disk is full, or fails.
-        """
-        began = time.perf_counter()
+        """Return the result of a job."""
+        start_time = time.perf_counter()
         try:
             return future.result()
         except OSError as error:
-            remedy = "make room" if disk_is_full(error) else "see to the disk"
+            hint = "make room" if disk_is_full(error) else "check the disk"
             raise ValueError(
                 f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
-                f"last checkpoint, if there is one, is whole; {remedy} and run again with --resume"
+                f"last checkpoint, if there is one, is whole; {hint} and run again with --resume"
             ) from error
         finally:
-            self.wait_seconds += time.perf_counter() - began
+            self.wait_seconds += time.perf_counter() - start_time
 
-    # From here on everything runs in the thread, one job after the other.
+    # All methods below run in the thread, one job after the other.
 
-    def _unless_failed(self, job: Callable[..., T], *args: Any) -> T:
-        """Run `job`; after one has failed no other is begun, and all end with its error."""
+    def _run_job(self, job: Callable[..., T], *args: Any) -> T:
+        """Run `job`; after one has failed all others raise its error."""
         if self._error is None:
             try:
                 return job(*args)
@@ -243,7 +238,7 @@ class DiskStorage:
         raise self._error
 
     def _open_rows(self, state: dict[str, Any] | None = None) -> RecoverableRows:
-        """The rows: as of the checkpoint with `state`, or, at first use, new."""
+        """Return the rows, opened at first use: of the checkpoint with `state`, or new ones."""
         if self._rows is None:
             header = self._header(self.shard, self._run)
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -266,90 +261,90 @@ class DiskStorage:
         )
 
     def _copy_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Take over rows of `self.shard` from every rank's folder, one after the other."""
-        mine = self._open_rows()
+        """Copy the rows of `self.shard` from every rank's folder."""
+        target = self._open_rows()
         for rank, state in enumerate(states):
-            theirs = Shard(rank, len(states))
-            folder = self._folder.with_name(theirs.name)
+            source = Shard(rank, len(states))
+            folder = self._folder.with_name(source.name)
             lock = FolderLock(folder)
             lock.acquire(wait=True)  # other ranks copy theirs
             try:
-                header = self._header(theirs, state["run"])
+                header = self._header(source, state["run"])
                 with closing(RecoverableRows.open(folder, header, state)) as rows:
-                    self._copy(rows, theirs, mine)
+                    self._copy(rows, source, target)
             finally:
                 lock.release()
 
-    def _copy(self, rows: RecoverableRows, theirs: Shard, mine: RecoverableRows) -> None:
-        """Write the rows of `theirs` that belong to `self.shard`, and were ever visited."""
-        count = theirs.count(self.n)
-        for first in range(0, count, _COPIED_AT_ONCE):
-            local = torch.arange(first, min(first + _COPIED_AT_ONCE, count))
-            example = theirs.examples_at(local)
+    def _copy(self, rows: RecoverableRows, source: Shard, target: RecoverableRows) -> None:
+        """Copy the visited rows of `source` that belong to `self.shard`."""
+        count = source.count(self.n)
+        for first in range(0, count, _CHUNK_ROWS):
+            local = torch.arange(first, min(first + _CHUNK_ROWS, count))
+            example = source.examples_at(local)
             wanted = example % self.shard.world == self.shard.rank
             visited = torch.from_numpy(rows.steps(local[wanted].numpy()) > 0)
             at = local[wanted][visited]
             if len(at):
-                target = self.shard.local(theirs.examples_at(at))
-                mine.write(target.numpy(), rows.read(at.numpy()))
+                index = self.shard.local(source.examples_at(at))
+                target.write(index.numpy(), rows.read(at.numpy()))
 
     def _load(self, index: Tensor) -> Tensor:
-        """Read records, and draw the rows of those that were never written."""
+        """Read records, and initialize the rows of those that were never written."""
         shape, pin = (len(index), self.layout.words(self.dim)), self._side is not None
         records = torch.empty(shape, dtype=torch.int32, pin_memory=pin)
         self._open_rows().read(self.shard.local(index).numpy(), records.numpy())
-        never = _steps(records) == 0
-        if never.any():
+        is_new = _steps(records) == 0
+        if is_new.any():
             row, _, _ = self.layout.unpack(records, self.dim)
-            row[never] = initial_rows(index[never], self.dim, seed=self._seed, dtype=row.dtype)
+            row[is_new] = initial_rows(index[is_new], self.dim, seed=self._seed, dtype=row.dtype)
         return records
 
-    def _save(self, written: "_Written") -> None:
+    def _save(self, written: "_PendingWrite") -> None:
         """Write records."""
         index = self.shard.local(written.index)
         self._open_rows().write(index.numpy(), written.wait().numpy())
 
 
 def _steps(records: Tensor) -> Tensor:
-    """The step that each record is at, int64 [b]."""
+    """Return the last step of each record, int64 [b]."""
     return records[:, :STEP_WORDS].contiguous().view(torch.int64)[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A batch on its way to the disk."""
+class _PendingWrite:
+    """A batch that is being written."""
 
     index: Tensor
     last: Tensor
     records: Tensor
-    """int32 [b, words] in host memory, once they have arrived; until then without their steps."""
-    arrived: torch.cuda.Event | None
+    """int32 [b, words] in host memory, complete after `wait`."""
+    event: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """The records, arrived."""
-        if self.arrived is not None:
-            self.arrived.synchronize()
+        """Wait for the copy to host memory and return the complete records."""
+        if self.event is not None:
+            self.event.synchronize()
         self.records[:, :STEP_WORDS] = self.last[:, None].view(torch.int32)
         return self.records
 
     def overwrite(self, index: Tensor, records: Tensor) -> None:
-        """Put the rows that are also in `index` into `records`, which were read before."""
-        at, mine = (index[:, None] == self.index).nonzero(as_tuple=True)
-        records[at] = self.wait()[mine]
+        """Replace the records of these rows in `records`, which were read as `index`."""
+        at, target = (index[:, None] == self.index).nonzero(as_tuple=True)
+        records[at] = self.wait()[target]
 
 
 @dataclass(slots=True)
-class _Ahead:
-    """A batch announced and being read."""
+class _PendingRead:
+    """An announced batch that is being read."""
 
     index: Tensor
     sorted: Tensor
-    """The same, smallest first."""
+    """`index` in ascending order."""
     records: Future[Tensor]
-    overlaps: list[_Written] = field(default_factory=list)
-    """Batches written since it was announced, in their order."""
+    overlaps: list[_PendingWrite] = field(default_factory=list)
+    """Batches written since, in order."""
 
     def has_any_of(self, index: Tensor) -> bool:
-        """Whether it shares a row with `index`."""
+        """Return whether it shares a row with `index`."""
         at = torch.searchsorted(self.sorted, index).clamp_(max=len(self.sorted) - 1)
         return bool((self.sorted[at] == index).any())

@@ -1,13 +1,12 @@
-"""Rows on disk: records of one size in one sparse file, memory-mapped.
+"""File of rows: records of one size in a sparse, memory-mapped file.
 
-The file is a header of one page and n records of `words` 32-bit integers. A record that was never
-written reads as zeros and takes no space, so a file for 10^8 rows is made at once.
+The file has a header of one page and n records of `words` 32-bit integers. A record that was never
+written is zero and takes no space, so that a file for 10^8 rows is created at once.
 
-Records are read and written through the map. Blocks are allocated before the map is written to: a
-full disk is then an error that can be caught, where a write to an unbacked page would be a signal
-that ends the process. Before a gather the kernel is told all its records at once, and fetches them
-side by side: page faults alone would fetch them one after the other. Records that were read before
-are in memory still if the file is small beside it, and the kernel is not asked again.
+Blocks are allocated before the map is written to, so that a full disk is an exception and not a
+signal that ends the process. Before a gather the kernel gets advice on all its records, and reads
+them concurrently instead of one page fault after the other. This is left out for records that were
+read before, if the file is small compared with the memory.
 """
 
 import mmap
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from widefield.core.types import WHOLE, Shard
 
 VERSION = 2
-_MAGIC = b"widefield rows\0\0"
+_FILE_ID = b"widefield rows\0\0"
 # magic, version, words, n, dim, seed, rank, world, layout, run
 _FIELDS = struct.Struct("<16sIIqqqII16s16s")
 _CHECKSUM = struct.Struct("<I")
@@ -33,7 +32,7 @@ _HEADER_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 _CACHED_SHARE = 0.25
 
-_OTHER = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"
+_MISMATCH = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"
 
 Index = NDArray[np.int64]
 Records = NDArray[np.int32]
@@ -41,7 +40,7 @@ Records = NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class RowFileHeader:
-    """What a row file says about itself."""
+    """Header of a row file."""
 
     n: int
     """Examples of the whole run."""
@@ -49,28 +48,28 @@ class RowFileHeader:
     words: int
     """32-bit words of a record."""
     layout: str
-    """What a record holds, in 16 letters at most."""
+    """Name of the layout, at most 16 letters."""
     seed: int
     """Seed of the rows that were never written."""
     shard: Shard = WHOLE
-    """Whose rows they are."""
+    """Examples of the rows."""
     run: str
-    """Hexadecimal id of the run that the rows belong to, 32 digits."""
+    """Hexadecimal id of the run, 32 digits."""
 
     @property
     def records(self) -> int:
-        """Records in the file."""
+        """Number of records in the file."""
         return self.shard.count(self.n)
 
     @property
     def file_bytes(self) -> int:
-        """Size of the file, where it is not sparse."""
+        """Size of the file without holes."""
         return _HEADER_BYTES + self.records * 4 * self.words
 
     def pack(self) -> bytes:
-        """The header's bytes, checksum included."""
+        """Return the header's bytes, with a checksum."""
         fields = _FIELDS.pack(
-            _MAGIC,
+            _FILE_ID,
             VERSION,
             self.words,
             self.n,
@@ -85,13 +84,13 @@ class RowFileHeader:
 
     @classmethod
     def unpack(cls, data: bytes, path: Path) -> Self:
-        """Read a header back.
+        """Return the header in `data`.
 
         Raises:
-            ValueError: it is none, damaged, or of another version.
+            ValueError: it is not a header, damaged, or of another version.
         """
-        if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_MAGIC):
-            raise ValueError(f"{path} holds no rows of widefield: restore it, or start a new run")
+        if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_FILE_ID):
+            raise ValueError(f"{path} has no widefield rows: restore it, or start a new run")
         _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
         if version != VERSION:
             raise ValueError(
@@ -110,20 +109,20 @@ class RowFileHeader:
             run=run.hex(),
         )
 
-    def refuse_other(self, header: "RowFileHeader", path: Path) -> None:
-        """Make sure that this is the header that was asked for, of whatever number of examples.
+    def check_matches(self, header: "RowFileHeader", path: Path) -> None:
+        """Check that the header equals `header`, except for the number of examples.
 
         Raises:
-            ValueError: it is not; the message names the first difference.
+            ValueError: it does not; the message names the first difference.
         """
-        for words, held, wanted in (
+        for words, found, wanted in (
             ("rows of width {}", self.dim, header.dim),
             ("{} moments", self.layout, header.layout),
             ("rows of seed {}", self.seed, header.seed),
             ("rows of process {}", self.shard.name, header.shard.name),
         ):
-            if held != wanted:
-                raise ValueError(_OTHER.format(path, words.format(held), wanted))
+            if found != wanted:
+                raise ValueError(_MISMATCH.format(path, words.format(found), wanted))
         if self.run != header.run:
             raise ValueError(
                 f"{path} belongs to another run ({self.run[:8]}, not {header.run[:8]}): "
@@ -142,15 +141,15 @@ class RowFile:
         self._map = mmap.mmap(fd, self._size)
         flat = np.frombuffer(self._map, np.dtype("<i4"), offset=_HEADER_BYTES)
         self._records: Records | None = flat.reshape(header.records, header.words)
-        self._cached = np.zeros(header.records, dtype=np.bool_)  # takes memory where written to
+        self._cached = np.zeros(header.records, dtype=np.bool_)  # zero pages take no memory
         self._allocated = np.zeros(-(-self._size // _CHUNK_BYTES), dtype=np.bool_)
 
     @classmethod
     def create(cls, path: Path, header: RowFileHeader) -> Self:
-        """Make a file whose records are all zero; takes no time and no space.
+        """Create a sparse file with records of zeros.
 
         Raises:
-            ValueError: there is a file already.
+            ValueError: the file exists.
         """
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -164,33 +163,30 @@ class RowFile:
 
     @classmethod
     def open(cls, path: Path, header: RowFileHeader) -> Self:
-        """Open the file that `header` describes; one of fewer examples grows by empty records.
-
-        One of more examples shrinks, if the others have empty records alone: they were to join the
-        run, and did not.
+        """Open the file of `header`, and add or remove empty records at its end.
 
         Raises:
-            ValueError: it is missing, damaged, truncated, or another one; the message says which.
+            ValueError: the file is missing, damaged, truncated, or another one.
         """
         try:
             fd = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: restore it, or start a new run") from None
         try:
-            held = RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path)
-            held.refuse_other(header, path)
-            size, expected = os.fstat(fd).st_size, held.file_bytes
-            if size < expected:  # one that was about to grow is longer
+            found = RowFileHeader.unpack(os.pread(fd, _HEADER_BYTES, 0), path)
+            found.check_matches(header, path)
+            size, expected = os.fstat(fd).st_size, found.file_bytes
+            if size < expected:  # may be longer after a crash
                 raise ValueError(
                     f"{path} is truncated, {size} bytes of {expected}: "
                     "restore it, or start a new run"
                 )
-            if held.n < header.n:  # the header last: until then it is a file of fewer examples
+            if found.n < header.n:  # the header last, in case of a crash
                 os.ftruncate(fd, header.file_bytes)
                 os.pwrite(fd, header.pack(), 0)
-            if held.n > header.n:
-                if _holds_data(fd, header.file_bytes):
-                    raise ValueError(_OTHER.format(path, f"{held.n} rows", header.n))
+            if found.n > header.n:
+                if _has_data(fd, header.file_bytes):
+                    raise ValueError(_MISMATCH.format(path, f"{found.n} rows", header.n))
                 os.pwrite(fd, header.pack(), 0)
                 os.ftruncate(fd, header.file_bytes)
         except ValueError:
@@ -199,22 +195,23 @@ class RowFile:
         return cls(path, fd, header)
 
     def read(self, index: Index, out: Records | None = None) -> Records:
-        """Copies of records `index` [b], in `out` if that is given."""
-        cold = index[~self._cached[index]]
-        for offset in self._offsets(cold).tolist():
+        """Return copies of records `index` [b], in `out` if given."""
+        uncached = index[~self._cached[index]]
+        for offset in self._offsets(uncached).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
-        self._cached[index] = self._size < _CACHED_SHARE * _memory_bytes()
-        return self.read_again(index, out)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._cached[index] = self._size < _CACHED_SHARE * memory
+        return self.read_cached(index, out)
 
-    def read_again(self, index: Index, out: Records | None = None) -> Records:
-        """Copies of records `index` [b], which were read a moment ago: the kernel is not asked."""
+    def read_cached(self, index: Index, out: Records | None = None) -> Records:
+        """Return copies of records `index` [b] without advice to the kernel."""
         assert self._records is not None, "the file is closed"
-        # Out of bounds is an error either way; "raise" would go through a buffer.
+        # Checked here, because mode="raise" would use a buffer.
         assert len(index) == 0 or 0 <= int(index.min()) <= int(index.max()) < self.header.records
         return np.take(self._records, index, axis=0, out=out, mode="clip")
 
     def last_steps(self, index: Index) -> Index:
-        """First 64 bits of records `index` [b]."""
+        """Return the first 64 bits of records `index` [b]."""
         assert self._records is not None, "the file is closed"
         return np.ascontiguousarray(self._records[index, :2]).view(np.int64)[:, 0]
 
@@ -226,16 +223,16 @@ class RowFile:
         """
         assert self._records is not None, "the file is closed"
         self._allocate(index)
-        # By torch, because others may compute while it waits for pages: numpy would hold the GIL.
+        # By torch, because numpy would hold the GIL while it waits for pages.
         table, new = torch.from_numpy(self._records), torch.from_numpy(records)
         table.index_copy_(0, torch.from_numpy(index), new)
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk."""
+        """Wait until all writes are on the disk."""
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._records = None
         self._map.close()
         os.close(self._fd)
@@ -244,23 +241,19 @@ class RowFile:
         return _HEADER_BYTES + index * self._record_bytes
 
     def _allocate(self, index: Index) -> None:
-        """Back records `index` by blocks of the disk, a chunk of many rows at a time."""
+        """Allocate disk blocks for records `index`, in large chunks."""
         first = self._offsets(index)
-        touched = np.concatenate([first, first + self._record_bytes - 1]) // _CHUNK_BYTES
-        for chunk in np.unique(touched[~self._allocated[touched]]).tolist():
+        chunks = np.concatenate([first, first + self._record_bytes - 1]) // _CHUNK_BYTES
+        for chunk in np.unique(chunks[~self._allocated[chunks]]).tolist():
             begin = chunk * _CHUNK_BYTES
             os.posix_fallocate(self._fd, begin, min(_CHUNK_BYTES, self._size - begin))
             self._allocated[chunk] = True
 
 
-def _holds_data(fd: int, begin: int) -> bool:
-    """Return whether a byte from `begin` on is not 0."""
+def _has_data(fd: int, begin: int) -> bool:
+    """Return whether a byte after `begin` is not 0."""
     while chunk := os.pread(fd, _CHUNK_BYTES, begin):
         if chunk.strip(b"\0"):
             return True
         begin += len(chunk)
     return False
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,26 +1,23 @@
-"""Taking a row file back to a checkpoint: an undo journal for each generation.
+"""Undo journals, which restore a row file to a checkpoint.
 
-Generation g is the time from checkpoint g to checkpoint g + 1. The first time in it that a record
-is overwritten, its old content is appended to `journal-g`, and only then is the record changed. A
-process that dies leaves records of any kind behind, torn ones included, but the journal holds what
-each of them was at checkpoint g. Writing the old contents back, the latest first, restores that
-checkpoint; doing it twice changes nothing more. A checkpoint therefore costs what was touched
-since the last one, however many rows there are.
+Generation g is the time from checkpoint g to checkpoint g + 1. Before a record is overwritten for
+the first time in it, its old content is appended to `journal-g`. After a crash records may be
+damaged, but the journal has their contents at checkpoint g. Writing these back, the latest first,
+restores the checkpoint, and may be repeated. The cost of a checkpoint is that of the rows changed
+since the last one.
 
-A record begins with the step that it is at. Steps only grow, so a record beyond the step of the
-checkpoint has been journalled already, and one at step 0 was never written: of that one only the
-index is kept.
+A record starts with its last step. Steps only grow, so a record beyond the step of the checkpoint
+is in the journal already, and one at step 0 was never written: only its index is stored.
 
-A journal is a chain of entries that ends with an empty one. An entry's contents and the new end
-are written first, its head last: a process that dies in between leaves the old end in place. The
-head lies within one page and so is written whole or not at all. Its generation tells it from what
-a file held before: the file of a generation that is forgotten becomes that of a later one, because
-blocks of the disk and pages of memory that are there already cost nothing.
+A journal is a chain of entries that ends with an empty one. An entry's contents and the new end are
+written first, its head last, so that a crash in between keeps the old end. The head lies within one
+page and is written atomically. It has the generation, because files of old generations are reused
+for their allocated blocks.
 
-Numbers of generations come again where a run goes on from an earlier checkpoint. So each checkpoint
-has a random mark as well, which its journal's header keeps. Before a journal is undone together
-with earlier ones it loses its mark: the rows are on their way past its checkpoint, and do not come
-back. Journals of version 2 have no mark, nor do the checkpoints that belong to them.
+A run that continues from an earlier checkpoint repeats numbers of generations. Each checkpoint and
+its journal therefore have a random mark too. A journal that is undone together with earlier ones
+loses its mark first, because its checkpoint can no longer be restored. Journals of version 2 and
+their checkpoints have no mark.
 """
 
 import os
@@ -40,34 +37,34 @@ from widefield.head.storage.file import Index, Records, RowFile, RowFileHeader
 _HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run; then the mark
 _ENTRY = struct.Struct("<4sIIIQ")  # magic, never written, written, generation, sum of what follows
 _CHECKSUM = struct.Struct("<I")
-_MAGIC, _ENTRY_MAGIC, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
+_FILE_ID, _ENTRY_ID, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
 _MARK_BYTES = 16
-_NOBODYS = bytes(_MARK_BYTES).hex()
-"""Mark of a journal that no checkpoint names."""
+_NO_MARK = bytes(_MARK_BYTES).hex()
+"""Mark of a journal without checkpoint."""
 _HEADER_BYTES = 64
 _HEAD_BYTES = 32  # of an entry; its start is a multiple of this, so it lies within one page
 _END = bytes(_HEAD_BYTES)
 
 
 Entry = tuple[int, int, int]
-"""Position of an entry's contents; how many rows in it were never written, and how many were."""
+"""Position of an entry's contents; number of rows in it that were never written, and of others."""
 
 
-def _sealed(fields: bytes, size: int) -> bytes:
+def _with_checksum(fields: bytes, size: int) -> bytes:
     return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(size, b"\0")
 
 
 def _sum(parts: list[NDArray[Any]]) -> int:
-    """Sum of the 64-bit words of arrays, modulo 2^64: a checksum as fast as memory is."""
+    """Return the sum of the 64-bit words of arrays modulo 2^64, a fast checksum."""
     return sum(int(x.view(np.uint64).sum()) for x in parts) % 2**64
 
 
 class Journal:
-    """Old contents of the records that changed since one checkpoint."""
+    """Old contents of the records that changed since a checkpoint."""
 
     def __init__(self, path: Path, header: RowFileHeader, generation: int) -> None:
         self.path = path
-        self.mark: str | None = _NOBODYS
+        self.mark: str | None = _NO_MARK
         """Mark of the checkpoint, 32 hexadecimal digits; None in a file of version 2."""
         self._words = header.words
         self._generation = generation
@@ -75,26 +72,26 @@ class Journal:
         self._fd = -1
         self._end = _HEADER_BYTES
 
-    def create(self, spare: Path, mark: str = _NOBODYS) -> Self:
-        """Begin empty, in the file `spare` if that exists; it gets its name once it is whole."""
+    def create(self, spare_path: Path, mark: str = _NO_MARK) -> Self:
+        """Create an empty journal, in the file `spare_path` if that exists, and rename it last."""
         self.mark = mark
-        self._fd = os.open(spare, os.O_RDWR | os.O_CREAT, 0o644)
+        self._fd = os.open(spare_path, os.O_RDWR | os.O_CREAT, 0o644)
         os.pwrite(self._fd, self._header(mark) + _END, 0)
         os.fsync(self._fd)
-        os.rename(spare, self.path)
+        os.rename(spare_path, self.path)
         return self
 
     def open(self) -> Self:
-        """Go on with the file, whatever its mark.
+        """Open the file, with any mark.
 
         Raises:
-            ValueError: it is missing, or another one's.
+            ValueError: it is missing, or of another run.
         """
         try:
             self._fd = os.open(self.path, os.O_RDWR)
         except FileNotFoundError:
             raise ValueError(
-                f"{self.path} is missing, and without it the rows cannot be taken back to the "
+                f"{self.path} is missing, without which the rows cannot be restored to the "
                 "checkpoint: restore it, or start a new run"
             ) from None
         found = os.pread(self._fd, _HEADER_BYTES, 0)
@@ -109,44 +106,44 @@ class Journal:
 
     def _header(self, mark: str | None) -> bytes:
         version = _VERSION_UNMARKED if mark is None else _VERSION
-        fields = _HEADER.pack(_MAGIC, version, self._words, self._generation, self._run)
-        return _sealed(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
+        fields = _HEADER.pack(_FILE_ID, version, self._words, self._generation, self._run)
+        return _with_checksum(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
 
-    def disown(self) -> None:
-        """Belong to no checkpoint from now on."""
-        self.mark = _NOBODYS
+    def clear_mark(self) -> None:
+        """Remove the mark, so that no checkpoint uses the journal."""
+        self.mark = _NO_MARK
         os.pwrite(self._fd, self._header(self.mark), 0)
 
-    def append(self, fresh: Index, index: Index, records: Records) -> None:
-        """Keep that rows `fresh` were never written and that `index` [b] held `records`.
+    def append(self, new: Index, index: Index, records: Records) -> None:
+        """Append rows `new`, which were never written, and the old `records` of `index` [b].
 
         Raises:
-            OSError: the disk is full; the journal is as it was before.
+            OSError: the disk is full; the journal is unchanged.
         """
-        parts: list[NDArray[Any]] = [x for x in (fresh, index, records) if x.size]
-        fields = _ENTRY.pack(_ENTRY_MAGIC, len(fresh), len(index), self._generation, _sum(parts))
+        parts: list[NDArray[Any]] = [x for x in (new, index, records) if x.size]
+        fields = _ENTRY.pack(_ENTRY_ID, len(new), len(index), self._generation, _sum(parts))
         begin = self._end + _HEAD_BYTES
-        after = _aligned(begin + self._payload_bytes(len(fresh), len(index)))
+        after = _aligned(begin + self._payload_bytes(len(new), len(index)))
         self._write([x.data.cast("B") for x in parts], begin)
         self._write([memoryview(_END)], after)
-        self._write([memoryview(_sealed(fields, _HEAD_BYTES))], self._end)
+        self._write([memoryview(_with_checksum(fields, _HEAD_BYTES))], self._end)
         self._end = after
 
     def _write(self, parts: list[memoryview], position: int) -> None:
-        """Write `parts` from byte `at` on, one after the other."""
+        """Write `parts` one after the other from `position` on."""
         for rest in parts:
             while rest:
                 written = os.pwrite(self._fd, rest, position)
                 rest, position = rest[written:], position + written
 
     def undo(self, file: RowFile, entries: list[Entry]) -> None:
-        """Write the old contents back into `file`, those of the last of `entries` first."""
-        for position, fresh, old in reversed(entries):
-            payload = os.pread(self._fd, self._payload_bytes(fresh, old), position)
-            index, records = payload[: 8 * (fresh + old)], payload[8 * (fresh + old) :]
+        """Write the old contents back into `file`, the last of `entries` first."""
+        for position, new, old in reversed(entries):
+            payload = os.pread(self._fd, self._payload_bytes(new, old), position)
+            index, records = payload[: 8 * (new + old)], payload[8 * (new + old) :]
             rows = np.frombuffer(index, np.int64).copy()
-            contents = np.zeros((fresh + old, self._words), np.int32)
-            contents[fresh:] = np.frombuffer(records, np.int32).reshape(old, self._words)
+            contents = np.zeros((new + old, self._words), np.int32)
+            contents[new:] = np.frombuffer(records, np.int32).reshape(old, self._words)
             file.write(rows, contents)
 
     def entries(self) -> Iterator[Entry]:
@@ -158,28 +155,28 @@ class Journal:
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
-            magic, fresh, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
-            if (magic, generation) != (_ENTRY_MAGIC, self._generation) or head != _sealed(
+            entry_id, new, old, generation, total = _ENTRY.unpack(fields.ljust(_ENTRY.size))
+            if (entry_id, generation) != (_ENTRY_ID, self._generation) or head != _with_checksum(
                 fields, _HEAD_BYTES
             ):
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            position, length = position + _HEAD_BYTES, self._payload_bytes(fresh, old)
+            position, length = position + _HEAD_BYTES, self._payload_bytes(new, old)
             payload = os.pread(self._fd, length, position)
             if len(payload) < length or _sum([np.frombuffer(payload, np.uint64)]) != total:
                 raise ValueError(f"{self.path} is damaged: restore it, or start a new run")
-            yield position, fresh, old
+            yield position, new, old
             position = _aligned(position + length)
 
-    def _payload_bytes(self, fresh: int, old: int) -> int:
-        return 8 * (fresh + old) + 4 * self._words * old
+    def _payload_bytes(self, new: int, old: int) -> int:
+        return 8 * (new + old) + 4 * self._words * old
 
     def clear(self) -> None:
-        """Forget every entry."""
+        """Remove all entries."""
         self._write([memoryview(_END)], _HEADER_BYTES)
         self._end = _HEADER_BYTES
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -190,15 +187,14 @@ def _aligned(position: int) -> int:
 
 
 class RecoverableRows:
-    """A row file that can be taken back to its last checkpoint, whatever happened since.
+    """A row file that can be restored to its last checkpoint.
 
-    `snapshot` begins a new generation and says how to come back to it; the caller saves that, in
-    one step, with the rest of the run; `discard_old` then forgets the generations before. Opened
-    with what a `snapshot` returned, the rows are what they were then: every later journal is
-    undone, the newest first.
+    `snapshot` starts a new generation and returns its state, which the caller saves atomically with
+    the rest of the run; `remove_old` then removes the generations before. `open` with this state
+    restores the rows by undoing all later journals, the newest first.
 
-    This holds when the process dies at any instant. When the machine itself loses power it holds
-    for a run that had written nothing since its last checkpoint.
+    This holds if the process is killed at any time. After a power failure it holds if nothing was
+    written since the last checkpoint.
     """
 
     def __init__(self, folder: Path, file: RowFile, generation: int, step: int) -> None:
@@ -208,22 +204,22 @@ class RecoverableRows:
 
     @classmethod
     def create(cls, folder: Path, header: RowFileHeader) -> Self:
-        """Rows never written, at generation 0.
+        """Create rows at generation 0.
 
         Raises:
-            ValueError: the folder holds rows already.
+            ValueError: the folder has rows already.
         """
         rows = cls(folder, RowFile.create(folder / "rows.bin", header), 0, 0)
-        rows._journal.create(rows._spare)
+        rows._journal.create(rows._spare_path)
         return rows
 
     @classmethod
     def open(cls, folder: Path, header: RowFileHeader, state: dict[str, Any]) -> Self:
-        """Rows as they were when `snapshot` returned `state`.
+        """Open the rows as of the `snapshot` that returned `state`.
 
         Raises:
-            ValueError: a file is missing, damaged, or another run's, or the run has since gone on
-                from an earlier snapshot; the message says which. No row has changed.
+            ValueError: a file is missing, damaged, or of another run, or the run has continued from
+                an earlier snapshot. No row has changed.
         """
         file = RowFile.open(folder / "rows.bin", header)
         rows = cls(folder, file, state["generation"], state["step"])
@@ -235,74 +231,73 @@ class RecoverableRows:
         return rows
 
     def _recover(self, mark: str | None) -> None:
-        """Undo all that came after the snapshot of `mark`, and remove what is of no more use."""
+        """Undo all changes after the snapshot of `mark`, and remove later journals."""
         if self._journal.open().mark != mark:
             raise ValueError(
-                f"{self._folder} no longer holds the rows of this checkpoint, because the run "
-                "went on from an earlier one: resume from the last that it saved since, or start a "
-                "new run"
+                f"{self._folder} no longer has the rows of this checkpoint, because the run "
+                "continued from an earlier one: resume from its last checkpoint, or start a new run"
             )
         present = [int(path.name.partition("-")[2]) for path in self._folder.glob("journal-*")]
         numbers = sorted((g for g in present if g > self._generation), reverse=True)
-        with ExitStack() as opened:
-            later = [opened.enter_context(closing(self._journal_of(g).open())) for g in numbers]
-            journals = [*later, self._journal]
-            entries = [list(journal.entries()) for journal in journals]  # none of them is damaged
-            for journal in later:
-                journal.disown()
-            for journal, its in zip(journals, entries, strict=True):
-                journal.undo(self._file, its)
-        for journal in later:  # only now: until here an interrupted recovery needs them all
+        with ExitStack() as stack:
+            newer = [stack.enter_context(closing(self._journal_of(g).open())) for g in numbers]
+            journals = [*newer, self._journal]
+            entries = [list(journal.entries()) for journal in journals]  # raises if one is damaged
+            for journal in newer:
+                journal.clear_mark()
+            for journal, items in zip(journals, entries, strict=True):
+                journal.undo(self._file, items)
+        for journal in newer:  # last, because an interrupted recovery needs them all
             journal.path.unlink()
         self._journal.clear()
-        self.discard_old()
+        self.remove_old()
 
     @property
-    def _spare(self) -> Path:
-        """A file for the next journal, to be written over."""
+    def _spare_path(self) -> Path:
+        """A file to reuse for the next journal."""
         return self._folder / "spare"
 
     def read(self, index: Index, out: Records | None = None) -> Records:
-        """Copies of records `index` [b], in `out` if that is given."""
+        """Return copies of records `index` [b], in `out` if given."""
         return self._file.read(index, out)
 
     def steps(self, index: Index) -> Index:
-        """Steps that records `index` [b] are at; 0 where one was never written."""
+        """Return the last steps of records `index` [b]; 0 if never written."""
         return self._file.last_steps(index)
 
     def write(self, index: Index, records: Records) -> None:
-        """Replace records `index` [b], which are distinct and begin with their step, above 0.
+        """Replace records `index` [b], which are distinct and start with their step, above 0.
 
         Raises:
             OSError: the disk is full; no record has changed.
         """
         before = self._file.last_steps(index)
-        unkept = before <= self._snapshot_step
-        if unkept.any():
-            fresh, old = index[unkept & (before == 0)], index[unkept & (before > 0)]
-            self._journal.append(fresh, old, self._file.read_again(old))
+        unsaved = before <= self._snapshot_step
+        if unsaved.any():
+            new, old = index[unsaved & (before == 0)], index[unsaved & (before > 0)]
+            self._journal.append(new, old, self._file.read_cached(old))
         self._file.write(index, records)
         steps = np.ascontiguousarray(records[:, :2]).view(np.int64)
         self._step = max(self._step, int(steps.max()))
 
     def snapshot(self) -> dict[str, Any]:
-        """Begin a generation; returns what `open` needs to come back to this instant."""
+        """Start a generation; return what `open` needs to restore the current rows."""
         self._file.sync()
         mark = uuid.uuid4().hex
-        following = self._journal_of(self._generation + 1).create(self._spare, mark)
+        next_journal = self._journal_of(self._generation + 1).create(self._spare_path, mark)
         self._journal.close()
-        self._journal, self._generation = following, self._generation + 1
+        self._journal, self._generation = next_journal, self._generation + 1
         self._snapshot_step = self._step
         return {"generation": self._generation, "step": self._snapshot_step, "mark": mark}
 
-    def discard_old(self) -> None:
-        """Forget the generations before the last snapshot, which has been saved."""
+    def remove_old(self) -> None:
+        """Remove the generations before the last snapshot, which has been saved."""
         for path in self._folder.glob("journal-*"):
             if int(path.name.partition("-")[2]) < self._generation:
-                path.rename(self._spare)
+                path.rename(self._spare_path)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._journal.close()
         self._file.close()
 

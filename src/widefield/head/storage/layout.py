@@ -1,4 +1,4 @@
-"""How a row and its optimizer state are kept: in which types, and as which words of a record."""
+"""Format of a stored row and its optimizer state."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,16 +11,16 @@ Moments = Literal["float32", "bf16"]
 SecondMoment = Literal["element", "row", "none"]
 
 _MIX = -0x61C88647  # 2^32 over the golden ratio: its multiples differ in their upper bits
-STEP_WORDS = 2  # a record begins with the step it is at, an int64
+STEP_WORDS = 2  # a record starts with its step, an int64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """What is kept of a row of width m: the row itself, always float32, and its two moments.
+    """Types and sizes of a row of width m, which is float32, and of its two moments.
 
-    A storage computes nothing: it hands out float32 and rounds what it is given, the first moment
-    to nearest and the second one at random: to nearest, 0.999 times a bf16 is the same bf16 again,
-    and a row that is seen at every step or two would never forget an old gradient.
+    A storage returns float32. It rounds the first moment to nearest and the second one at random,
+    because to nearest 0.999 times a bf16 is the same bf16, and frequent rows would never forget an
+    old gradient.
 
     Example:
         >>> [Layout(moments=m, second_moment=v).row_bytes(128)
@@ -58,13 +58,14 @@ class Layout:
 
     def words(self, dim: int) -> int:
         """Return the 32-bit words of a record, an even number."""
-        return _even(STEP_WORDS + sum(self._widths(dim)))
+        count = STEP_WORDS + sum(self._widths(dim))
+        return count + count % 2
 
-    def narrowed(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both moments, float32 as the row is, in the types in which they are kept."""
+    def cast_moments(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both moments, given in float32, in the types of the storage."""
         if self.v_dtype == torch.float32:
             return m.to(self.m_dtype), v
-        # The lower bits of what has just moved: the same again in a run that is resumed.
+        # Random bits from the values themselves, so that a resumed run is the same.
         noise = row.view(torch.int32) ^ m.view(torch.int32)
         return m.to(self.m_dtype), _rounded_at_random(v, noise)
 
@@ -72,7 +73,7 @@ class Layout:
         """Return records int32 [b, words] of rows and moments, on their device; the step is 0."""
         b, dim = row.shape
         step = torch.zeros(b, STEP_WORDS, dtype=torch.int32, device=row.device)
-        parts = [step, *map(_as_words, (row.float(), *self.narrowed(row, m, v)))]
+        parts = [step, *map(_as_words, (row.float(), *self.cast_moments(row, m, v)))]
         if self.words(dim) > STEP_WORDS + sum(self._widths(dim)):
             parts.append(step[:, :1])
         return torch.cat(parts, dim=1)
@@ -101,19 +102,15 @@ FULL = Layout()
 
 
 def _rounded_at_random(v: Tensor, noise: Tensor) -> Tensor:
-    """Return float32 v >= 0 as one of its two neighbors in bf16, drawn by the bits of `noise`.
+    """Round float32 v >= 0 to one of its two neighbors in bf16 by the random bits of `noise`.
 
-    The chance of the upper one is how far v is on the way to it, so that v is what is expected.
+    The expected value is v.
     """
-    dither = (noise * _MIX) >> 16 & 0xFFFF
-    return ((v.view(torch.int32) + dither) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
+    noise = (noise * _MIX) >> 16 & 0xFFFF
+    return ((v.view(torch.int32) + noise) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
 
 def _as_words(x: Tensor) -> Tensor:
     if x.dtype == torch.bfloat16:
         x = F.pad(x, (0, x.shape[1] % 2)).contiguous()
     return x.view(torch.int32)
-
-
-def _even(count: int) -> int:
-    return count + count % 2

@@ -1,14 +1,13 @@
-"""One process at a time in a folder."""
+"""Lock of a folder for one process at a time."""
 
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 
 class FolderLock:
-    """Held by the one process that may change a folder; a process that died holds nothing.
+    """Lock of the process that may change a folder; it is released if the process dies.
 
     Example:
         >>> import tempfile
@@ -24,30 +23,30 @@ class FolderLock:
         self._fd: int | None = None
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Take the lock; where another process has it, `wait` until it is given back.
+        """Take the lock; with `wait`, after another process has released it.
 
         Raises:
-            ValueError: another process has it; the message says which.
+            ValueError: another process has it.
         """
         while self._fd is None:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                holder = os.pread(fd, 32, 0).decode() or "unknown"
+                pid = os.pread(fd, 32, 0).decode() or "unknown"
                 os.close(fd)
                 raise ValueError(
-                    f"{self._folder} is in use by process {holder}: wait for it to end, or stop it"
+                    f"{self._folder} is in use by process {pid}: wait for it to end, or stop it"
                 ) from None
             if self._is_current(fd):
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, str(os.getpid()).encode(), 0)
                 self._fd = fd
-            else:  # the last holder removed the file after we opened it
+            else:  # the other process removed the file after it was opened here
                 os.close(fd)
 
     def release(self) -> None:
-        """Give the lock back and leave no trace; nothing happens if it is not held."""
+        """Release the lock, if it is held, and remove its file."""
         if self._fd is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
@@ -64,11 +63,6 @@ class FolderLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give the lock back."""
+    def __exit__(self, *error: object) -> None:
+        """Release the lock."""
         self.release()

@@ -10,14 +10,13 @@ from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
 from widefield.head.storage.layout import FULL, Layout
 
-_DRAWN_AT_ONCE = 4096
+_CHUNK_ROWS = 4096
 
 
 class MemoryStorage:
     """All n rows of width m, or those of a shard, with both moments in the memory of one device.
 
-    Takes 3 n m floats and n integers, 1.5 GB for a million examples at m = 128, or less where
-    `layout` says so.
+    With the default layout 3 n m floats and n integers, 1.5 GB for a million examples at m = 128.
 
     Example:
         >>> import torch
@@ -45,9 +44,9 @@ class MemoryStorage:
         self.wait_seconds = 0.0
         examples = shard.examples(n).to(self.device)
         self.row = torch.empty(len(examples), dim, dtype=dtype, device=self.device)
-        for first in range(0, len(examples), _DRAWN_AT_ONCE):
-            # In parts, because drawing takes several times the memory of what is drawn.
-            part = slice(first, first + _DRAWN_AT_ONCE)
+        for first in range(0, len(examples), _CHUNK_ROWS):
+            # In chunks, because generation takes several times the memory of its result.
+            part = slice(first, first + _CHUNK_ROWS)
             self.row[part] = initial_rows(examples[part], dim, seed=seed, dtype=dtype)
         rounded = dtype == torch.float32
         self.m = torch.zeros_like(self.row, dtype=layout.m_dtype if rounded else dtype)
@@ -56,7 +55,7 @@ class MemoryStorage:
             dtype=layout.v_dtype if rounded else dtype,
             device=self.device,
         )
-        # On the host: the step never waits for it.
+        # On the host, so that a step does not wait for the device.
         self.last = torch.zeros(len(examples), dtype=torch.int64)
 
     def read(self, index: Tensor) -> RowState:
@@ -72,27 +71,27 @@ class MemoryStorage:
         on_device = local.to(self.device)
         moments = state.m, state.v
         if self.m.dtype == torch.bfloat16:
-            moments = self.layout.narrowed(state.row, *moments)
+            moments = self.layout.cast_moments(state.row, *moments)
         for table, new in zip((self.row, self.m, self.v), (state.row, *moments), strict=True):
             table.index_copy_(0, on_device, new)
         self.last[local] = state.last
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Take no note: rows in memory need no announcement."""
+        """Do nothing: rows are in memory."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all rows and their optimizer state."""
         return {"row": self.row, "m": self.m, "v": self.v, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over rows written by `state_dict` of a storage of the same size, or of the first n.
+        """Load what `state_dict` returned, of a storage of as many rows or another number.
 
-        Rows that nobody visited may follow: those of examples that were to join, and did not.
+        Rows that only one of the two has must not have been visited.
 
         Raises:
-            ValueError: it was of a storage of another size, or more rows than it holds are in use.
+            ValueError: the sizes do not fit, or such rows were visited.
         """
-        self._refuse_other(state)
+        self._check_state(state)
         count = min(len(state["row"]), len(self.row))
         if state["last"][count:].any():
             raise ValueError(
@@ -109,13 +108,13 @@ class MemoryStorage:
             table[:count] = state[name][:count]
 
     def load_shards(self, states: Sequence[dict[str, Tensor]]) -> None:
-        """Take over its rows from `state_dict` of all ranks of another world size.
+        """Load its rows from `state_dict` of all ranks of another world size.
 
         Raises:
-            ValueError: one was of a storage of another width, or of other moments.
+            ValueError: one is of another width or layout.
         """
         for rank, state in enumerate(states):
-            self._refuse_other(state)
+            self._check_state(state)
             example = Shard(rank, len(states)).examples(self.n)[: len(state["row"])]
             wanted = example % self.shard.world == self.shard.rank
             local = self.shard.local(example[wanted])
@@ -123,29 +122,25 @@ class MemoryStorage:
                 rows = state[name][: len(example)][wanted.to(state[name].device)]
                 table[local.to(table.device)] = rows.to(table)
 
-    def _refuse_other(self, state: dict[str, Tensor]) -> None:
-        """Refuse rows that would be spread over the tables, or do not fit.
-
-        Raises:
-            ValueError: rows or moments are of another width, or the rows are on disk.
-        """
-        own = self.state_dict()
-        if not own.keys() <= state.keys():
+    def _check_state(self, state: dict[str, Tensor]) -> None:
+        """Check that a state has rows in memory, of the same shapes."""
+        expected = self.state_dict()
+        if not expected.keys() <= state.keys():
             raise ValueError(
                 "the state is of rows on disk, and this storage keeps its rows in memory: load it "
                 "into a DiskStorage on their folder"
             )
-        if any(state[name].shape[1:] != table.shape[1:] for name, table in own.items()):
+        if any(state[name].shape[1:] != table.shape[1:] for name, table in expected.items()):
             raise ValueError(
-                f"the state holds {_shapes(state)}, and this storage {_shapes(own)}: make it, and "
-                "its PerExampleHead, with the dim, optimizer and layout of the one that was saved"
+                f"the state holds {_shapes(state)}, and this storage {_shapes(expected)}: make it, "
+                "and its PerExampleHead, with the dim, optimizer and layout of the saved one"
             )
 
-    def discard_old(self) -> None:
-        """Do nothing: a checkpoint holds the rows themselves."""
+    def remove_old(self) -> None:
+        """Do nothing: a checkpoint has the rows themselves."""
 
     def close(self) -> None:
-        """Do nothing: memory is given back with the storage."""
+        """Do nothing."""
 
 
 def _shapes(state: dict[str, Tensor]) -> str:
