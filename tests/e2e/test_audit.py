@@ -280,7 +280,7 @@ def test_a_rival_of_other_images_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
     rival = build_encoder("resnet-tiny", image_size=32, channels=1, seed=0)
-    with pytest.raises(ValueError, match=r"of resnet-tiny is .* audit them one by one"):
+    with pytest.raises(ValueError, match=r"differs: .* for resnet-tiny, .* audit them one by one"):
         widefield.audit("pixels", images(120), compare=rival, quiet=True)
 
 

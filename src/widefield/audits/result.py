@@ -73,8 +73,7 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
         text = json.dumps({"format": _FORMAT, **asdict(self)}, default=os.fspath)
-        values: dict[str, Any] = json.loads(text)
-        return values
+        return json.loads(text)
 
 
 def read_findings(path: str | Path) -> list[str]:

@@ -67,11 +67,7 @@ def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[s
 def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
     """Return which examples are predicted by a probe fitted on the other folds, bool [n].
 
-    Args:
-        h: features, [n, D].
-        target: class ids 0..K-1, [n].
-        fold: ids 0..2, [n].
-        seed: seeds the probe.
+    Features h are [n, D], class ids 0..K-1 and folds 0..2 are [n]; `seed` seeds the probe.
     """
     hits = np.zeros(len(target), dtype=bool)
     classes, t = {"task": int(target.max()) + 1}, torch.from_numpy(target).to(h.device)
@@ -86,16 +82,12 @@ def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int
 def knn_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64]) -> Hits:
     """Return for which of the examples `rows` the nearest neighbors vote for the right class.
 
-    Args:
-        h: features of all examples, [n, D].
-        y: class ids of all examples, [n].
-        rows: the examples that vote and are scored.
+    Only `rows` vote; features h [n, D] and class ids y [n] are those of all examples.
     """
     _, target = np.unique(y[rows], return_inverse=True)
     x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    k = max(
-        1, min(NEIGHBORS, len(rows) // 10)
-    )  # of few examples, more neighbors would outvote any class
+    # Of few examples, more neighbors would outvote any class.
+    k = max(1, min(NEIGHBORS, len(rows) // 10))
     counts = functional.one_hot(t)[nearest_neighbors(x, k)].sum(1)
     return (counts.argmax(1) == t).cpu().numpy()
 

@@ -50,9 +50,9 @@ class TrainTest:
         )
         return train, test
 
-    def only(self, task: str) -> "TrainTest":
-        """Return the same images, with the labels of one task."""
-        return TrainTest(train=with_tasks(self.train, [task]), test=with_tasks(self.test, [task]))
+    def only(self, *tasks: str) -> "TrainTest":
+        """Return the same images, with the labels of some tasks alone."""
+        return TrainTest(train=_with_tasks(self.train, tasks), test=_with_tasks(self.test, tasks))
 
     def planted_labels(
         self, feature: ImageFeature | AudioFeature, *, seed: int
@@ -97,8 +97,8 @@ def open_train_test(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
-            two examples to fit on; one line says which and what to do.
+        ValueError: invalid input, fewer than two classes, or a class with fewer than two examples
+            to fit on.
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")
@@ -111,35 +111,27 @@ def open_train_test(
             )
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
-        count = _test_count(max_examples, source, None)
-        test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
-        return checked(TrainTest(train=train, test=test))
-    if data is not None and not isinstance(data, str | Path):
+    elif data is not None and not isinstance(data, str | Path):
         return checked(_split(open_data(data, seed=seed), max_examples))
-    if data is not None:
+    elif data is not None:
         text = _with_split(spec_text(data), labels)
-        train = open_data(text, max_examples=max_examples, seed=seed)
-    elif extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give the data")
+        train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
     else:
-        run_data = run_source(extractor.run, "give the data")
-        text, seed = _with_split(run_data, labels), extractor.run.recipe().seed
+        run = extractor.require_run("give the data")
+        run_data = run_source(run, "give the data")
+        text, seed = _with_split(run_data, labels), run.recipe().seed
         if max_examples is None and text == run_data and labels is None:
-            train = training_data(extractor.run, quiet=quiet)
+            train = training_data(run, quiet=quiet)
         else:
             train = open_data(text, max_examples=max_examples, seed=seed)
-    source = to_test_split(text)
+        source = to_test_split(text)
     count = _test_count(max_examples, source, labels)
     test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
     return checked(TrainTest(train=train, test=test))
 
 
 def _matching_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
-    """Return the test labels as class ids of the training data, by the names of the classes.
-
-    Raises:
-        ValueError: the training data do not have one of the classes.
-    """
+    """Return the test labels as class ids of the training data, by the names of the classes."""
     ids = {name: k for k, name in enumerate(train.classes[task])}
     unknown = [name for name in test.classes[task] if name not in ids]
     if unknown:
@@ -195,22 +187,14 @@ def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
     """
     if data is not None:
         return data
-    if extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give data to score on")
-    return to_test_split(run_source(extractor.run, "give data to score on"))
+    hint = "give data to score on"
+    return to_test_split(run_source(extractor.require_run(hint), hint))
 
 
 def count_overlap(
     test: Dataset, spec: str, hashes: NDArray[np.uint64], paths: Collection[str]
 ) -> int:
-    """Count the examples of `test` that are among the training examples.
-
-    Args:
-        test: examples to score on.
-        spec: source of the training examples.
-        hashes: those of the training examples, as of `Dataset.digests`.
-        paths: those of the training examples.
-    """
+    """Count the examples of `test` that are in the data `spec`, with these digests and paths."""
     same = np.isin(test.digests(), hashes)
     if same_images(spec, test.spec):
         # A planted feature that is drawn again changes the pixels, not the image below it.
@@ -247,21 +231,22 @@ def _split(dataset: Dataset, max_examples: int | None) -> TrainTest:
         raise ValueError(f"{len(dataset)} examples are too few to split: give at least ten")
     train = np.flatnonzero(share >= _TEST_SHARE)
     count = None if max_examples is None else min(max(1, max_examples // 4), len(test))
-    examples = Examples(names=dataset.paths, labels=dataset.labels)
     return TrainTest(
-        train=dataset.subset(balanced_subset(examples, train, max_examples)).first_read(),
-        test=dataset.subset(balanced_subset(examples, test, count)).first_read(),
+        train=balanced(dataset, train, max_examples).first_read(),
+        test=balanced(dataset, test, count).first_read(),
     )
 
 
-def _with_split(text: str, labels: LabelTable | None) -> str:
-    """Return a source with its train split, unless it names a split.
+def balanced(dataset: Dataset, rows: NDArray[np.int64], max_examples: int | None) -> Dataset:
+    """Return a class-balanced first `max_examples` of the examples `rows`."""
+    examples = Examples(names=dataset.paths, labels=dataset.labels)
+    return dataset.subset(balanced_subset(examples, rows, max_examples))
 
-    Raises:
-        ValueError: labels of built-in data, both splits of which have the same example names.
-    """
+
+def _with_split(text: str, labels: LabelTable | None) -> str:
+    """Return a source with its train split, unless it names a split."""
     spec = parse(text)
-    if labels is not None and spec.base in BUILT_IN:
+    if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
         raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
     return str(replace(spec, split="train")) if spec.split is None else text
 
@@ -297,7 +282,7 @@ def checked(data: TrainTest) -> TrainTest:
     return TrainTest(train=train, test=test)
 
 
-def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
+def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
     """Return the same examples with the labels of some tasks alone."""
     return replace(
         dataset,

@@ -99,7 +99,7 @@ def plan(
         **settings: settings of the run, its method and its views to change.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> ahead = plan("photos", max_examples=64, batch_size=16, projector_dim=32)
@@ -113,9 +113,10 @@ def plan(
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)) as trial,
     ):
-        return replace(trial.plan(), notes=notes)
+        trial = _Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)
+        with closing(trial.run):
+            return replace(trial.plan(), notes=notes)
 
 
 class _Trial:
@@ -264,10 +265,6 @@ class _Trial:
         optimizers = [x for x in (state.optimizer, state.adversary) if x is not None]
         entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
         return [x for entry in entries for x in _per_element(entry)]
-
-    def close(self) -> None:
-        """Close the files of the run."""
-        self.run.close()
 
 
 def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
