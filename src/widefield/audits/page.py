@@ -52,7 +52,8 @@ def audit_page(result: Audit) -> str:
         example=_one(result),
         figures=[
             *_over_training(result),
-            *_by_grade(result),
+            *_learned_by_grade(result),
+            *_neighbors_by_grade(result),
             *_trained(result),
             _spectrum(result),
             *_activations(result),
@@ -150,37 +151,46 @@ def _over_training(result: Audit) -> list[Figure]:
     ]
 
 
-def _by_grade(result: Audit) -> list[Figure]:
-    learned = {
+def _learned_by_grade(result: Audit) -> list[Figure]:
+    series = {
         name: (range(1, len(plant.grades) + 1), [grade.learned_or_nan for grade in plant.grades])
         for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
-    neighbors = {
-        name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
-        for name, plant in result.plants.items()
-    }
-    learning = Lines(
-        title="How easy must a planted feature be?",
-        how=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The earlier a "
-        "curve rises, the more sensitive the encoder is. Grades without a value are not separable: "
-        "too faint for the ceiling, or predictable from raw pixels.",
-        series=learned,
-        x_label="ease",
-        y_label="learned",
-        y_range=(0, 1.03),
-    )
-    agreement = Lines(
-        title=f"Do plants hide the {result.kind}?",
-        how=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} that stay "
-        f"the same when all {result.kind} get a plant. It is low where features depend on the "
-        "plant alone.",
-        series=neighbors,
-        x_label="ease",
-        y_label="neighbors kept",
-        y_range=(0, 1.03),
-    )
-    return [figure for figure in (learning, agreement) if figure.series]
+    if not series:
+        return []
+    return [
+        Lines(
+            title="How easy must a planted feature be?",
+            how=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The earlier "
+            "a curve rises, the more sensitive the encoder is. Grades without a value are not "
+            "separable: too faint for the ceiling, or predictable from raw pixels.",
+            series=series,
+            x_label="ease",
+            y_label="learned",
+            y_range=(0, 1.03),
+        )
+    ]
+
+
+def _neighbors_by_grade(result: Audit) -> list[Figure]:
+    if not result.plants:
+        return []
+    return [
+        Lines(
+            title=f"Do plants hide the {result.kind}?",
+            how=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} that "
+            f"stay the same when all {result.kind} get a plant. It is low where features depend "
+            "on the plant alone.",
+            series={
+                name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
+                for name, plant in result.plants.items()
+            },
+            x_label="ease",
+            y_label="neighbors kept",
+            y_range=(0, 1.03),
+        )
+    ]
 
 
 def _trained(result: Audit) -> list[Figure]:
@@ -239,8 +249,8 @@ def _neighbors(result: Audit) -> Figure:
             "log-mel spectrograms. What they share is what the encoder represents.",
             rows=[
                 [
-                    sound_of(Recording(name=name, wav=wav))
-                    for name, wav in zip(row.names, row.wavs, strict=True)
+                    sound_of(Recording(name=name, wav=data))
+                    for name, data in zip(row.names, row.wavs, strict=True)
                 ]
                 for row in result.sounds
             ],
