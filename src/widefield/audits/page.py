@@ -49,7 +49,8 @@ def audit_page(result: Audit) -> str:
         example=_one(result),
         figures=[
             *_over_training(result),
-            *_by_grade(result),
+            *_learned_by_grade(result),
+            *_neighbors_by_grade(result),
             *_trained(result),
             _spectrum(result),
             *_activations(result),
@@ -226,8 +227,8 @@ def _neighbors(result: Audit) -> Figure:
             "log-mel spectrograms. What they share is what the encoder represents.",
             rows=[
                 [
-                    sound_of(Recording(name=name, wav=wav))
-                    for name, wav in zip(row.names, row.wavs, strict=True)
+                    sound_of(Recording(name=name, wav=data))
+                    for name, data in zip(row.names, row.wavs, strict=True)
                 ]
                 for row in result.sounds
             ],

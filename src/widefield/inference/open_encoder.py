@@ -138,8 +138,8 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
 def _open_named(name: str) -> FeatureExtractor:
     weights = cached_weights(name)
     if weights is not None:
-        foreign = load_foreign(str(weights), name.removeprefix("timm:"))
-        return _with_match(name, str(weights), *foreign)
+        loaded = load_foreign(str(weights), name.removeprefix("timm:"))
+        return _with_match(name, str(weights), *loaded)
     architecture = name.removeprefix("timm:")
     note = (
         f"{name}: random weights; no pretrained ones are on this machine, none are downloaded: "
