@@ -53,7 +53,9 @@ class Center(nn.Module):
 def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floors at a third and ceilings at 1, without training."""
 
-    def bounds(extractor: FeatureExtractor, grades: list[TrainTest], **_: object) -> list[Bounds]:
+    def bounds(
+        extractor: FeatureExtractor, grades: list[TrainTest], *_: object, **__: object
+    ) -> list[Bounds]:
         found = []
         for grade in grades:
             floor = ProbeResult(hits=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
