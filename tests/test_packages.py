@@ -241,8 +241,8 @@ def test_labs_are_imported_by_their_command_alone() -> None:
 
     check(
         rule,
-        "The labs stand beside the product, which loads without them: only `widefield lab` may import "
-        "them. Write what both need in the product, in one of the modules that a lab may import.",
+        "The labs stand beside the product, which loads without them: only `widefield lab` may "
+        "import them. Write what both need in a module of the product that a lab may import.",
     )
 
 
