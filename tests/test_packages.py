@@ -239,7 +239,11 @@ def test_labs_are_imported_by_their_command_alone() -> None:
         labs = {n for n in imports(tree, at_run_time=True) if n.startswith("widefield_labs")}
         return [] if name == "cli/lab.py" else sorted(labs)
 
-    check(rule, "The labs stand beside the product: only `widefield lab` may import them.")
+    check(
+        rule,
+        "The labs stand beside the product, which loads without them: only `widefield lab` may "
+        "import them. Write what both need in a module of the product that a lab may import.",
+    )
 
 
 @pytest.mark.parametrize(

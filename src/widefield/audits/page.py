@@ -49,8 +49,7 @@ def audit_page(result: Audit) -> str:
         example=_one(result),
         figures=[
             *_over_training(result),
-            *_learned_by_grade(result),
-            *_neighbors_by_grade(result),
+            *_by_grade(result),
             *_trained(result),
             _spectrum(result),
             *_activations(result),
