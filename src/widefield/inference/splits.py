@@ -16,7 +16,7 @@ from widefield.data import Dataset, count_of_source, open_dataset, same_images, 
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
-from widefield.data.planted import AudioFeature, Canvas, ImageFeature
+from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
@@ -58,15 +58,16 @@ class TrainTest:
         self, feature: ImageFeature | AudioFeature, *, seed: int
     ) -> NDArray[np.int64]:
         """Return the class ids of the training images in `planted`, without drawing images."""
-        overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
+        overlay = _overlay(self.train, feature, seed=seed, held_out=False)
         return overlay.labels(np.arange(len(self.train)))
 
     def planted(self, feature: ImageFeature | AudioFeature, *, seed: int) -> "TrainTest":
         """Return the images with a planted feature, and its labels alone."""
-        return TrainTest(
-            train=_planted(self.train, feature, seed=seed, held_out=False),
-            test=_planted(self.test, feature, seed=seed, held_out=True),
+        train, test = (
+            half.with_overlay(_overlay(half, feature, seed=seed, held_out=held_out))
+            for half, held_out in ((self.train, False), (self.test, True))
         )
+        return TrainTest(train=train, test=test).only(feature.name)
 
 
 def open_train_test(
@@ -289,14 +290,9 @@ def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
     )
 
 
-def _planted(
+def _overlay(
     dataset: Dataset, feature: ImageFeature | AudioFeature, *, seed: int, held_out: bool
-) -> Dataset:
-    overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
-    return _with_tasks(dataset.with_overlay(overlay), [feature.name])
-
-
-def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:
+) -> Overlay | SoundOverlay:
     height, width, channels = dataset.images.shape[1:]
     shape = (height, width, channels)
-    return Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)
+    return feature.draw(Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate))
