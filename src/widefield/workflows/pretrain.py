@@ -117,38 +117,22 @@ def pretrain(
             dataset, growth = in_order(dataset, folder, resolved, ranks)
         torch.manual_seed(resolved.seed)
         resolved = ranks.broadcast(resolved)
-        with (
-            _cleanup_if_untrained(folder, ranks, resume) as runs,
-            closing(
-                PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
-            ) as run,
-        ):
-            runs.append(run)
-            if not (resume and run.resume(_source(data, dataset))):
-                metadata = _metadata(resolved, data, dataset)
-                ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, initial))
-            done = run.train(on_step=on_step, on_epoch=on_epoch)
-            if done.finished and ranks.is_rank_zero:
-                write_run_page(run)
+        run = None
+        try:
+            run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
+            with closing(run):
+                if not (resume and run.resume(_source(data, dataset))):
+                    metadata = _metadata(resolved, data, dataset)
+                    ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, initial))
+                done = run.train(on_step=on_step, on_epoch=on_epoch)
+                if done.finished and ranks.is_rank_zero:
+                    write_run_page(run)
+        except BaseException:
+            if ranks.is_rank_zero and not resume and not (run and run.state.step):
+                folder.remove_incomplete()  # ended before its first step: `out` can be reused
+            raise
     run.request.send_signal(run.stopped_by or run.request.signal)
     return done
-
-
-@contextmanager
-def _cleanup_if_untrained(
-    folder: RunFolder, ranks: DistributedContext, resume: bool
-) -> Iterator[list["PretrainRun"]]:
-    """Remove the files of a new run that ends before its first step, so that `out` can be reused.
-
-    The caller appends the run to the list, once there is one.
-    """
-    runs: list[PretrainRun] = []
-    try:
-        yield runs
-    except BaseException:
-        if ranks.is_rank_zero and not resume and not any(run.state.step for run in runs):
-            folder.remove_incomplete()
-        raise
 
 
 def _gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
