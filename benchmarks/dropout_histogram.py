@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
@@ -104,7 +104,7 @@ def feature_dropout(
     module = extractor.build(data.train.images[:1])
     with on_device(module, torch.device("cpu")):
         judge = _judge(module, data.only(task), task, seed)
-        with evaluating(judge):
+        with eval_mode(judge):
             probability = _probabilities(views, judge, data.test, task, rows, seed)
     return DropoutHistogram(
         policy=name,

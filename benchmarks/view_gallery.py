@@ -85,7 +85,7 @@ def row(name: str, x: Tensor, mask: Tensor) -> Row:
         context = AugmentContext(mask=mask, gradients=gradients)
     with torch.no_grad():
         drawn = torch.stack(policy(x, 2, torch.Generator().manual_seed(2), context), dim=1)
-    in_place = policy.keeps_pixels_in_place and name not in ("none", "random-mask", "color")
+    in_place = policy.pixel_aligned and name not in ("none", "random-mask", "color")
     difference = _pixels(0.5 + LOUDER * (drawn[:1, 0] - x[:1]))[0] if in_place else None
     return Row(name, _pixels(drawn.flatten(0, 1)).reshape(len(x), 2, SIDE, SIDE, 3), difference)
 

@@ -52,11 +52,16 @@ KINDS = {
         (
             "src/widefield/views/registry.py",
             "VIEWS",
-            '    "$name": with_settings("Say what it does (source).", ${Class}Settings),\n',
+            '    "$name": Policy(\n'
+            '        "Say what it does (source).",\n'
+            "        ${Class}Settings,\n"
+            "        lambda settings, channels: $Class(strength=settings.${ident}_strength),\n"
+            '        "picture",\n'
+            "    ),\n",
         ),
         {
             "src/widefield/views/registry.py": (
-                "from widefield.views.$module import ${Class}Settings\n",
+                "from widefield.views.$module import $Class, ${Class}Settings\n",
             ),
             "src/widefield/views/__init__.py": (
                 "from widefield.views.$module import $Class as $Class\n",

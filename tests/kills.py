@@ -35,7 +35,7 @@ import torch
 import calls
 from calls import TINY, World, call, content, problem_of_line
 from runs import images
-from widefield.core.files import is_draft, write_atomically
+from widefield.core.files import is_temp_file, write_atomically
 from widefield.core.hardware import machine
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
@@ -168,7 +168,7 @@ def problem_of(
     if torn and not training:
         return f"{torn[0]} is torn"
     known = {*before, *command.outputs, *(str(Path(name).parent) for name in command.outputs)}
-    strange = [name for name in after if name not in known and not is_draft(Path(name).name)]
+    strange = [name for name in after if name not in known and not is_temp_file(Path(name).name)]
     if strange and not training:
         return f"{strange[0]} is left behind"
     again = command.words

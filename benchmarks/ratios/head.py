@@ -19,7 +19,7 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
-from widefield.core.memory import device_memory
+from widefield.core.memory import host_memory
 from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStorage, MemoryStorage, RowState, Storage
@@ -68,6 +68,8 @@ def bench(
         "image_size": image_size,
     }
     first, last = sizes[0], sizes[-1]
+    is_gpu = device.type == "cuda"
+    diet_limit = (torch.cuda.mem_get_info(device)[1] if is_gpu else host_memory()) // 4
     rows: dict[str, Any] = {"method": RowContrastConfig.name, "projector_dim": dim, **settings}
     on_disk = make_recipe(head_storage="disk", **rows)
     on_host = make_recipe(head_storage="host", **rows)
@@ -79,7 +81,7 @@ def bench(
         diet = {
             n: _Run(dense, n, device, rounds, folder)
             for n in sizes
-            if _dense_bytes(n, disk[n], batch_size) < device_memory(device) // 4
+            if _dense_bytes(n, disk[n], batch_size) < diet_limit
         }
         runs = (*disk.values(), host, *diet.values())
         for run in runs:
@@ -102,7 +104,7 @@ def bench(
             "projector_dim": dim,
             "host_seconds": host.median(),
             "host_bytes": host.device_bytes(),
-            "diet_limit_bytes": device_memory(device) // 4,
+            "diet_limit_bytes": diet_limit,
         },
         "table": [_row(n, disk[n], diet.get(n)) for n in sizes],
     }

@@ -125,7 +125,7 @@ def test_a_pixel_stays_where_it_says_so(name: str) -> None:
     views, x = build(name), torch.zeros(16, 3, 16, 16)
     x[..., 7:9, 2:4] = 1
     drawn = torch.stack(draw(views, x)).detach()
-    if views.keeps_pixels_in_place:
+    if views.pixel_aligned:
         inside, total = drawn[..., 7:9, 2:4], drawn
         assert float(inside.mean()) > 5 * float(total.mean())
     else:

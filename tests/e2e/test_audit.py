@@ -280,7 +280,7 @@ def test_a_rival_of_other_images_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
     rival = build_encoder("resnet-tiny", image_size=32, channels=1, seed=0)
-    with pytest.raises(ValueError, match=r"resnet-tiny expects images of .* audit them one by one"):
+    with pytest.raises(ValueError, match=r"differs: .* for resnet-tiny, .* audit them one by one"):
         widefield.audit("pixels", images(120), compare=rival, quiet=True)
 
 
@@ -300,9 +300,9 @@ def test_the_pictures_leave_a_module_on_its_device() -> None:
     dataset = open_dataset(images(20))
     h = torch.from_numpy(dataset.images).flatten(1).float()
     encoder = Elsewhere()
-    pictures.mean_firing(encoder, dataset)
+    pictures.mean_activation_rates(encoder, dataset)
     assert encoder.came_back()
-    pictures.preferred_rows(encoder, dataset, h, seed=0)
+    pictures.preferred_images(encoder, dataset, h, seed=0)
     assert encoder.moves[2:] == encoder.moves[:2]
 
 

@@ -1,6 +1,8 @@
 """The tour, made small: what it writes, and what it says."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +32,13 @@ def score(low: float, high: float) -> Score:
     )
 
 
+def shrink(monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any]) -> None:
+    """Change settings of the run and of the ceiling of a preset."""
+    preset = getattr(module, name)
+    changed = {part: {**getattr(preset, part), **settings} for part in ("settings", "ceiling")}
+    monkeypatch.setattr(module, name, replace(preset, **changed))
+
+
 def row(ours: tuple[float, float]) -> dict[str, Score]:
     """Floors whose intervals end at 0.3 and 0.4, and a ceiling at 0.9."""
     return dict(
@@ -40,8 +49,7 @@ def row(ours: tuple[float, float]) -> dict[str, Score]:
 def test_demo_leaves_runs_a_report_and_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTINGS", {**module.SETTINGS, **SMALL})
-    monkeypatch.setattr(module, "CEILING_SETTINGS", {**module.CEILING_SETTINGS, **SMALL})
+    shrink(monkeypatch, "PHOTO_PRESET", SMALL)
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"
@@ -70,7 +78,7 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
         tone = np.sin((0.3 + 0.9 * (i % 2)) * np.arange(rate // 4)) * rng.uniform(0.1, 0.5)
         soundfile.write(place / f"{i:02d}.wav", tone, rate)
     small = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "seconds": 0.25}
-    monkeypatch.setattr(module, "AUDIO", small)
+    shrink(monkeypatch, "WORD_PRESET", small)
     done = demo(out=tmp_path / "tour", audio=True, data=tmp_path / "words", quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "background"}
     page = done.report.read_text()
@@ -104,8 +112,7 @@ def test_the_verdict_says_when_nothing_was_learned() -> None:
 
 def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"epochs": 1, "max_examples": 160, "batch_size": 32}
-    monkeypatch.setattr(module, "WINDOWS", {**module.WINDOWS, **small})
-    monkeypatch.setattr(module, "WINDOWS_CEILING", {**module.WINDOWS_CEILING, **small})
+    shrink(monkeypatch, "MOTION_PRESET", small)
     done = demo(out=tmp_path / "tour", windows=True, quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "place"}
     page = done.report.read_text()

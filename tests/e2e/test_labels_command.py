@@ -162,14 +162,14 @@ def test_what_a_run_on_arrays_needs_is_said(command: Command) -> None:
     images = np.random.default_rng(0).integers(0, 256, (64, 16, 16, 3), dtype=np.uint8)
     data = {"x": images, "kind": np.arange(64) % 2}
     widefield.pretrain(data, out="run", **SMALL)
-    gone = "run was trained on arrays in memory, which were not kept: "
+    gone = "run was trained on arrays in memory, which were not saved: "
     for call, remedy in (
         (
             lambda: widefield.probe("run", data, quiet=True),
             r"give data to fit on, train_data=DATA",
         ),
         (lambda: widefield.probe("run", train_data=data, quiet=True), "give data to score on"),
-        (lambda: widefield.audit("run", quiet=True), "give the data to judge it on"),
+        (lambda: widefield.audit("run", quiet=True), "give the data"),
     ):
         with pytest.raises(ValueError, match=gone + remedy):
             call()

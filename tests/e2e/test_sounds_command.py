@@ -118,9 +118,7 @@ def test_an_encoder_of_another_rate_is_not_put_beside_one(
     )
     assert widefield.load(rival).config.image_size == (1, STEPS)
     line = command.refused("audit", trained, sounds / "data", "--compare", rival)
-    assert (
-        "was trained on sounds at 8,000 Hz, and these are at 4,000: audit them one by one" in line
-    )
+    assert "sampling rate differs: 8000 for " in line
 
 
 def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path) -> None:

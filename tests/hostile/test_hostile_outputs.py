@@ -15,7 +15,7 @@ from commands import Command
 from widefield.audits import audit as audit_file
 from widefield.audits import bounds
 from widefield.audits.verdict import ProbeResult
-from widefield.core.files import checked_output, refuse_unwritable, write_atomically
+from widefield.core.files import check_writable, checked_output, write_atomically
 from widefield.encoders import build_encoder, save_encoder
 from widefield.workflows.export import export
 
@@ -109,8 +109,8 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path, name: str) -> None
 def test_a_place_that_cannot_be_written(tmp_path: Path, place: str) -> None:
     (tmp_path / "taken.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"cannot write in .*; choose another place"):
-        refuse_unwritable(tmp_path / place)
-    refuse_unwritable(tmp_path / "new" / "deep")
+        check_writable(tmp_path / place)
+    check_writable(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runs import SMALL, Killed, assert_same, die_at, images, last_checkpoint
 from widefield.config.recipes import make_recipe
-from widefield.core.plain_yaml import DEEPEST, MAX_BYTES, read_yaml, yaml_text
+from widefield.core.plain_yaml import MAX_BYTES, MAX_DEPTH, read_yaml, yaml_text
 from widefield.train import checkpoint
 from widefield.train.run_dir import FORMAT, RunFolder
 from widefield.train.step import StepMetrics
@@ -394,7 +394,7 @@ def test_the_depth_of_a_recipe_is_well_below_the_limit() -> None:
         inner = value.values() if isinstance(value, dict) else value
         return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
 
-    assert depth(make_recipe().to_dict()) < DEEPEST / 2
+    assert depth(make_recipe().to_dict()) < MAX_DEPTH / 2
 
 
 def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:

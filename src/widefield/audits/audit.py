@@ -36,7 +36,7 @@ from widefield.audits.planting import (
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_features import view_features
-from widefield.core.files import checked_output, refuse_unwritable
+from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
@@ -116,11 +116,11 @@ def audit(
         quiet: log nothing on stderr.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
-        refuse_unwritable(Path(cache))
+        check_writable(Path(cache))
     for name in plant:
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
@@ -140,8 +140,7 @@ def audit(
         seed=seed,
         quiet=quiet,
     )
-    _check_count(split, max_examples)
-    _check_plants(plant, split, seed=seed)
+    _check_data(split, plant, max_examples=max_examples, seed=seed)
     if other is not None:
         _check_same_input(other, split)
     extractors = [extractor] if other is None else [extractor, other]
@@ -231,7 +230,7 @@ def _with_page(result: Audit, out: Path, overwrite: bool) -> Audit:
 
 def _audit_all_tasks(
     extractor: FeatureExtractor, data: TrainTest, options: AuditOptions
-) -> tuple[Bounds, dict[str, TaskAudit]]:
+) -> tuple[dict[str, Bounds], dict[str, TaskAudit]]:
     """Audit every task; where a verdict is unclear, with more seeds of the untrained floor."""
     for num_seeds in (1, NUM_SEEDS):
         bounds = measure_bounds(extractor, data, options, num_seeds=num_seeds)
@@ -242,7 +241,7 @@ def _audit_all_tasks(
 
 
 def _audit_checkpoint(
-    extractor: FeatureExtractor, bounds: Sequence[tuple[TrainTest, Bounds]], seed: int
+    extractor: FeatureExtractor, bounds: Sequence[tuple[TrainTest, dict[str, Bounds]]], seed: int
 ) -> dict[str, TaskAudit]:
     """Audit the encoder of an epoch, with the same floors and ceilings as that of the run."""
     tasks: dict[str, TaskAudit] = {}
@@ -289,21 +288,20 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     """Return epoch -> folder of the encoder after it."""
     name = extractor.name
     if extractor.run is None:
-        raise ValueError(f"{name} is not a widefield run: leave all_checkpoints out")
+        raise ValueError(
+            f"{name} is not a widefield run and has no checkpoints: leave all_checkpoints out"
+        )
     folders = sorted((extractor.run.path / "checkpoints").glob("epoch-*"))
     if not folders:
         raise ValueError(
-            f"{name} has no checkpoints yet: resume its training, or leave all_checkpoints out"
+            f"{extractor.name} has no checkpoints yet: resume its training, or leave "
+            "all_checkpoints out"
         )
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
 
 
 def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the plants of data without labels, and notes on those that are left out.
-
-    Raises:
-        ValueError: windows, or too few examples.
-    """
+    """Return the plants of data without labels, and notes on those that are left out."""
     kind = data.test.kind
     if kind not in WITHOUT_LABELS:
         raise ValueError(
@@ -324,15 +322,14 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
     )
 
 
-def _check_count(data: TrainTest, max_examples: int | None) -> None:
+def _check_data(
+    data: TrainTest, plant: Sequence[str], *, max_examples: int | None, seed: int
+) -> None:
     if len(data.test) < 2:
         hint = "give more" if max_examples is None else "give more, or a larger --max-examples"
         raise ValueError(
             f"{len(data.test)} of the {data.test.kind} is scored, and an audit needs two: {hint}"
         )
-
-
-def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
     if plant and data.test.kind not in WITHOUT_LABELS:
         raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
     for name in plant:
@@ -353,27 +350,16 @@ def _check_plants(plant: Sequence[str], data: TrainTest, *, seed: int) -> None:
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
-    kind, rate = data.train.kind, data.train.rate
-    if other.kind_of_data not in (None, kind):
-        raise ValueError(
-            f"{other.name} was trained on {other.kind_of_data}, and these are {kind}: audit them "
-            "one by one"
-        )
-    if rate is not None and other.rate not in (None, rate):
-        raise ValueError(
-            f"{other.name} was trained on sounds at {other.rate:,} Hz, and these are at {rate:,}: "
-            "audit them one by one"
-        )
     height, width, channels = data.train.images.shape[1:]
-    expected = other.image_size or (height, width), other.channels or channels
-    if expected != ((height, width), channels):
-        size = f"{expected[0][0]}x{expected[0][1]} pixels and {expected[1]} channels"
-        raise ValueError(
-            f"{other.name} expects images of {size} and the other encoder {height}x{width} and "
-            f"{channels}: audit them one by one"
-        )
-    if data.train.max_value is not None and other.max_value not in (None, data.train.max_value):
-        raise ValueError(
-            f"{other.name} was trained on images with the max_value {other.max_value:g}, and that "
-            f"of these is {data.train.max_value:g}: audit them one by one"
-        )
+    for name, expected, actual in (
+        ("kind of data", other.kind_of_data, data.train.kind),
+        ("sampling rate", other.rate, data.train.rate),
+        ("image size", other.image_size, (height, width)),
+        ("number of channels", other.channels, channels),
+        ("max_value", other.max_value, data.train.max_value),
+    ):
+        if None not in (expected, actual) and expected != actual:
+            raise ValueError(
+                f"{name} differs: {expected} for {other.name}, {actual} for the data of the other "
+                "encoder: audit them one by one"
+            )

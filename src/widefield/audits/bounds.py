@@ -24,17 +24,17 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.evaluation.floors import FLOORS, floors
+from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import fit_and_vote, majority_hits, pixels
+from widefield.probes import fit_linear, knn, majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_fabric
@@ -78,26 +78,26 @@ class _Source(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Floors and ceiling of every encoder of one architecture, on each task."""
+    """Floors and ceiling of every encoder of one architecture, on one task."""
 
-    floors: Mapping[str, Mapping[str, ProbeResult]]
-    """`pixels`, `random` or `majority` -> task -> result of the probes."""
-    ceiling: Mapping[str, ProbeResult]
-    """Task -> result of the probes for an encoder that was trained with that task's labels."""
+    floors: Mapping[str, ProbeResult]
+    """`pixels`, `random` or `majority` -> result of the probes."""
+    ceiling: ProbeResult
+    """Result of the probes for an encoder that was trained with the labels of the task."""
 
 
 def audit_tasks(
-    extractor: FeatureExtractor, data: TrainTest, bounds: Bounds, *, seed: int
+    extractor: FeatureExtractor, data: TrainTest, bounds: Mapping[str, Bounds], *, seed: int
 ) -> dict[str, TaskAudit]:
-    """Return the verdict on every task of `data`."""
+    """Return the verdict on every task of `data`, by its bounds."""
     if not data.train.labels:
         return {}
     return {
         task: audit_task(
             task,
             result,
-            {name: row[task] for name, row in bounds.floors.items()},
-            bounds.ceiling[task],
+            bounds[task].floors,
+            bounds[task].ceiling,
             classes=len(data.train.classes[task]),
             seed=seed,
         )
@@ -107,22 +107,15 @@ def audit_tasks(
 
 def measure_bounds(
     extractor: FeatureExtractor, data: TrainTest, options: AuditOptions, *, num_seeds: int = 1
-) -> Bounds:
+) -> dict[str, Bounds]:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
     The floor `random` is the best of `num_seeds` untrained encoders of each initialization.
     """
-    by_task = {
+    return {
         task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
         for task in data.train.labels
     }
-    return Bounds(
-        floors={
-            name: {task: bounds.floors[name][task] for task, bounds in by_task.items()}
-            for name in FLOORS
-        },
-        ceiling={task: bounds.ceiling[task] for task, bounds in by_task.items()},
-    )
 
 
 def graded_bounds(
@@ -168,13 +161,16 @@ def graded_bounds(
     )
     return [
         Bounds(
-            floors=floors(
-                partial(cached, grade=grade),
-                pixels=_Source("pixels", pixels, []),
-                untrained=untrained,
-                majority={task: _majority(grade, task)},
-            ),
-            ceiling=cached(ceiling, grade=grade),
+            floors={
+                name: results[task]
+                for name, results in floors(
+                    partial(cached, grade=grade),
+                    pixels=_Source("pixels", pixels, []),
+                    untrained=untrained,
+                    majority={task: _majority(grade, task)},
+                ).items()
+            },
+            ceiling=cached(ceiling, grade=grade)[task],
         )
         for grade in grades
     ]
@@ -203,7 +199,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
     device = choose_device("auto")
     bf16 = choose_precision("auto", device) == "bf16-mixed"
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-    with on_device(module, device), evaluating(module), torch.enable_grad(), mixed:
+    with on_device(module, device), eval_mode(module), torch.enable_grad(), mixed:
         x = image_batch(sample, device)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             x = x.requires_grad_().clone()  # in-place operations fail on a leaf
@@ -224,10 +220,12 @@ def probe_tasks(
     """
     train_h, test_h = features(data.train.images), features(data.test.images)
     train_y, test_y = data.targets(train_h.device)
-    results = fit_and_vote(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
+    classes = data.class_counts
+    linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
-        task: ProbeResult(hits=(linear.guess == test_y[task]).cpu().numpy(), knn=knn)
-        for task, (linear, knn) in results.items()
+        task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
+        for task, probe in linear.items()
     }
 
 
@@ -293,10 +291,7 @@ def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
 
 
 def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
-    """Return rounded projections of the features, which distinguish untrained modules.
-
-    Two modules of a user may have the same name and shapes, and different code.
-    """
+    """Return rounded projections of the features, which distinguish modules of equal shapes."""
     h = encode(encoder, sample).cpu()
     column = torch.arange(h.shape[1])
     projected = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)

@@ -12,6 +12,7 @@ from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.paired import percent
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -64,7 +65,17 @@ def audit_page(result: Audit) -> str:
             )
             for name, value in result.features.items()
         ],
-        metadata=_metadata(result),
+        metadata={
+            "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
+            "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
+            **{
+                f"linear CKA with {name}": percent(share)
+                for name, share in result.similarity.items()
+            },
+            "seed": str(result.seed),
+            "widefield": result.widefield,
+            **result.machine,
+        },
     ).html()
 
 
@@ -99,20 +110,6 @@ def _rows(result: Audit) -> list[TaskVerdict]:
         for encoder, tasks in rows.items()
         if name in tasks
     ]
-
-
-def _metadata(result: Audit) -> dict[str, str]:
-    return {
-        "fitted on": f"{result.fitted_on}, {result.examples[0]} {result.kind}",
-        "scored on": f"{result.scored_on}, {result.examples[1]} {result.kind}",
-        **{
-            f"linear CKA with {name}": f"{100 * share:.0f} %"
-            for name, share in result.similarity.items()
-        },
-        "seed": str(result.seed),
-        "widefield": result.widefield,
-        **result.machine,
-    }
 
 
 def _over_training(result: Audit) -> list[Figure]:
@@ -150,34 +147,27 @@ def _by_grade(result: Audit) -> list[Figure]:
         name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
         for name, plant in result.plants.items()
     }
-    figures: list[Figure] = []
-    if learned:
-        figures.append(
-            Lines(
-                title="How easy must a planted feature be?",
-                caption=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The "
-                "earlier a curve rises, the more sensitive the encoder is. Grades without a value "
-                "are not separable: too faint for the ceiling, or predictable from raw pixels.",
-                series=learned,
-                x_label="ease",
-                y_label="learned",
-                y_range=(0, 1.03),
-            )
-        )
-    if neighbors:
-        figures.append(
-            Lines(
-                title=f"Do plants hide the {result.kind}?",
-                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} "
-                f"that stay the same when all {result.kind} get a plant. It is low where features "
-                "depend on the plant alone.",
-                series=neighbors,
-                x_label="ease",
-                y_label="neighbors kept",
-                y_range=(0, 1.03),
-            )
-        )
-    return figures
+    learning = Lines(
+        title="How easy must a planted feature be?",
+        caption=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The earlier "
+        "a curve rises, the more sensitive the encoder is. Grades without a value are not "
+        "separable: too faint for the ceiling, or predictable from raw pixels.",
+        series=learned,
+        x_label="ease",
+        y_label="learned",
+        y_range=(0, 1.03),
+    )
+    agreement = Lines(
+        title=f"Do plants hide the {result.kind}?",
+        caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} that "
+        f"stay the same when all {result.kind} get a plant. It is low where features depend on the "
+        "plant alone.",
+        series=neighbors,
+        x_label="ease",
+        y_label="neighbors kept",
+        y_range=(0, 1.03),
+    )
+    return [figure for figure in (learning, agreement) if figure.series]
 
 
 def _trained(result: Audit) -> list[Figure]:

@@ -24,6 +24,7 @@ from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
+from widefield.evaluation.paired import percent
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
@@ -107,7 +108,7 @@ def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
 
 def audit_plant(
     extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
-) -> tuple[PlantAudit, tuple[TrainTest, Bounds]]:
+) -> tuple[PlantAudit, tuple[TrainTest, dict[str, Bounds]]]:
     """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
 
     Where a grade is unclear, all are compared with more seeds of the untrained floor.
@@ -120,8 +121,8 @@ def audit_plant(
     for num_seeds in (1, NUM_SEEDS):
         bounds = graded_bounds(extractor, splits, options, num_seeds=num_seeds)
         grades = tuple(
-            audit_tasks(extractor, *pair, seed=options.seed)[name]
-            for pair in zip(splits, bounds, strict=True)
+            audit_tasks(extractor, split, {name: bound}, seed=options.seed)[name]
+            for split, bound in zip(splits, bounds, strict=True)
         )
         if all(grade.verdict != "unclear" for grade in grades):
             break
@@ -136,7 +137,7 @@ def audit_plant(
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
     )
-    return result, (splits[MIDDLE], bounds[MIDDLE])
+    return result, (splits[MIDDLE], {name: bounds[MIDDLE]})
 
 
 def audit_training(
@@ -210,4 +211,4 @@ def _subset(data: TrainTest) -> TrainTest:
 
 
 def _share(task: TaskAudit) -> str:
-    return "not separable" if task.learned is None else f"{100 * task.learned:.0f} %"
+    return "not separable" if task.learned is None else percent(task.learned)

@@ -10,7 +10,7 @@ from typing import Any
 from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 
@@ -73,8 +73,7 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
         text = json.dumps({"format": _FORMAT, **asdict(self)}, default=os.fspath)
-        values: dict[str, Any] = json.loads(text)
-        return values
+        return json.loads(text)
 
 
 def read_findings(path: str | Path) -> list[str]:
@@ -83,7 +82,7 @@ def read_findings(path: str | Path) -> list[str]:
     Raises:
         ValueError: there is no such file, or it holds no audit.
     """
-    refuse_strange(Path(path), largest=LARGEST)
+    check_plain_file(Path(path), largest=LARGEST)
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -20,6 +20,7 @@ from widefield.evaluation.paired import (
     bootstrap_means,
     interval,
     paired_difference,
+    percent,
 )
 from widefield.evaluation.verdicts import MIN_GAP, ShareVerdict, judge_share, name_share
 from widefield.probes.linear import wilson
@@ -89,7 +90,7 @@ class TaskAudit:
 
     def line(self) -> str:
         """Return the verdict in one sentence."""
-        accuracy, floor, ceiling = map(_percent, (self.accuracy, self.floor, self.ceiling))
+        accuracy, floor, ceiling = map(percent, (self.accuracy, self.floor, self.ceiling))
         name = FLOORS[self.floor_of]
         if self.accuracy < self.floor:
             position = f"{accuracy}, below {name} at {floor}; full supervision at {ceiling}"
@@ -99,7 +100,7 @@ class TaskAudit:
             position = f"{accuracy} between {name} at {floor} and full supervision at {ceiling}"
         if self.learned is None:
             return f"{self.task}: not separable; {position}, which are too close"
-        return f"{self.task}: {self.describe()}, {_percent(self.learned)} of the way; {position}"
+        return f"{self.task}: {self.describe()}, {percent(self.learned)} of the way; {position}"
 
     def describe(self) -> str:
         """Return the verdict; if it is unclear, with the verdicts that it lies between."""
@@ -169,7 +170,3 @@ def packed(hits: NDArray[np.bool_]) -> str:
         '/w=='
     """
     return base64.b64encode(np.packbits(hits).tobytes()).decode()
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -2,7 +2,7 @@
 
 from cyclopts import CycloptsError
 
-from widefield.core.input_errors import cause_of
+from widefield.core.input_errors import describe_error
 from widefield.core.lines import one_line
 
 _MEMORY = ("allocate memory", "out of memory", "not enough memory")
@@ -27,7 +27,7 @@ def _text_of(error: BaseException) -> str | None:
         case ValueError() | CycloptsError():
             return str(error) or type(error).__name__
         case OSError() | OverflowError() | RecursionError():
-            return cause_of(error)
+            return describe_error(error)
         case MemoryError():
             return _about_memory(str(error))
         case RuntimeError() if not isinstance(error, NotImplementedError):

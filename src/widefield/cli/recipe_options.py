@@ -78,6 +78,8 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     defaults = recipe.flat()
     if not named["method"] and not named["recipe"]:
         defaults["method"] = AUTO
+    for name, value in defaults.items():
+        texts[name] += f" [default: {'not set' if value is None else value}]"
     return [
         _option(name, kinds[name], texts[name], groups[name])
         for name in sorted(defaults, key=lambda name: name not in SHOWN_FIRST)

@@ -174,7 +174,7 @@ def _check_setting(
         return
     known = settings_by_name()
     settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
-    check_name("setting", name, settings, listed_by="run.yaml")
+    check_name("setting", name, settings, list_command="run.yaml")
     *others, last = known[name]
     methods = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(

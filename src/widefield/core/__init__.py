@@ -1,1 +1,1 @@
-"""What every room may use: files, random numbers, memory, precision. It imports no other room."""
+"""Base layer: files, random numbers, memory, precision, validation. It imports no other package."""

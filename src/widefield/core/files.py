@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and places for them that are checked first."""
+"""Atomic writes of files, and checks of paths before a computation."""
 
 import errno
 import os
@@ -10,15 +10,14 @@ from safetensors import SafetensorError
 
 
 class DiskFullError(ValueError):
-    """A file that found no space on its disk."""
+    """No space is left on the disk for a file."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then move it there in one step.
+    """Call `write` on a temporary file beside `path`, then rename it to `path`.
 
-    The folder is made where it is missing. After any failure, `path` is as it was before, and the
-    temporary file and what was made for it are gone. The file gets the mode that the user's umask
-    leaves, whatever `write` gives it.
+    Missing folders are created. After a failure `path` is unchanged, and the temporary file and the
+    created folders are removed. The mode of the file follows the umask, whatever `write` sets.
 
     Raises:
         DiskFullError: the disk is full.
@@ -27,43 +26,43 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "note.txt"
-        ...     write_atomically(path, lambda draft: draft.write_text("whole"))
+        ...     write_atomically(path, lambda temp_path: temp_path.write_text("complete"))
         ...     path.read_text()
-        'whole'
+        'complete'
     """
-    made = make_folders(path.parent)
-    draft = path.parent / f".{secrets.token_hex(8)}.draft"  # a name that nobody has taken
+    new_folders = make_folders(path.parent)
+    temp_path = path.parent / f".{secrets.token_hex(8)}.draft"
     try:
-        with open(draft, "xb") as opened:
-            mode = os.fstat(opened.fileno()).st_mode & 0o777
-        write(draft)
-        draft.chmod(mode)  # libraries that make the file anew may close it to others
-        with open(draft, "rb") as file:
-            os.fsync(file.fileno())  # else a crash could leave the new name with no content
-        os.replace(draft, path)
+        with open(temp_path, "xb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+        write(temp_path)
+        temp_path.chmod(mode)  # a library may have recreated the file with another mode
+        with open(temp_path, "rb") as file:
+            os.fsync(file.fileno())  # else a crash could leave an empty file at `path`
+        os.replace(temp_path, path)
     except BaseException as error:
-        draft.unlink(missing_ok=True)
-        remove_empty(made)
+        temp_path.unlink(missing_ok=True)
+        remove_empty(new_folders)
         if disk_is_full(error):
             message = f"no space left on the disk for {path.name}: make room and try again"
             raise DiskFullError(message) from error
         raise
 
 
-def is_draft(name: str) -> bool:
-    """Return whether `name` is that of a temporary file, which a killed process may leave."""
+def is_temp_file(name: str) -> bool:
+    """Return whether `name` is that of a temporary file, which a killed process leaves behind."""
     return name.startswith(".") and name.endswith(".draft")
 
 
 def make_folders(path: Path) -> list[Path]:
-    """Make the folder `path`; return it and those above it that were missing, the deepest first."""
+    """Create the folder `path`; return the folders that were missing, the deepest first."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     return missing
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove these folders, up to the first that holds something."""
+    """Remove these folders, up to the first that is not empty."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -71,11 +70,13 @@ def remove_empty(folders: Iterable[Path]) -> None:
             return
 
 
-def refuse_strange(path: Path, *, largest: int) -> None:
-    """Refuse to read a pipe or a device, which may never end, and a file that is absurdly large.
+def check_plain_file(path: Path, *, largest: int) -> None:
+    """Check that `path`, if it exists, is a plain file of at most `largest` bytes.
+
+    Reading a pipe or a device may never end.
 
     Raises:
-        ValueError: `path` is there, and is no plain file of at most `largest` bytes.
+        ValueError: it is another kind of file, or larger.
     """
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no plain file")
@@ -84,15 +85,15 @@ def refuse_strange(path: Path, *, largest: int) -> None:
 
 
 def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
-    """Refuse, before the work, a file that could not be written after it.
+    """Return `path` after checking, before a computation, that a result can be written to it.
 
     Args:
         path: the file to be written.
-        suffixes: those that name a format.
-        overwrite: whether a file that is there may be replaced.
+        suffixes: allowed suffixes.
+        overwrite: whether an existing file may be replaced.
 
     Raises:
-        ValueError: another suffix, a file that is there, a folder of that name, or no way to write.
+        ValueError: another suffix, an existing file, a folder of that name, or no permission.
     """
     path = Path(path)
     if path.suffix not in suffixes:
@@ -101,34 +102,34 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
         raise ValueError(f"{path} is already there: choose another name, or pass --overwrite")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no plain file: choose another name")
-    refuse_unwritable(path.parent)
+    check_writable(path.parent)
     return path
 
 
-def refuse_unwritable(folder: Path) -> None:
-    """Refuse a folder, there or to be made, in which nothing can be written.
+def check_writable(folder: Path) -> None:
+    """Check that files can be written in `folder`, which may not exist yet.
 
     Raises:
-        ValueError: nothing can; the message says what the system says.
+        ValueError: they cannot; the message has the reason of the operating system.
     """
-    trial = folder / f".{secrets.token_hex(8)}.draft"
-    made: list[Path] = []
+    temp_path = folder / f".{secrets.token_hex(8)}.draft"
+    new_folders: list[Path] = []
     try:
-        made = make_folders(folder)
-        trial.touch(exist_ok=False)
-        trial.unlink()
+        new_folders = make_folders(folder)
+        temp_path.touch(exist_ok=False)
+        temp_path.unlink()
     except OSError as error:
-        reason = f"cannot write in {folder}: {error.strerror}; choose another place"
-        raise ValueError(reason) from error
+        message = f"cannot write in {folder}: {error.strerror}; choose another place"
+        raise ValueError(message) from error
     finally:
-        remove_empty(made)
+        remove_empty(new_folders)
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Return whether `error` says that there is no space left, or that a quota is used up."""
+    """Return whether `error` means that the disk is full or a quota is exceeded."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # torch and safetensors lose the errno; these are their words for a write that came up short.
-    words = ("unexpected pos", "failed writing", "No space left", "quota exceeded", "too large")
-    lost = isinstance(error, RuntimeError | SafetensorError)
-    return lost and any(word in str(error) for word in words)
+    # torch and safetensors drop the errno; these are their messages for an incomplete write.
+    texts = ("unexpected pos", "failed writing", "No space left", "quota exceeded", "too large")
+    is_write_error = isinstance(error, RuntimeError | SafetensorError)
+    return is_write_error and any(text in str(error) for text in texts)

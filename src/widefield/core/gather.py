@@ -1,4 +1,4 @@
-"""Tensors of all processes as one, with the gradient that belongs to it."""
+"""All-gather of tensors over processes, with its gradient."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def gather(x: Tensor) -> Tensor:
 
 
 def over_world(grad: Tensor) -> Tensor:
-    """Return the gradient of the run's loss, the mean of the ranks' own, from that of one's own."""
+    """Return grad / world: the gradient of the mean loss over ranks, from that of one rank."""
     return grad / rank_and_world()[1]
 
 
@@ -55,7 +55,7 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         rank, world = rank_and_world()
-        ctx.own = slice(rank * len(x), (rank + 1) * len(x))
+        ctx.local = slice(rank * len(x), (rank + 1) * len(x))
         parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world)]
         distributed.all_gather(parts, x.contiguous())
         return torch.cat(parts)
@@ -64,5 +64,5 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         total = grads[0].clone(memory_format=torch.contiguous_format)
         distributed.all_reduce(total)
-        own: Tensor = total[ctx.own]
-        return own
+        grad: Tensor = total[ctx.local]
+        return grad

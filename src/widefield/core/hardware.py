@@ -1,4 +1,4 @@
-"""What this machine can do: device, precision, versions."""
+"""Device, precision and versions of this machine."""
 
 import ctypes
 import platform
@@ -10,10 +10,10 @@ from widefield.core.types import Precision
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device that `asked` names; auto takes a GPU when there is one.
+    """Return the device `wanted`; auto is the GPU, or the CPU where there is none.
 
     Raises:
-        ValueError: a GPU was asked for and there is none.
+        ValueError: `wanted` is cuda and there is no GPU.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, but torch sees no GPU: use --device cpu")
@@ -23,7 +23,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:
-    """Autocast to bf16, or plain float32; auto takes bf16 where it is done in hardware."""
+    """Return the precision `wanted`; auto is bf16 where the hardware supports it, else float32."""
     if wanted == "auto":
         wanted = "bf16" if _has_bf16(device) else "32"
     return "bf16-mixed" if wanted == "bf16" else "32-true"
@@ -36,11 +36,11 @@ def _has_bf16(device: torch.device) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that tensors free; does nothing without glibc.
+    """Make glibc's allocator keep freed memory; do nothing without glibc.
 
-    By default glibc hands large blocks back to the system, and every step gets them anew, page by
-    page: a tenth of a bare step's time on a CPU, and more where two views make tensors twice as
-    large. Memory that the process holds stays at its peak in return.
+    By default glibc returns large blocks to the system, and every step faults them in again: a
+    tenth of a step's time on a CPU, and more with two views. In return, the memory of the process
+    stays at its peak.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -49,16 +49,16 @@ def keep_freed_memory() -> None:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Parameters of malloc.h: free memory to keep, and the size from which a block is mapped alone."""
+"""Parameters of malloc.h: free memory to keep, and the least size of a block mapped by itself."""
 
 
 def machine(device: torch.device) -> dict[str, str]:
-    """Names and versions that belong beside every number.
+    """Return names and versions of hardware and software, to be reported with every result.
 
-    The instructions are the widest that PyTorch uses on the processor, and the precision is what
-    `--precision auto` takes: where it is bf16, a run may take a third of the time.
+    The instructions are the widest that PyTorch uses on the CPU; the precision is that of
+    `--precision auto`.
     """
-    facts = {
+    info = {
         "cpu": f"{cpu_name()}, {usable_cpus()} cores",
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "default precision": choose_precision("auto", device),
@@ -66,5 +66,5 @@ def machine(device: torch.device) -> dict[str, str]:
         "torch": str(torch.__version__),
     }
     if device.type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name(device)
-    return facts
+        info["gpu"] = torch.cuda.get_device_name(device)
+    return info

@@ -1,4 +1,4 @@
-"""The boundary that Python calls and commands share: what an input's error is to its user."""
+"""Errors of the operating system as `ValueError`, for Python calls and commands."""
 
 import errno
 import functools
@@ -13,11 +13,10 @@ R = TypeVar("R")
 
 
 def input_errors(call: Callable[P, R]) -> Callable[P, R]:
-    """Let `call` raise `ValueError`, of one line, where the system refuses what it was given.
+    """Decorate `call` so that invalid inputs raise `ValueError` of one line.
 
-    Python's own classes for this differ with the system and with what was tried first: a path that
-    is too long, a folder without rights, a number that no processor holds. The error as it arose is
-    the cause of the one that is raised.
+    Python has several classes for them: a path that is too long, a folder without permission, a
+    number that overflows. The original error is the cause of the one that is raised.
 
     Example:
         >>> input_errors(open)("/nowhere/at/all")
@@ -26,19 +25,19 @@ def input_errors(call: Callable[P, R]) -> Callable[P, R]:
     """
 
     @functools.wraps(call)
-    def refusing(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
-        except BrokenPipeError:  # whoever read our output went away: no input's fault
+        except BrokenPipeError:  # the reader of the output is gone: not an error of an input
             raise
         except (OSError, OverflowError, RecursionError) as error:
-            raise ValueError(one_line(cause_of(error))) from error
+            raise ValueError(one_line(describe_error(error))) from error
 
-    return refusing
+    return wrapper
 
 
-def cause_of(error: OSError | OverflowError | RecursionError) -> str:
-    """Return which file, number or nest it is about, and what the system said."""
+def describe_error(error: OSError | OverflowError | RecursionError) -> str:
+    """Return one line with the file or number concerned and the reason of the system."""
     if isinstance(error, OverflowError):
         return f"a number is too large ({error}): choose a smaller one"
     if isinstance(error, RecursionError):
@@ -47,6 +46,6 @@ def cause_of(error: OSError | OverflowError | RecursionError) -> str:
     if error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
         return f"{name}: {reason}"
-    if error.errno == errno.ENOENT:  # the system names no file where it looks for its own place
+    if error.errno == errno.ENOENT:  # without a file name, it is the working folder
         return f"the working folder is gone ({reason}): change to another one"
     return f"cannot read or write: {reason}"

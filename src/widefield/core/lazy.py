@@ -1,4 +1,4 @@
-"""Re-exports of a package that are imported when first used, so that one module loads alone."""
+"""Lazy re-exports of a package: a module is imported when a name of it is first used."""
 
 import ast
 import sys
@@ -10,12 +10,10 @@ from typing import Any
 
 
 def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package with its re-exports under `TYPE_CHECKING`.
+    """Return `__getattr__` and `__dir__` for a package with its imports under `TYPE_CHECKING`.
 
-    A type checker reads these lines, `from MODULE import NAME as NAME`, and so do the functions
-    returned; no name stands twice. `__all__` is the list of the names.
-
-    No name may be that of a module of the package: once imported, the module would hide it.
+    The functions parse these lines, `from MODULE import NAME as NAME`. `__all__` is the list of the
+    names. No name may be that of a module of the package: once imported, the module would hide it.
 
     Example:
         >>> lazy_exports("widefield.views")[0]("Cutout")
@@ -23,23 +21,23 @@ def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[
     """
 
     @cache
-    def homes() -> dict[str, str]:
-        statements = ast.parse(Path(str(sys.modules[package].__file__)).read_text()).body
-        blocks = [node.body for node in statements if isinstance(node, ast.If)]
+    def exports() -> dict[str, str]:
+        tree = ast.parse(Path(str(sys.modules[package].__file__)).read_text())
+        blocks = [node.body for node in tree.body if isinstance(node, ast.If)]
         lines = [line for body in blocks for line in body if isinstance(line, ast.ImportFrom)]
         return {alias.name: str(line.module) for line in lines for alias in line.names}
 
     def get(name: str) -> Any:
         if name == "__all__":
             return names()
-        home = homes().get(name)
-        if home is None:
+        module = exports().get(name)
+        if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if home == package:
+        if module == package:
             return import_module(f"{package}.{name}")
-        return getattr(import_module(home), name)
+        return getattr(import_module(module), name)
 
     def names() -> list[str]:
-        return sorted(homes())
+        return sorted(exports())
 
     return get, names

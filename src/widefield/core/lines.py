@@ -1,16 +1,15 @@
-"""Text for a terminal: one line that says it all and that the terminal obeys in nothing."""
+"""Text for a terminal: one line without control characters."""
 
 from widefield.core.names import printable
 
 LONGEST = 400
-"""Characters of a line at most; what is longer loses its middle, so that the remedy stays."""
+"""Maximum characters of a line; a longer one loses its middle, so that the remedy stays."""
 
 
 def one_line(text: str) -> str:
-    r"""Return `text` in one line of at most `LONGEST` characters, each of which can be seen.
+    r"""Return `text` as one line of at most `LONGEST` printable characters.
 
-    Spaces, tabs and line ends become single spaces; control characters, those that turn the
-    direction of writing, and bytes that are no text become escapes.
+    Whitespace becomes single spaces; control characters and invalid bytes become escapes.
 
     Example:
         >>> one_line("no image\n in \x1b[2Jphotos")
@@ -19,8 +18,5 @@ def one_line(text: str) -> str:
     line = printable(" ".join(text.split()))
     if len(line) <= LONGEST:
         return line
-    half = (LONGEST - len(_CUT)) // 2
-    return f"{line[:half]}{_CUT}{line[-half:]}"
-
-
-_CUT = " ... "
+    half = (LONGEST - len(" ... ")) // 2
+    return f"{line[:half]} ... {line[-half:]}"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 LOWEST, HIGHEST = -80.0, 40.0
-"""Decibels that a spectrogram shows as 0 and as 1; a full-scale sine stands near 30."""
+"""Decibels that are 0 and 1 in a spectrogram; a full-scale sine is near 30."""
 _WINDOW_SECONDS = 0.04
 
 
@@ -50,30 +50,30 @@ def mel_filters(*, rate: int, fft: int, bands: int) -> NDArray[np.float64]:
 
     Source: Slaney, Auditory Toolbox (1998); librosa's default.
     """
-    edges = _hertz(np.linspace(0.0, _mel(rate / 2), bands + 2))
+    frequencies = _mel_to_freq(np.linspace(0.0, _freq_to_mel(rate / 2), bands + 2))
     bins = np.linspace(0.0, rate / 2, fft // 2 + 1)
-    low, center, high = (edges[i : i + bands, None] for i in range(3))
-    rising, falling = (bins - low) / (center - low), (high - bins) / (high - center)
-    triangles: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling))
-    return triangles * (2.0 / (high - low))
+    low, center, high = (frequencies[i : i + bands, None] for i in range(3))
+    left, right = (bins - low) / (center - low), (high - bins) / (high - center)
+    filters: NDArray[np.float64] = np.maximum(0.0, np.minimum(left, right))
+    return filters * (2.0 / (high - low))
 
 
-def band_hertz(*, rate: int, bands: int) -> NDArray[np.float64]:
+def mel_frequencies(*, rate: int, bands: int) -> NDArray[np.float64]:
     """Return the center of each mel band in Hz, [bands]."""
-    return _hertz(np.linspace(0.0, _mel(rate / 2), bands + 2))[1:-1]
+    return _mel_to_freq(np.linspace(0.0, _freq_to_mel(rate / 2), bands + 2))[1:-1]
 
 
 _LINEAR, _START = 3.0 / 200.0, 1000.0  # mel a Hz below 1 kHz
 _STEP = math.log(6.4) / 27.0  # natural logarithm of Hz a mel above it
 
 
-def _mel(hertz: float) -> float:
-    if hertz < _START:
-        return hertz * _LINEAR
-    return _START * _LINEAR + math.log(hertz / _START) / _STEP
+def _freq_to_mel(frequency: float) -> float:
+    if frequency < _START:
+        return frequency * _LINEAR
+    return _START * _LINEAR + math.log(frequency / _START) / _STEP
 
 
-def _hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mel_to_freq(mel: NDArray[np.float64]) -> NDArray[np.float64]:
     first = _START * _LINEAR
     return np.where(mel < first, mel / _LINEAR, _START * np.exp(_STEP * (mel - first)))
 
@@ -109,7 +109,7 @@ class LogMel(nn.Module):
             samples = x.flatten(1).to(self.window.dtype)  # not len(x), which exporting would fix
             if torch.compiler.is_exporting():
                 return self.filters @ self._power_by_convolution(samples)
-            waves = torch.stft(
+            windowed = torch.stft(
                 samples,
                 front_end.fft,
                 front_end.hop,
@@ -118,21 +118,22 @@ class LogMel(nn.Module):
                 pad_mode="constant",
                 return_complex=True,
             )
-            frames = waves[..., : front_end.frames]
+            frames = windowed[..., : front_end.frames]
             return self.filters @ (frames.real.square() + frames.imag.square())
 
     def _power_by_convolution(self, samples: Tensor) -> Tensor:
         """Return the power spectrum of samples [B, T], [B, fft / 2 + 1, frames].
 
-        It says in real numbers what `torch.stft` says in complex ones, which ONNX does not have.
+        It is `torch.stft` in real arithmetic, because ONNX has no complex numbers.
         """
         fft, hop = self.front_end.fft, self.front_end.hop
         time, bins = torch.arange(fft), torch.arange(fft // 2 + 1)
         turns = (bins[:, None] * time % fft).to(torch.float64) * (2 * math.pi / fft)
-        waves = torch.stack([turns.cos(), turns.sin()]) * self.window.double().cpu()
+        windowed = torch.stack([turns.cos(), turns.sin()]) * self.window.double().cpu()
         padded = functional.pad(samples[:, None], (fft // 2, fft // 2))
         real, imaginary = (
-            functional.conv1d(padded, wave[:, None].to(samples), stride=hop) for wave in waves
+            functional.conv1d(padded, kernel[:, None].to(samples), stride=hop)
+            for kernel in windowed
         )
         return (real.square() + imaginary.square())[..., : self.front_end.frames]
 

@@ -1,4 +1,4 @@
-"""Bytes of memory that this machine and its devices have, and how many of them are free."""
+"""Total and free memory of this machine and its devices, in bytes."""
 
 import os
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory that rows of a per-example head may take a share of."""
+    """Memory that a per-example head may use a share of."""
 
     host: int
     """Bytes of memory of the machine."""
@@ -28,18 +28,18 @@ def host_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def refuse_beyond_memory(needed: int, what: str) -> None:
-    """Refuse to make what this machine has no room for, before anything of it is made.
+def check_memory(needed: int, what: str) -> None:
+    """Check, before an allocation, that this machine has enough memory.
 
     Args:
-        needed: bytes that it takes at least.
-        what: what takes them, in a few words.
+        needed: bytes needed.
+        what: the object that needs them, for the message.
 
     Raises:
         ValueError: the machine has less.
 
     Example:
-        >>> refuse_beyond_memory(10**18, "a table")
+        >>> check_memory(10**18, "a table")
         Traceback (most recent call last):
         ValueError: a table needs 1,000,000,000.0 GB of memory and this machine has ...
     """
@@ -54,17 +54,10 @@ def free_host_memory() -> int:
     """Return the bytes of this machine's memory that can be used without swapping."""
     try:
         with open("/proc/meminfo") as lines:
-            facts = dict(line.split(":", 1) for line in lines)
-        return int(facts["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):  # not Linux: half of all there is stands for what is free
+            fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):  # not Linux: assume that half is free
         return host_memory() // 2
-
-
-def device_memory(device: torch.device) -> int:
-    """Return the bytes of memory of `device`; of the CPU, those of the machine."""
-    if device.type != "cuda":
-        return host_memory()
-    return int(torch.cuda.mem_get_info(device)[1])
 
 
 def free_device_memory(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""Evaluation mode, or another device, for a while."""
+"""Context managers for evaluation mode and for another device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put `module` into evaluation mode; every submodule then gets its own mode back.
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Set evaluation mode; on exit restore the mode of every submodule.
 
     Example:
         >>> net = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())
-        >>> with evaluating(net):
+        >>> with eval_mode(net):
         ...     print(net[0].training)
         False
         >>> net[0].training, net[1].training
@@ -31,7 +31,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Move `module`, which is on one device, to another; it then goes back to where it was.
+    """Move `module` to `device`; on exit move it back.
 
     Example:
         >>> net = nn.Linear(2, 2)
@@ -40,9 +40,9 @@ def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
         cpu
     """
     first = next(chain(module.parameters(), module.buffers()), None)
-    home = device if first is None else first.device
+    original = device if first is None else first.device
     module.to(device)
     try:
         yield
     finally:
-        module.to(home)
+        module.to(original)

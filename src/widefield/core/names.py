@@ -1,16 +1,16 @@
-"""Names that a user types, and names that a terminal shows."""
+"""Checks of names that users type, and escapes of unprintable characters."""
 
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def check_name(what: str, given: str, known: Iterable[str], *, listed_by: str = "") -> None:
-    """Refuse a name that is not among the `known` ones.
+def check_name(what: str, name: str, known: Iterable[str], *, list_command: str = "") -> None:
+    """Check that `name` is one of `known`.
 
     Raises:
-        ValueError: it is unknown; the message names the nearest known one. Where none is near, it
-            names all, or `listed_by`, what lists them if they are many.
+        ValueError: it is not; the message has the closest known name, or else all of them, or
+            `list_command`, which lists them.
 
     Example:
         >>> check_name("method", "simcrl", ("simclr", "byol"))
@@ -18,20 +18,20 @@ def check_name(what: str, given: str, known: Iterable[str], *, listed_by: str = 
         ValueError: unknown method 'simcrl': did you mean 'simclr'?
     """
     names = tuple(known)
-    if given in names:
+    if name in names:
         return
-    matches = get_close_matches(str(given), names, n=1)
-    every = f"{listed_by} lists them" if listed_by else f"known: {', '.join(names)}"
+    matches = get_close_matches(str(name), names, n=1)
+    every = f"{list_command} lists them" if list_command else f"known: {', '.join(names)}"
     hint = f"did you mean {matches[0]!r}?" if matches else every
-    raise ValueError(f"unknown {what} {given!r}: {hint}")
+    raise ValueError(f"unknown {what} {name!r}: {hint}")
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with an escape for each character that cannot be seen.
+    r"""Return `text` with unprintable characters escaped.
 
-    Control characters would move the cursor or change the title of a terminal, and bytes that are
-    no text cannot be written to most files. Spaces of any width stay: they are in names of files,
-    such as macOS gives to screenshots, and a name has to lead to its file.
+    Control characters would move the cursor or change the title of a terminal, and invalid bytes
+    cannot be written to most files. Spaces of any width stay: names of files have them, as of
+    screenshots of macOS.
 
     Example:
         >>> printable("cats\x1b[2J")
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def is_seen(character: str) -> bool:
-    r"""Return whether a character leaves a mark or a space.
+    r"""Return whether a character is printable or a space.
 
     Example:
         >>> is_seen("\N{NO-BREAK SPACE}"), is_seen("\x1b")

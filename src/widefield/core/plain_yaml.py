@@ -1,4 +1,4 @@
-"""YAML as far as a list of settings needs it: names and values, and no way to make them explode."""
+"""The subset of YAML that settings need, without aliases, which could expand without bound."""
 
 import json
 import re
@@ -7,32 +7,32 @@ from typing import Any
 
 import yaml
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 
 MAX_BYTES = 16 * 2**20
-"""Bytes of a file at most: many class names, and no more."""
-DEEPEST = 20
-"""Levels of nesting at most."""
+"""Maximum size of a file; it has room for many class names."""
+MAX_DEPTH = 20
+"""Maximum levels of nesting."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values; refuses aliases, names that stand twice, and deep nesting."""
+    """Loader of plain values without aliases, duplicate keys or deep nesting."""
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node that is no alias and not too deep."""
+        """Compose a node; raise on an alias or too deep nesting."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has an alias (*name): write the values out")
-        if self.depth == DEEPEST:
-            raise yaml.YAMLError(f"it is nested more than {DEEPEST} levels deep")
+        if self.depth == MAX_DEPTH:
+            raise yaml.YAMLError(f"it is nested more than {MAX_DEPTH} levels deep")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Construct a mapping in which no name stands twice."""
+        """Construct a mapping; raise on a duplicate key."""
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) < len(node.value):
             raise yaml.YAMLError("a name stands twice in it")
@@ -40,14 +40,14 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes values out wherever they stand, as `_Loader` reads them."""
+    """Dumper without aliases, which `_Loader` does not accept."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return that there are none."""
+        """Return True."""
         return True
 
 
-# As everybody writes them, and as the options of commands take them; YAML 1.1 asks for a point.
+# Floats such as 1e-3, as the options of commands take them; YAML 1.1 requires a decimal point.
 for _kind in (_Loader, _Dumper):
     _kind.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
@@ -58,14 +58,14 @@ def read_yaml(path: Path) -> Any:
     """Return the plain values in the file `path`.
 
     Raises:
-        ValueError: it is too large, no text or no YAML, or has aliases or a name twice.
+        ValueError: it is too large, not text or not YAML, or has aliases or a duplicate key.
     """
     try:
-        refuse_strange(path, largest=MAX_BYTES)
+        check_plain_file(path, largest=MAX_BYTES)
         return yaml.load(path.read_text("utf-8"), Loader=_Loader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
-        words = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read as YAML: {words}") from error
+        message = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as YAML: {message}") from error
 
 
 def yaml_text(values: Any) -> str:
@@ -75,6 +75,6 @@ def yaml_text(values: Any) -> str:
         >>> yaml_text({"epochs": 3, "views": ["flip"]})
         'epochs: 3\\nviews:\\n- flip\\n'
     """
-    # Written as they are, these would be read back as line ends.
-    breaks = set("\x85\u2028\u2029") & set(json.dumps(values, ensure_ascii=False))
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=not breaks)
+    # Unescaped, these would be parsed as line ends.
+    line_ends = set("\x85\u2028\u2029") & set(json.dumps(values, ensure_ascii=False))
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=not line_ends)

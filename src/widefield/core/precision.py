@@ -1,4 +1,4 @@
-"""Losses are computed in full precision, whatever the encoder's."""
+"""Full precision for losses, whatever the precision of the encoder."""
 
 import functools
 from collections.abc import Callable
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def full_precision(loss: Callable[P, T]) -> Callable[P, T]:
-    """Run `loss` outside autocast, the half-precision tensors among its arguments raised.
+    """Decorate `loss` to run outside autocast, with half-precision arguments as float32.
 
-    They become float32, given by position or by keyword; float32 and float64 stay as they are.
+    Positional and keyword arguments are converted; float32 and float64 are unchanged.
 
     Example:
         >>> @full_precision
@@ -29,7 +29,7 @@ def full_precision(loss: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         named = dict(zip(kwargs, map(at_least_float32, kwargs.values()), strict=True))
         with ExitStack() as stack:
-            # Autocast is on or off for each kind of device, and indices may lie on another one.
+            # Autocast is set per device type, and indices may be on another device.
             for x in (*args, *kwargs.values()):
                 if isinstance(x, Tensor):
                     stack.enter_context(torch.autocast(x.device.type, enabled=False))

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a seed alone: counter-based ones, and a seeded torch.
+"""Counter-based random numbers, and a seeded torch generator.
 
 A sequential generator ties an example's draw to how many were drawn before it. A counter-based one
 is a pure function of (seed, stream, index): any subset, in any order and in any process, sees the
@@ -21,11 +21,11 @@ GOLDEN = -0x61C8864680B583EB
 """The step between states of SplitMix64, 2^64 / golden ratio, as a signed integer."""
 _MIX_1, _MIX_2 = -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 
-Integers = TypeVar("Integers", NDArray[np.int64], "Tensor")
+Int64Array = TypeVar("Int64Array", NDArray[np.int64], "Tensor")
 """An int64 array of numpy or torch."""
 
 
-def splitmix64(state: Integers) -> Integers:
+def splitmix64(state: Int64Array) -> Int64Array:
     """Return the output of SplitMix64 that follows each int64 `state`; call it with an array.
 
     Example:
@@ -38,7 +38,7 @@ def splitmix64(state: Integers) -> Integers:
     return z ^ logical_shift(z, 31)
 
 
-def logical_shift(x: Integers, count: int) -> Integers:
+def logical_shift(x: Int64Array, count: int) -> Int64Array:
     """Return int64 `x` shifted right by `count` bits, zeros moving in whatever the sign."""
     return (x >> count) & ((1 << (64 - count)) - 1)
 
@@ -52,7 +52,7 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
     """
     key = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
     start = np.frombuffer(key, dtype="<i8").astype(np.int64)
-    # A 0-d index is made an array: arrays wrap around 2^64 silently, scalars warn.
+    # At least 1-d: arrays wrap around 2^64 silently, scalars warn.
     position = np.atleast_1d(np.asarray(index)).astype(np.int64)
     return splitmix64(start + position * GOLDEN).view(np.uint64)
 
@@ -67,9 +67,9 @@ def integers(
 
 
 def shuffled(seed: int, stream: str, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `index` [k] in a random order: that of one random key for each of its entries.
+    """Return `index` [k] sorted by one random key for each entry.
 
-    A part of the entries comes in the order that it has among all of them.
+    The order of a subset is its order within the whole.
 
     Example:
         >>> sorted(shuffled(0, "epoch 3", np.arange(4)).tolist())
@@ -80,7 +80,7 @@ def shuffled(seed: int, stream: str, index: NDArray[np.int64]) -> NDArray[np.int
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generator of the CPU for a while; the global random state is then as before.
+    """Seed torch's CPU generator; on exit restore the global random state.
 
     Use it around code that draws from the global generator, such as a layer's initial weights.
 
@@ -92,7 +92,7 @@ def seeded(seed: int) -> Iterator[None]:
         ...     print(bool(torch.rand(()) == first))
         True
     """
-    import torch  # here, so that drawing numbers by counter does not wait for it
+    import torch  # imported here: counter-based numbers do not need it
 
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would seed every accelerator too.

@@ -1,4 +1,4 @@
-"""Features of any scale: divided by a power of two first, which changes no digit of them.
+"""Scaling of features by powers of two, which is exact, so that squares stay in range.
 
 Squares of float32 overflow above 1e19 and vanish below 1e-23, and encoders without a normalization
 at their end give such features.
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """Return the power of two just below each of these sizes >= 0; 1/2 for 0.
+    """Return the largest power of two <= each size >= 0; 1/2 for 0.
 
     Example:
         >>> power_of_two(torch.tensor([1.0, 7.0, 0.3]))
@@ -18,13 +18,13 @@ def power_of_two(size: Tensor) -> Tensor:
     return torch.ldexp(torch.ones_like(size), size.frexp().exponent - 1)
 
 
-def near_one(h: Tensor) -> Tensor:
-    """Return h [n, D] with each row times a power of two: its largest magnitude is in [1, 2).
+def scale_rows(h: Tensor) -> Tensor:
+    """Return h [n, D], each row scaled by a power of two to a maximum magnitude in [1, 2).
 
-    Rows of zeros stay.
+    Rows of zeros are unchanged.
 
     Example:
-        >>> near_one(torch.tensor([[0.0, 3e30], [-3.0, 1.0], [0.0, 0.0]]))
+        >>> scale_rows(torch.tensor([[0.0, 3e30], [-3.0, 1.0], [0.0, 0.0]]))
         tensor([[ 0.0000,  1.1833],
                 [-1.5000,  0.5000],
                 [ 0.0000,  0.0000]])
@@ -33,13 +33,13 @@ def near_one(h: Tensor) -> Tensor:
 
 
 def unit_rows(h: Tensor) -> Tensor:
-    """Return h [n, D] with each row scaled to length 1, whatever its length; rows of zeros stay.
+    """Return h [n, D] with each row scaled to length 1; rows of zeros are unchanged.
 
     Example:
         >>> unit_rows(torch.tensor([[3e-30, 4e-30], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    near = near_one(h)
-    # In place, for there may be millions of rows. No row but one of zeros is shorter than 1 here.
-    return near.div_(near.norm(dim=1, keepdim=True).clamp(min=1))
+    scaled = scale_rows(h)
+    # In place: there may be millions of rows. Only rows of zeros are shorter than 1 here.
+    return scaled.div_(scaled.norm(dim=1, keepdim=True).clamp(min=1))

@@ -23,7 +23,7 @@ class Settings:
     """Settings of one part of a run; each field is checked against its annotation.
 
     Raises:
-        ValueError: a value of the wrong type or out of its range; the message says what fits.
+        ValueError: a value of the wrong type or out of its range; the message has the allowed ones.
 
     Example:
         >>> from annotated_types import Ge
@@ -36,7 +36,7 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        """Check every field, and keep whole numbers that stand for real ones as floats."""
+        """Check every field; a whole number in a float field becomes a float."""
         for name, hint in hints_of(type(self)).items():
             object.__setattr__(self, name, check(name, hint, getattr(self, name)))
 
@@ -52,16 +52,16 @@ class Settings:
         return values
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """Return a copy with other values under some flat names, all of them its own."""
+        """Return a copy with other values for some flat names."""
         changes: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Settings):
                 prefix = f"{field.name}_"
                 inner = {f"{prefix}{n}": n for n in value.flat()}
-                chosen = {short: values[name] for name, short in inner.items() if name in values}
+                selected = {short: values[name] for name, short in inner.items() if name in values}
                 try:
-                    changes[field.name] = value.changed(chosen)
+                    changes[field.name] = value.changed(selected)
                 except ValueError as error:
                     raise ValueError(f"{prefix}{error}") from error
             elif field.name in values:
@@ -82,7 +82,10 @@ class Settings:
         hints = hints_of(cls)
         if not isinstance(values, Mapping):
             raise ValueError(f"settings must be names with values, got {values!r}")
-        _refuse_other_keys(values, hints)
+        unknown = [f"{str(key)!r} is unknown" for key in values if key not in hints]
+        missing = [f"{key!r} is missing" for key in hints if key not in values]
+        for problem in (*unknown, *missing):
+            raise ValueError(f"the settings do not fit this version: {problem}")
         return cls(**{k: _nested(hints[k], v) for k, v in values.items()})
 
 
@@ -98,30 +101,29 @@ class Setting:
 
 
 def describe(settings: Settings) -> dict[str, Setting]:
-    """Return every setting of `settings` under its flat name, its value as the default.
+    """Return every setting under its flat name, with its value as the default.
 
     Example:
         >>> describe(Settings())
         {}
     """
-    described: dict[str, Setting] = {}
+    result: dict[str, Setting] = {}
     texts = help_texts(type(settings))
     for name, hint in hints_of(type(settings)).items():
         value = getattr(settings, name)
         if isinstance(value, Settings):
-            described |= {
+            result |= {
                 f"{name}_{inner.name}": dataclasses.replace(inner, name=f"{name}_{inner.name}")
                 for inner in describe(value).values()
             }
         else:
-            described[name] = Setting(
-                name=name, hint=_without_range(hint), default=value, help=texts[name]
-            )
-    return described
+            base = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+            result[name] = Setting(name=name, hint=base, default=value, help=texts[name])
+    return result
 
 
 def help_texts(cls: type[Settings]) -> dict[str, str]:
-    """Return the docstring under each field, of the class and of those it extends."""
+    """Return the docstring under each field, of the class and its base classes."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
@@ -133,20 +135,8 @@ def help_texts(cls: type[Settings]) -> dict[str, str]:
     return texts
 
 
-def _without_range(hint: Any) -> Any:
-    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-
-
 def _nested(hint: Any, value: Any) -> Any:
-    """Return `value`, or the settings that it describes where the field holds settings."""
+    """Return `value`, as nested settings where the field holds settings."""
     if isinstance(hint, type) and issubclass(hint, Settings) and isinstance(value, Mapping):
         return hint.from_dict(value)
     return value
-
-
-def _refuse_other_keys(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    unknown = [str(key) for key in values if key not in hints]
-    missing = [key for key in hints if key not in values]
-    if unknown or missing:
-        problem = f"{unknown[0]!r} is unknown" if unknown else f"{missing[0]!r} is missing"
-        raise ValueError(f"the settings do not fit this version: {problem}")

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 Precision = Literal["32-true", "bf16-mixed"]
-"""How an encoder computes, in the words of Lightning Fabric."""
+"""Precision of an encoder, by the names of Lightning Fabric."""
 
 Size = tuple[int, int]
 """Height and width of images, pixels."""
 
 Kind = Literal["images", "windows", "sounds"]
-"""What examples are. A window or a sound is stored as an image of height 1, its width the time."""
+"""Kind of examples. A window or a sound is stored as an image of height 1; the width is time."""
 
 KINDS: dict[str, Kind] = {"uint8": "images", "float32": "windows", "int16": "sounds"}
-"""How examples of each kind are stored."""
+"""Storage dtype -> kind of examples."""
 
 
 def kind_of(dtype: "np.dtype[Any]") -> Kind:
-    """Return what examples of this type are.
+    """Return the kind of examples of this dtype.
 
     Example:
         >>> kind_of(np.dtype(np.int16))
@@ -35,7 +35,7 @@ def kind_of(dtype: "np.dtype[Any]") -> Kind:
 
 
 def to_floats(x: Tensor) -> Tensor:
-    """Return examples as an encoder sees them, float32: images in [0, 1], sounds in [-1, 1).
+    """Return examples as inputs of an encoder, float32: images in [0, 1], sounds in [-1, 1).
 
     Example:
         >>> to_floats(torch.tensor([0, 255], dtype=torch.uint8))
@@ -59,9 +59,9 @@ class InputSpec:
     std: Sequence[float] | None = None
     """Standard deviation of each channel; None is 0.25."""
     max_value: float | None = None
-    """The value that is 1 in images of more than 8 bits, kept for whoever opens them."""
+    """The value that is scaled to 1 in images of more than 8 bits."""
     rate: int | None = None
-    """Samples a second of sounds, Hz; None of other examples."""
+    """Sampling rate of sounds, Hz; None of other examples."""
 
 
 COLOR_32 = InputSpec()
@@ -75,7 +75,7 @@ Place = Literal["device", "host", "disk"]
 
 
 def as_size(size: int | Size) -> Size:
-    """Return (height, width) of images that a side of squares, or both, was given for.
+    """Return (height, width) from the side of a square or from both sides.
 
     Example:
         >>> as_size(32), as_size((96, 128))
@@ -106,19 +106,19 @@ class Shard:
         return f"{self.rank}-of-{self.world}"
 
     def count(self, n: int) -> int:
-        """How many of n examples it holds."""
+        """Number of examples in the shard, out of n."""
         return (n - self.rank + self.world - 1) // self.world
 
     def examples(self, n: int) -> Tensor:
-        """Which of n examples it holds, int64 [count(n)]."""
+        """Indices of its examples, out of n, int64 [count(n)]."""
         return torch.arange(self.rank, n, self.world)
 
     def local(self, index: Tensor) -> Tensor:
-        """Positions of its own examples `index` among them."""
+        """Positions within the shard of its examples `index`."""
         return index if self.world == 1 else index // self.world
 
     def examples_at(self, local: Tensor) -> Tensor:
-        """Which examples are at these positions: the inverse of `local`."""
+        """Indices of the examples at these positions: the inverse of `local`."""
         return local if self.world == 1 else local * self.world + self.rank
 
 
@@ -128,7 +128,7 @@ WHOLE = Shard()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One kind of memory that a run takes."""
+    """Memory of one part of a run."""
 
     bytes: int
     place: Place
@@ -136,31 +136,31 @@ class Part:
 
 @dataclass(slots=True)
 class Batch:
-    """One batch of examples on the device; not frozen, so that other loops can move it."""
+    """One batch of examples on the device; mutable, so that other training loops can move it."""
 
     x: Tensor
     """Images in [0, 1], windows [B, C, 1, T], sounds in [-1, 1), float [B, C, H, W]."""
     index: Tensor
-    """Which examples these are, int64 [B] in host memory; the same for the whole run."""
+    """Indices of the examples, int64 [B] in host memory; the same for the whole run."""
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Class ids of each task, int64 [B]."""
     mask: Tensor | None = None
-    """Pixels of the planted object, bool [B, 1 or C, H, W], where the loader was asked for them."""
+    """Pixels of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a method returns: the number to minimize and its named parts for the log."""
+    """Loss of a method, with its named parts for the log."""
 
     total: Tensor
     """Scalar to call backward on."""
     parts: dict[str, Tensor] = field(default_factory=dict)
-    """Detached scalars that explain the total."""
+    """Detached scalars that make up the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well one task can be read off frozen features."""
+    """Linear-probe and kNN accuracy of one task on frozen features."""
 
     task: str
     accuracy: float
@@ -170,14 +170,13 @@ class Score:
     high: float
     """Upper end of the 95 % interval of `accuracy`."""
     balanced_accuracy: float
-    """Mean of `recall`: what accuracy would be if the classes were of equal size."""
+    """Mean of `recall`: the accuracy for classes of equal size."""
     recall: tuple[float | None, ...]
-    """Share of each class's test examples that are found, by class id; None of a class that has
-    none."""
+    """Recall of each class, by class id; None of a class without test examples."""
     knn: float
     """Accuracy of the k-nearest-neighbor vote on the same features."""
     l2: float
-    """The L2 strength that the validation split chose."""
+    """L2 strength selected on the validation split."""
     classes: int
     train_examples: int
     test_examples: int

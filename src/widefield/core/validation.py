@@ -1,4 +1,4 @@
-"""One check of a value against its annotation: type, range, choices, and the parts of a nest."""
+"""Validation of a value against its annotation: type, range, choices, and nested values."""
 
 import dataclasses
 import math
@@ -18,17 +18,17 @@ _WORDS: dict[Any, str] = {
     types.NoneType: "None",
 }
 _NO = object()
-"""Stands for no value, where None may be one."""
+"""No value, where None may be one."""
 
 
 def check(name: str, hint: Any, value: Any) -> Any:
-    """Return `value` as `hint` has it: a whole number that stands for a real one as a float.
+    """Return `value` converted to `hint`: a whole number for a float becomes a float.
 
     `hint` may be a class, a dataclass, a `Literal`, a union, a mapping or a tuple, whose parts are
     checked too, or `Annotated` with the limits of a number (`annotated_types`) and its unit.
 
     Raises:
-        ValueError: it does not fit; the message says which part, and what is allowed.
+        ValueError: it is invalid; the message has the part and the allowed values.
 
     Example:
         >>> check("rate", Annotated[float, Interval(gt=0, le=1)], 1)
@@ -42,16 +42,16 @@ def check(name: str, hint: Any, value: Any) -> Any:
     """
     for kind in kinds(hint):
         found = _as_kind(kind, value)
-        if found is _NO or (type(found) in (int, float) and not _holds(limits(hint), found)):
+        if found is _NO or (type(found) in (int, float) and not _in_range(limits(hint), found)):
             continue
         for part, part_hint, x in _parts(name, kind, value):
             check(part, part_hint, x)
         return found
-    raise refusal(name, value, allowed(hint))
+    raise invalid_value(name, value, allowed(hint))
 
 
-def fits(hint: Any, value: Any) -> bool:
-    """Return whether `check` takes `value`."""
+def is_valid(hint: Any, value: Any) -> bool:
+    """Return whether `check` accepts `value`."""
     try:
         check("", hint, value)
     except ValueError:
@@ -60,9 +60,9 @@ def fits(hint: Any, value: Any) -> bool:
 
 
 def parse(hint: Any, text: str) -> Any:
-    """Return the value that a word of the command line stands for, or the word itself.
+    """Return the value of a word of the command line, or the word itself.
 
-    A whole number is written in one way alone, so that one setting has one spelling.
+    A whole number has one spelling only, so that equal settings have equal texts.
 
     Example:
         >>> parse(int | None, "3"), parse(int | None, "None"), parse(int, "03")
@@ -81,7 +81,7 @@ def parse(hint: Any, text: str) -> Any:
 
 
 def allowed(hint: Any) -> str:
-    """Return in words what `hint` allows.
+    """Return a description of the values that `hint` allows.
 
     Example:
         >>> allowed(Annotated[int | None, Interval(ge=2, le=8), "pixels"])
@@ -89,7 +89,7 @@ def allowed(hint: Any) -> str:
     """
     words: list[str] = []
     units = (unit for unit in _metadata(hint) if isinstance(unit, str))
-    span = " ".join([_in_words(limits(hint)), *units]).rstrip()
+    span = " ".join([_format_range(limits(hint)), *units]).rstrip()
     for kind in kinds(hint):
         if typing.get_origin(kind) is Literal:
             words += map(str, typing.get_args(kind))
@@ -101,7 +101,7 @@ def allowed(hint: Any) -> str:
 
 
 def require(ok: bool, name: str, value: object, allowed: str) -> None:
-    """Refuse a value unless `ok`, as where one setting limits another.
+    """Raise `ValueError` unless `ok`, for instance where one setting limits another.
 
     Example:
         >>> require(5 >= 6, "dimension", 5, "at least features=6")
@@ -109,33 +109,33 @@ def require(ok: bool, name: str, value: object, allowed: str) -> None:
         ValueError: dimension must be at least features=6, got 5
     """
     if not ok:
-        raise refusal(name, value, allowed)
+        raise invalid_value(name, value, allowed)
 
 
-def refusal(name: str, value: object, allowed: str) -> ValueError:
-    """Return the error of a value that does not fit, in one line."""
+def invalid_value(name: str, value: object, allowed: str) -> ValueError:
+    """Return the error of an invalid value, in one line."""
     return ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def kinds(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a type, without the range.
+    """Return the alternatives of a union, without the range.
 
     Example:
         >>> kinds(Annotated[int | None, Interval(ge=0)])
         (<class 'int'>, <class 'NoneType'>)
     """
-    bare = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-    is_union = typing.get_origin(bare) in (typing.Union, types.UnionType)
-    return typing.get_args(bare) if is_union else (bare,)
+    base = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    is_union = typing.get_origin(base) in (typing.Union, types.UnionType)
+    return typing.get_args(base) if is_union else (base,)
 
 
 def limits(hint: Any) -> Interval:
-    """Return the limits of a number; what is not limited is None."""
+    """Return the limits of a number; None where there is no limit."""
     found: dict[str, Any] = {}
     for bound in _metadata(hint):
         if not isinstance(bound, str):  # Gt, Ge, Lt, Le or an Interval of them
-            sides = dataclasses.asdict(bound)
-            found |= {side: at for side, at in sides.items() if at is not None}
+            bounds = dataclasses.asdict(bound)
+            found |= {side: at for side, at in bounds.items() if at is not None}
     return Interval(**found)
 
 
@@ -150,24 +150,26 @@ def _metadata(hint: Any) -> tuple[Any, ...]:
 
 
 def _as_kind(kind: Any, value: Any) -> Any:
-    """Return `value` as a `kind`, or `_NO` where it is none."""
+    """Return `value` converted to `kind`, or `_NO` if it is not one."""
     if kind is Any:
         return value
     if typing.get_origin(kind) is Literal:
         return next((choice for choice in typing.get_args(kind) if _is_same(choice, value)), _NO)
-    if kind in (int, float):  # a bool is a number to Python, and none here
+    if kind in (int, float):  # a bool is a number in Python, but not here
         base: type = numbers.Integral if kind is int else numbers.Real
-        fits = isinstance(value, base) and not isinstance(value, bool)
-        return kind(value) if fits and (kind is int or _is_finite(value)) else _NO
+        is_number = isinstance(value, base) and not isinstance(value, bool)
+        return kind(value) if is_number and (kind is int or _is_finite(value)) else _NO
     if not isinstance(value, typing.get_origin(kind) or kind):
         return _NO
-    return str(value) if kind is str else value  # a string of numpy is a str too, and no YAML
+    return (
+        str(value) if kind is str else value
+    )  # a numpy string is a str too, but YAML cannot represent it
 
 
 def _is_same(choice: Any, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, str | numbers.Integral):
         return False
-    # A file may hold the number where the choice is a word: `precision: 32`.
+    # YAML gives a number where the choice is a string: `precision: 32`.
     return bool(choice == (str(value) if isinstance(choice, str) else value))
 
 
@@ -180,7 +182,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _parts(name: str, kind: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, hint and value of each part of a nest; of other values none."""
+    """Yield name, hint and value of each part of a nested value."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         for key, hint in hints_of(kind).items():
@@ -204,7 +206,7 @@ def _number(kind: Any, text: str) -> Any:
     return _NO if kind is int and str(number) != text else number
 
 
-def _holds(bounds: Interval, value: Any) -> bool:
+def _in_range(bounds: Interval, value: Any) -> bool:
     return (
         (bounds.gt is None or value > bounds.gt)
         and (bounds.ge is None or value >= bounds.ge)
@@ -213,13 +215,13 @@ def _holds(bounds: Interval, value: Any) -> bool:
     )
 
 
-def _in_words(bounds: Interval) -> str:
-    """Return the limits as an interval, or in words if there is one."""
+def _format_range(bounds: Interval) -> str:
+    """Return the limits as an interval, or as text if there is only one."""
     low = bounds.gt if bounds.ge is None else bounds.ge
     high = bounds.lt if bounds.le is None else bounds.le
     if low is not None and high is not None:
         left, right = "(" if bounds.ge is None else "[", ")" if bounds.le is None else "]"
-        return f" in {left}{_shown(low)}, {_shown(high)}{right}"
+        return f" in {left}{_format_limit(low)}, {_format_limit(high)}{right}"
     if low is not None:
         return f" above {low}" if bounds.ge is None else f" of at least {low}"
     if high is not None:
@@ -227,5 +229,5 @@ def _in_words(bounds: Interval) -> str:
     return ""
 
 
-def _shown(limit: Any) -> str:
+def _format_limit(limit: Any) -> str:
     return f"{limit:.4g}" if isinstance(limit, float) else str(limit)

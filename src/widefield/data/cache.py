@@ -39,21 +39,22 @@ _ENTRY, _TEMP_ENTRY = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w
 
 Record = dict[str, Any]
 """Metadata of pixels, JSON values."""
+Build = Callable[[NDArray[np.uint8]], Record]
+"""Writes pixels into an array and returns their record."""
 
 
 def load_or_build(
     shape: tuple[int, ...],
-    build: Callable[[NDArray[np.uint8]], Record],
+    build: Build,
     *,
     key: Callable[[], str] | None,
     budget: int | None = None,
 ) -> tuple[NDArray[np.uint8], Record, str]:
     """Return pixels of `shape`, their record, and where they are stored, as text.
 
-    `build` writes the pixels into an array and returns the record. Above `budget` bytes (default:
-    half of the available memory) the array is a file in the cache, returned as a read-only memory
-    map. Below, it is in memory, and cached if `build` was slow. Cached pixels are not built again.
-    Without a key, pixels are kept in memory only.
+    Above `budget` bytes (default: half of the available memory) the array is a file in the cache,
+    returned as a read-only memory map. Below, it is in memory, and cached if `build` was slow.
+    Cached pixels are not built again. Without a key, pixels are kept in memory only.
     """
     size = int(np.prod(shape))
     if key is None:
@@ -74,7 +75,7 @@ def load_or_build(
 
 
 def _build_in_memory(
-    entry: Path, shape: tuple[int, ...], build: Callable[[NDArray[np.uint8]], Record]
+    entry: Path, shape: tuple[int, ...], build: Build
 ) -> tuple[NDArray[np.uint8], Record, str]:
     """Build in memory; cache the result if that was slow and the disk has space."""
     pixels = np.empty(shape, dtype=np.uint8)
@@ -101,7 +102,7 @@ def _read_entry(
     """Return pixels and record of an entry, or None; a damaged entry is removed."""
     if not entry.is_dir():
         return None
-    record = _read_record(entry)
+    record = read_record(entry)
     try:
         mode: Literal["r"] | None = None if in_memory else "r"
         pixels = np.load(entry / "pixels.npy", mmap_mode=mode, allow_pickle=False)
@@ -115,7 +116,8 @@ def _read_entry(
     return None
 
 
-def _read_record(entry: Path) -> Record | None:
+def read_record(entry: Path) -> Record | None:
+    """Return the record of an entry, or None if it is missing or damaged."""
     try:
         record = json.loads((entry / "record.json").read_text())
     except (OSError, ValueError):
@@ -123,17 +125,8 @@ def _read_record(entry: Path) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def cached_record(key: str) -> Record | None:
-    """Return the record of cached pixels, or None."""
-    return _read_record(cache_folder() / key)
-
-
 def _write_entry(
-    entry: Path,
-    shape: tuple[int, ...],
-    build: Callable[[NDArray[np.uint8]], Record],
-    *,
-    free_factor: int = 1,
+    entry: Path, shape: tuple[int, ...], build: Build, *, free_factor: int = 1
 ) -> None:
     """Build an entry if the disk has `free_factor` times its size free."""
     try:
@@ -145,7 +138,19 @@ def _write_entry(
             "set XDG_CACHE_HOME to a folder that can be written"
         ) from None
     try:
-        _fill_entry(temp_dir, shape, build, free_factor)
+        size, free = int(np.prod(shape)), shutil.disk_usage(temp_dir).free
+        if free_factor * size > free:
+            raise ValueError(
+                f"decoded images need {_bytes(size)} and '{entry.parent}' has {_bytes(free)} free; "
+                "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or "
+                "max_examples"
+            )
+        pixels = np.lib.format.open_memmap(
+            temp_dir / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape
+        )
+        record = build(pixels)
+        pixels.flush()
+        (temp_dir / "record.json").write_text(json.dumps(record))
         try:
             temp_dir.rename(entry)
         except OSError:
@@ -186,27 +191,6 @@ def _remove(entry: Path) -> None:
             shutil.rmtree(temp_dir, ignore_errors=True)
 
 
-def _fill_entry(
-    folder: Path,
-    shape: tuple[int, ...],
-    build: Callable[[NDArray[np.uint8]], Record],
-    free_factor: int,
-) -> None:
-    size = int(np.prod(shape))
-    free = shutil.disk_usage(folder).free
-    if free_factor * size > free:
-        raise ValueError(
-            f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
-            "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or max_examples"
-        )
-    pixels = np.lib.format.open_memmap(
-        folder / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape
-    )
-    record = build(pixels)
-    pixels.flush()
-    (folder / "record.json").write_text(json.dumps(record))
-
-
 def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> str:
     """Return a hash of `settings`, `names` and `files` (by path, size and time)."""
     digest = hashlib.blake2b(repr((_FORMAT, settings)).encode(), digest_size=16)
@@ -215,13 +199,11 @@ def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> 
     for file in files:
         try:
             status = file.stat()
-            is_readable = os.access(
-                file, os.R_OK
-            )  # a skipped file invalidates the entry once it is readable
-            info = (os.fsencode(file.absolute()), status.st_size, status.st_mtime_ns, is_readable)
+            # A skipped file invalidates the entry once it is readable.
+            state = (status.st_size, status.st_mtime_ns, os.access(file, os.R_OK))
         except OSError:  # skipped, like an unreadable file
-            info = (os.fsencode(file.absolute()), -1, -1, False)
-        digest.update(repr(info).encode())
+            state = (-1, -1, False)
+        digest.update(repr((os.fsencode(file.absolute()), *state)).encode())
     return digest.hexdigest()
 
 

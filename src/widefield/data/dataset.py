@@ -176,7 +176,7 @@ class Dataset:
             images: NDArray[Any] = self.clips.sample(index, read)
         else:
             source = self.images if self.plain is None else self.plain
-            images = np.array(source[index], order="C")
+            images = np.ascontiguousarray(source[index])  # a copy, because `index` is an array
         labels = {task: ids[index] for task, ids in self.labels.items()}
         if self.varies:
             for overlay in self.planted:
@@ -248,23 +248,19 @@ class Dataset:
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
 
 
-def _mean_std_over_time(
-    signals: NDArray[Any],
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _mean_std_over_time(signals: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation of each channel of [n, 1, T, C]; 1 for a constant channel.
 
     Two passes, because the offset of a sensor may be large compared with its variation.
     """
-    parts = range(0, len(signals), _STATISTICS_CHUNK)
     scale = 1 / 32_768 if signals.dtype == np.int16 else 1.0
     count = signals[..., 0].size
 
-    def total(center: float | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def total(center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         result = np.zeros(signals.shape[-1])
-        for first in parts:
+        for first in range(0, len(signals), _STATISTICS_CHUNK):
             x = scale * signals[first : first + _STATISTICS_CHUNK].astype(np.float64)
-            x = x if center is None else (x - center) ** 2
-            result += x.sum((0, 1, 2))
+            result += (x if center is None else (x - center) ** 2).sum((0, 1, 2))
         return result / count
 
     mean = total()

@@ -11,10 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 from widefield.data.examples import Examples
-from widefield.data.readers.recordings import Recordings
 
 _LARGEST = 2**30
 """Size limit of a file of labels, bytes."""
@@ -170,11 +169,7 @@ def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
 
 
 def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dict[str, list[Any]]:
-    """Return the columns `path` and `task`.
-
-    Raises:
-        ValueError: there are other columns but not `task`.
-    """
+    """Return the columns `path` and `task`."""
     tasks = [name for name in columns if name != _PATH]
     selected = [name for name in tasks if printable(name) == task]
     if tasks and not selected:
@@ -185,7 +180,7 @@ def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dic
 
 def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file and the line number of each row."""
-    refuse_strange(path, largest=_LARGEST)
+    check_plain_file(path, largest=_LARGEST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -196,23 +191,14 @@ def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{source} is not a CSV file in UTF-8: {error}") from error
-    _check_row_lengths(rows, source)
-    return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
-
-
-def _check_row_lengths(rows: list[tuple[int, dict[Any, Any]]], source: str) -> None:
-    """Check that no row has text beyond the last column: it would be the end of a label.
-
-    Raises:
-        ValueError: a row has more cells than the header, and they are not empty.
-    """
     for line, row in rows:
-        extra = row.get(None, ())  # csv stores cells without a column under None
-        if any(cell.strip() for cell in extra):
+        # csv stores cells without a column under None: they would be the end of a label.
+        if any(cell.strip() for cell in row.get(None, ())):
             raise ValueError(
                 f"{source} line {line} has more cells than the header: put labels and paths that "
                 "hold a comma in double quotes"
             )
+    return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
 
 
 def _checked_names(names: list[str], source: str) -> list[str]:
@@ -283,12 +269,8 @@ def _text(value: object) -> str | None:
 def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:
     """Return the examples with their labels replaced by those of a table.
 
-    Args:
-        examples: the result of a reader.
-        table: the labels.
-        base: the folder of the examples.
-        unlabeled: keep examples without a label of a task, as class -1; otherwise drop them and
-            add a note.
+    `base` is the folder of the examples. Examples without a label of a task are kept as class -1
+    if `unlabeled`, and dropped with a note otherwise.
 
     Raises:
         ValueError: a path matches no example, or no example has all labels.
@@ -309,23 +291,18 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
 
 def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
     """Return these rows of the result of a reader; pixels are copied."""
-    indices = rows.tolist()
-    sounds, files = examples.recordings, examples.files
+
+    def select(items: Any) -> Any:
+        return None if items is None else [items[row] for row in rows.tolist()]
+
+    sounds = examples.recordings
+    if sounds is not None:
+        sounds = replace(sounds, files=select(sounds.files), clips=select(sounds.clips))
     return replace(
         examples,
-        names=[examples.names[row] for row in indices],
+        names=select(examples.names),
         labels={task: y[rows] for task, y in examples.labels.items()},
         pixels=None if examples.pixels is None else examples.pixels[rows],
-        files=None if files is None else _select(files, indices),
-        recordings=None
-        if sounds is None
-        else Recordings(
-            files=None if sounds.files is None else _select(sounds.files, indices),
-            clips=None if sounds.clips is None else _select(sounds.clips, indices),
-            rate=sounds.rate,
-        ),
+        files=select(examples.files),
+        recordings=sounds,
     )
-
-
-def _select(items: Any, rows: list[int]) -> Any:
-    return [items[row] for row in rows]

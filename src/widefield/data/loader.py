@@ -17,7 +17,6 @@ from widefield.core import rng
 from widefield.core.memory import free_device_memory
 from widefield.core.types import WHOLE, Batch, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
-from widefield.data.planted import Overlay, SoundOverlay
 
 _DEVICE_SHARE = 0.3
 _PREFETCH = 2
@@ -127,77 +126,55 @@ class _Source:
     """Stored pixels, and the transfer of batches to the device."""
 
     def __init__(self, dataset: Dataset, device: torch.device, masks: bool) -> None:
-        self._device = device
+        self._dataset, self._device = dataset, device
         self._masks = dataset.masks if masks else None
         self._labels = {
             task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
         }
-        self._mapped: NDArray[Any] | None = None
-        self._resampled: tuple[Overlay | SoundOverlay, ...] = ()
-        self._clips = dataset.clips
-        images = dataset.images
-        if dataset.plain is not None:
-            images, self._resampled = dataset.plain, dataset.planted
-        if dataset.clips is not None:
-            images, self._resampled = dataset.images[:0], dataset.planted
-        # Resampled overlays are drawn on the host, so the pixels stay there.
-        if dataset.clips is None and not self._resampled and _fits_device(images.nbytes, device):
-            self._pixels = _on_device(images, device)
-        elif images.flags.writeable:
+        self._pixels: Tensor | None = None
+        self.storage: Place = "host"
+        images = dataset.images if dataset.plain is None else dataset.plain
+        # Resampled examples are computed on the host, so their pixels stay there.
+        if not dataset.varies and _fits_device(images.nbytes, device):
+            self._pixels, self.storage = _on_device(images, device), "device"
+        elif dataset.clips is None and not images.flags.writeable:
+            self.storage = "disk"
+        elif not dataset.varies:
             self._pixels = torch.from_numpy(images)
-        else:
-            self._mapped = images
-
-    @property
-    def storage(self) -> Place:
-        """Return where the pixels are stored."""
-        if self._mapped is not None:
-            return "disk"
-        return "device" if self._pixels.is_cuda else "host"
 
     def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
         """Yield a batch for each array of indices, at read `read`."""
-        loaded = (
-            self._apply_overlays(*self._fetch(torch.from_numpy(i), read), read) for i in steps
-        )
+        loaded = (self._fetch(torch.from_numpy(index), read) for index in steps)
         finish = partial(self._finish, read=read)
-        if self._mapped is None:
+        if self.storage != "disk":
             yield from map(finish, loaded)
             return
         with closing(_prefetch(loaded)) as items:
             yield from map(finish, items)
 
-    def _apply_overlays(self, pixels: Tensor, index: Tensor, read: int) -> tuple[Tensor, Tensor]:
-        """Draw the overlays that are resampled at each read."""
-        for overlay in self._resampled:
-            overlay.apply(pixels.numpy(), index.numpy(), read)
-        return pixels, index
-
-    def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor]:
-        """Gather pixels [B, H, W, C] where they are stored; also return `index`, on the host."""
+    def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Gather pixels [B, H, W, C] where they are stored; `index` and labels on the host."""
         pin = self._device.type == "cuda"
-        if self._clips is not None:
-            segments = torch.from_numpy(self._clips.sample(index.numpy(), read))
-            return (segments.pin_memory() if pin else segments), index
-        if self._mapped is not None:
-            pixels = torch.from_numpy(np.asarray(self._mapped[index.numpy()]))
-            return (pixels.pin_memory() if pin else pixels), index
+        if self._pixels is None:
+            images, ids = self._dataset.read(index.numpy(), read)
+            pixels = torch.from_numpy(images)
+            labels = {task: torch.from_numpy(y) for task, y in ids.items()}
+            return (pixels.pin_memory() if pin else pixels), index, labels
         if self._pixels.is_cuda or not pin:
             rows = index.to(self._pixels.device, non_blocking=True)
-            return self._pixels.index_select(0, rows), index
+            return self._pixels.index_select(0, rows), index, {}
         shape = (len(index), *self._pixels.shape[1:])
         out = torch.empty(shape, dtype=self._pixels.dtype, pin_memory=True)
-        return torch.index_select(self._pixels, 0, index, out=out), index
+        return torch.index_select(self._pixels, 0, index, out=out), index, {}
 
-    def _finish(self, loaded: tuple[Tensor, Tensor], read: int) -> Batch:
-        pixels, index = loaded
+    def _finish(self, loaded: tuple[Tensor, Tensor, dict[str, Tensor]], read: int) -> Batch:
+        pixels, index, labels = loaded
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
         x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        index_on_device = index.to(self._device, non_blocking=True)
-        labels = {task: ids.index_select(0, index_on_device) for task, ids in self._labels.items()}
-        for overlay in self._resampled:
-            sampled = torch.from_numpy(overlay.labels(index.numpy(), read))
-            labels[overlay.name] = sampled.to(self._device)
+        labels = {task: y.to(self._device, non_blocking=True) for task, y in labels.items()}
+        if self._pixels is not None:
+            rows = index.to(self._device, non_blocking=True)
+            labels = {task: ids.index_select(0, rows) for task, ids in self._labels.items()}
         mask = None
         if self._masks is not None:
             covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)

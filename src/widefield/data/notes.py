@@ -1,11 +1,10 @@
 """Notes to the user on how images were decoded, one line each."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.types import Size
+from widefield.data.cache import Record
 from widefield.data.spec import BUILT_IN, Spec
 
 _CHOICES = {
@@ -26,32 +25,25 @@ def split_note(spec: Spec, n: int) -> list[str]:
     return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name"]
 
 
-def size_note(resized: int, n: int, size: Size) -> list[str]:
-    """Return a note if some of `n` images were resized."""
-    if not resized:
-        return []
-    return [
-        f"{resized} of {n} images brought to {size[0]}x{size[1]}: "
-        "resized by the shorter side, cut around the center"
-    ]
-
-
-def choices_note(choices: Mapping[str, int], n: int) -> list[str]:
-    """Return a note with the number of images for each choice."""
+def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
+    """Return notes on resized images, images of more than 8 bits, and other choices."""
+    choices, max_value = record.get("choices", {}), record.get("max_value")
+    notes = []
+    if choices.get("resized"):
+        notes.append(
+            f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
+            "resized by the shorter side, cut around the center"
+        )
+    if choices.get("deep"):
+        outcome = " and were brought to 8"
+        if max_value is not None:
+            outcome = (
+                f": values from 0 to {max_value:g} became 0 to 255 (the largest is "
+                f"{record['largest']:g})"
+            )
+        notes.append(f"{choices['deep']} of {n} images have more than 8 bits{outcome}")
     parts = [f"{choices[name]} {text}" for name, text in _CHOICES.items() if choices.get(name)]
-    return [f"of {n} images, {'; '.join(parts)}"] if parts else []
-
-
-def depth_note(deep: int, n: int, max_value: float | None, largest: float) -> list[str]:
-    """Return a note on the value of white in images of more than 8 bits."""
-    if not deep:
-        return []
-    if max_value is None:
-        return [f"{deep} of {n} images have more than 8 bits and were brought to 8"]
-    return [
-        f"{deep} of {n} images have more than 8 bits: values from 0 to {max_value:g} became 0 to "
-        f"255 (the largest is {largest:g})"
-    ]
+    return [*notes, f"of {n} images, {'; '.join(parts)}"] if parts else notes
 
 
 def dark_note(images: NDArray[np.uint8]) -> list[str]:
@@ -61,6 +53,5 @@ def dark_note(images: NDArray[np.uint8]) -> list[str]:
         highest = max(highest, int(images[first : first + _CHUNK].max()))
         if highest > 1:
             return []
-    if highest == 0:
-        return []
-    return ["no pixel is above 1 of 255: masks of 0 and 1 are black unless multiplied by 255"]
+    dark = "no pixel is above 1 of 255: masks of 0 and 1 are black unless multiplied by 255"
+    return [dark] if highest else []

@@ -16,18 +16,12 @@ from widefield.core.types import Kind, ProgressCallback, Size, as_size
 from widefield.data.builtin.motion import read_motion
 from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
-from widefield.data.cache import Record, cache_key, cached_record, load_or_build
+from widefield.data.cache import Record, cache_folder, cache_key, load_or_build, read_record
 from widefield.data.dataset import Dataset
 from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable, labeled
-from widefield.data.notes import (
-    choices_note,
-    dark_note,
-    depth_note,
-    size_note,
-    split_note,
-)
+from widefield.data.notes import dark_note, decoding_notes, split_note
 from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
 from widefield.data.planted import (
@@ -42,7 +36,7 @@ from widefield.data.planted import (
 from widefield.data.readers.arrays import Array, read_memory, read_npy, read_npz, read_windows
 from widefield.data.readers.images import common_size, read_folder, resize_array
 from widefield.data.readers.windows import read_parquet
-from widefield.data.select import balanced_subset, split_rows
+from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
 
@@ -146,7 +140,7 @@ def open_dataset(
     return dataset
 
 
-def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str, Kind]:
+def kind_of_source(data: Data) -> tuple[str, Kind]:
     """Return the spec and the kind of a source without decoding it.
 
     Raises:
@@ -159,9 +153,7 @@ def kind_of_source(data: str | Path | Array | Mapping[str, Array]) -> tuple[str,
     return str(spec), "windows" if windows else "images"
 
 
-def count_of_source(
-    data: str | Path | Array | Mapping[str, Array], labels: LabelTable | None = None
-) -> int:
+def count_of_source(data: Data, labels: LabelTable | None = None) -> int:
     """Return the number of examples of a source without decoding it.
 
     Args:
@@ -182,11 +174,7 @@ def count_of_source(
 
 
 def _features(spec: Spec, examples: Examples) -> list[Feature]:
-    """Return the features to plant.
-
-    Raises:
-        ValueError: a task with the name of a feature exists, or features that cannot be combined.
-    """
+    """Return the features to plant; check that they suit images and can be combined."""
     features = spec.features(examples.labels)
     names = [feature.name for feature in features if isinstance(feature, AudioFeature)]
     if names:
@@ -231,16 +219,15 @@ def _open(
         ids = canvas.class_ids if max_examples is not None or channel is not None else None
         by_class = None if ids is None else ids.tobytes()  # labels may come from a table
         settings = (shape, max_examples, max_value, rows.tobytes(), planted, named, by_class)
-        return cache_key(settings, examples.names, examples.origin + _digit_files(spec))
+        options = [option for plant in spec.plants for option in plant.options]
+        digits = [Path(value).expanduser() for name, value in options if name == "source"]
+        return cache_key(settings, examples.names, (*examples.origin, *digits))
 
     def known_key() -> str:
         default_key = key(None)  # a run opened its data without a `max_value` and found it
-        record = None if max_value is None else cached_record(default_key)
-        return (
-            default_key
-            if record and record.get("max_value") in (None, max_value)
-            else key(max_value)
-        )
+        record = None if max_value is None else read_record(cache_folder() / default_key)
+        found = record is not None and record.get("max_value") in (None, max_value)
+        return default_key if found else key(max_value)
 
     whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
     if examples.origin:
@@ -268,20 +255,12 @@ def _plant(
     for first in range(0, len(images), _CHUNK):
         index = np.arange(first, min(first + _CHUNK, len(images)))
         part = images[first : first + len(index)]
-        if channel is None:
-            _apply_overlays(part, overlays, index)
-            continue
-        below = np.ascontiguousarray(part[..., :-1])
-        _apply_overlays(below, overlays, index)
-        part[..., :-1] = below
-        part[..., -1] = channel.draw(index)
-
-
-def _apply_overlays(
-    images: NDArray[np.uint8], overlays: list[Overlay], index: NDArray[np.int64]
-) -> None:
-    for overlay in overlays:
-        overlay.apply(images, index)
+        below = part if channel is None else np.ascontiguousarray(part[..., :-1])
+        for overlay in overlays:
+            overlay.apply(below, index)
+        if channel is not None:
+            part[..., :-1] = below
+            part[..., -1] = channel.draw(index)
 
 
 def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
@@ -350,11 +329,6 @@ def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
     return *(size or (height, width)), channels
 
 
-def _digit_files(spec: Spec) -> tuple[Path, ...]:
-    options = [option for plant in spec.plants for option in plant.options]
-    return tuple(Path(value).expanduser() for key, value in options if key == "source")
-
-
 def _copy(
     examples: Examples,
     rows: NDArray[np.int64],
@@ -388,19 +362,15 @@ def _decode(
     assert examples.files is not None
     failed: dict[int, Skipped] = {}
     while True:
-        left = np.setdiff1d(rows, list(failed))
-        selected = balanced_subset(
-            examples, left, None if max_examples is None else min(max_examples, len(left))
-        )
+        selected = subset_without(failed, examples, rows, max_examples)
         files, names = zip(*((examples.files[r], examples.names[r]) for r in selected), strict=True)
         result = decode_all(files, names, out[: len(selected)], progress, max_value)
-        failures = result.failed
-        failed |= {int(selected[i]): skipped for i, skipped in failures.items()}
+        failed |= {int(selected[i]): skipped for i, skipped in result.failed.items()}
         check_skipped(list(failed.values()), len(rows))
         # With `max_examples`, others replace the unreadable ones.
-        if not failures or max_examples is None:
+        if not result.failed or max_examples is None:
             break
-    kept = np.setdiff1d(np.arange(len(selected)), list(failures))
+    kept = np.setdiff1d(np.arange(len(selected)), list(result.failed))
     for position, row in enumerate(kept):
         if position != row:
             out[position] = out[row]
@@ -423,17 +393,11 @@ def _dataset(
     storage: str,
 ) -> Dataset:
     rows = np.array(record["rows"], dtype=np.int64)
-    n, choices = len(rows), record.get("choices", {})
+    n, index = len(rows), np.arange(len(rows))
     skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
-    index, deep, max_value = np.arange(n), choices.get("deep", 0), record.get("max_value")
     height, width = images.shape[1:3]
-    notes = [*examples.notes]
-    notes += split_note(spec, n)
-    notes += size_note(choices.get("resized", 0), n, (height, width))
-    notes += depth_note(deep, n, max_value, record.get("largest", 0))
-    notes += choices_note(choices, n)
-    notes += dark_note(images[:n])
-    notes += skipped_note(skipped)
+    notes = [*examples.notes, *split_note(spec, n), *decoding_notes(record, n, (height, width))]
+    notes += dark_note(images[:n]) + skipped_note(skipped)
     return Dataset(
         spec=str(spec),
         images=images[:n],
@@ -446,6 +410,6 @@ def _dataset(
         skipped=skipped,
         notes=tuple(notes),
         storage=storage,
-        max_value=max_value if deep else None,
+        max_value=record.get("max_value") if record.get("choices", {}).get("deep") else None,
         planted=tuple(planted),
     )

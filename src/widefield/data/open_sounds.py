@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.clips import Clips
@@ -26,8 +26,8 @@ from widefield.data.decode.sounds import (
 from widefield.data.examples import Examples
 from widefield.data.notes import split_note
 from widefield.data.planted import Canvas, SoundOverlay
-from widefield.data.readers.recordings import Recordings, from_int16, most_common_rate, to_int16
-from widefield.data.select import balanced_subset, split_rows
+from widefield.data.readers.recordings import Recordings, from_int16, to_int16
+from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import Spec
 
@@ -56,19 +56,10 @@ def open_sounds(
     """Select, decode and cut sounds; mix in planted sounds.
 
     An example is the center of its recording, padded with silence. If a recording is longer,
-    `Dataset.clips` has all of it, and training samples a segment at each read.
-
-    Args:
-        spec: the data spec.
-        examples: the result of the reader.
-        size: (1, samples) of an example, from an encoder; takes precedence over `seconds`.
-        rate: sampling rate, Hz; default: the most common of the recordings, at most 16,000.
-        seconds: duration of an example; default: 1.
-        max_examples: as for `open_dataset`, like the rest.
-        seed: seed of segments and planted sounds.
-        held_out: use held-out parts of the recordings of planted sounds.
-        memory_budget: limit of samples in memory, bytes.
-        progress: called with (done, total) recordings.
+    `Dataset.clips` has all of it, and training samples a segment at each read. `size` is (1,
+    samples) of an example, from an encoder, and takes precedence over `seconds`; `rate` is the
+    sampling rate, Hz, by default the most common one of the recordings, at most 16,000. The other
+    arguments are those of `open_dataset`.
 
     Raises:
         ValueError: sounds that cannot be read, or arguments that do not fit them.
@@ -79,40 +70,24 @@ def open_sounds(
     balanced_subset(examples, rows, max_examples)  # raises before decoding if there are too few
     rate = rate or _default_rate(recordings)
     steps = _steps(size, seconds, rate)
-    overlays = _overlays(
-        spec,
-        examples,
-        Canvas(
-            shape=(1, steps, 1),
-            seed=seed,
-            held_out=held_out or spec.split == "test",
-            rate=rate,
-        ),
-    )
+    held_out = held_out or spec.split == "test"
+    canvas = Canvas(shape=(1, steps, 1), seed=seed, held_out=held_out, rate=rate)
+    overlays = _overlays(spec, examples, canvas)
     if recordings.files is None:
         clips, rows, skipped = _from_memory(examples, rows, max_examples, rate)
         samples, lengths = _concatenate(clips, steps)
         storage = f"kept in memory: {samples.nbytes / 1e6:.1f} MB"
     else:
         samples, lengths, rows, skipped, storage = _from_files(
-            examples, rows, max_examples, rate, steps, memory_budget, progress
+            examples, recordings.files, rows, max_examples, rate, steps, memory_budget, progress
         )
-    segments = Clips(
-        samples=samples,
-        starts=np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64),
-        lengths=lengths,
-        steps=steps,
-        seed=seed,
-    )
+    starts = np.cumsum(lengths) - lengths
+    segments = Clips(samples=samples, starts=starts, lengths=lengths, steps=steps, seed=seed)
     return _dataset(spec, examples, segments, rows, overlays, skipped, storage, rate)
 
 
 def _default_rate(recordings: Recordings) -> int:
-    """Return the most common rate of the recordings, at most 16 kHz.
-
-    Raises:
-        ValueError: files need the extra `[audio]`, which is not installed.
-    """
+    """Return the most common rate of the recordings, the highest if tied, at most 16 kHz."""
     if recordings.rate is not None:
         return min(recordings.rate, HIGHEST_RATE)
     assert recordings.files is not None
@@ -123,15 +98,12 @@ def _default_rate(recordings: Recordings) -> int:
             counts[header(recordings.files[row]).rate] += 1
         except UnreadableError:
             continue
-    return min(most_common_rate(counts), HIGHEST_RATE) if counts else HIGHEST_RATE
+    most_common = max(counts, key=lambda rate: (counts[rate], rate), default=HIGHEST_RATE)
+    return min(most_common, HIGHEST_RATE)
 
 
 def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
-    """Return T, the samples of an example.
-
-    Raises:
-        ValueError: `size` is that of images, or the duration is too short.
-    """
+    """Return T, the samples of an example."""
     if size is not None and size[0] != 1:
         raise ValueError(
             f"these are sounds, and images of {size[0]}x{size[1]} were requested: leave image_size "
@@ -143,7 +115,7 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
             f"examples of {steps} samples are too short at {rate} Hz; choose seconds of "
             f"{_SHORTEST / rate:.3g} or more"
         )
-    refuse_beyond_memory(2 * steps, "one example")
+    check_memory(2 * steps, "one example")
     return steps
 
 
@@ -167,16 +139,10 @@ def _decode_readable(
     """Return row -> `work(row)` for the selected `rows`; add those that fail to `failed`.
 
     With `max_examples`, others replace the failed ones.
-
-    Raises:
-        ValueError: more than 5 % of the rows failed.
     """
     done: dict[int, Any] = {}
     while True:
-        left = np.setdiff1d(rows, list(failed))
-        selected = balanced_subset(
-            examples, left, None if max_examples is None else min(max_examples, len(left))
-        ).tolist()
+        selected = subset_without(failed, examples, rows, max_examples).tolist()
         new = [row for row in selected if row not in done]
         if not new:
             return {row: done[row] for row in selected}
@@ -215,16 +181,19 @@ def _concatenate(
     """Return concatenated clips, each padded with silence to `steps`, and their lengths."""
     lengths = np.array([max(len(clip), steps) for clip in clips], dtype=np.int64)
     samples = np.zeros(int(lengths.sum()), dtype=np.int16)
-    start = 0
-    for clip, length in zip(clips, lengths.tolist(), strict=True):
-        position = start + (length - len(clip)) // 2
-        samples[position : position + len(clip)] = clip
-        start += length
+    for clip, slot in zip(clips, np.split(samples, np.cumsum(lengths)[:-1]), strict=True):
+        _center(clip, slot)
     return samples, lengths
+
+
+def _center(clip: NDArray[np.int16], slot: NDArray[np.int16]) -> None:
+    first = (len(slot) - len(clip)) // 2
+    slot[first : first + len(clip)] = clip
 
 
 def _from_files(
     examples: Examples,
+    files: list[Path],
     rows: NDArray[np.int64],
     max_examples: int | None,
     rate: int,
@@ -233,9 +202,7 @@ def _from_files(
     progress: ProgressCallback | None,
 ) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], list[Skipped], str]:
     """Decode files; return samples, lengths, rows, skipped files, and the storage as text."""
-    assert examples.recordings is not None
-    files = examples.recordings.files
-    assert files is not None
+    names = examples.names
     failed: dict[int, Skipped] = {}
     while True:
         headers = _decode_readable(
@@ -244,77 +211,46 @@ def _from_files(
         kept = np.array(list(headers), dtype=np.int64)
         frames = [resampled_length(h.frames, h.rate, rate) for h in headers.values()]
         lengths = np.maximum(frames, steps).astype(np.int64)
-        samples, failures, storage = _decode_cached(
-            examples, kept, lengths, rate, steps, budget, progress
+        pixels, record, storage = load_or_build(
+            (2 * int(lengths.sum()),),
+            partial(_decode_into, files, names, kept.tolist(), lengths, rate, progress),
+            key=partial(cache_key, ("sounds", rate, steps, kept.tobytes()), names, examples.origin),
+            budget=budget,
         )
+        samples: NDArray[np.int16] = pixels.view(np.int16)
+        failures = {row: Skipped(path, reason) for row, path, reason in record["bad"]}
         failed |= failures
         check_skipped(failed.values(), len(rows))
         # With `max_examples`, others replace the unreadable ones.
         if not failures or max_examples is None:
             break
     if failures:  # rare, so a copy is acceptable
-        ends = np.concatenate([[0], np.cumsum(lengths)])
         left = np.flatnonzero(~np.isin(kept, list(failures)))
-        samples = np.concatenate([samples[ends[i] : ends[i + 1]] for i in left.tolist()])
+        parts = np.split(samples, np.cumsum(lengths)[:-1])
+        samples = np.concatenate([parts[i] for i in left.tolist()])
         kept, lengths = kept[left], lengths[left]
     return samples, lengths, kept, [failed[row] for row in sorted(failed)], storage
 
 
-def _decode_cached(
-    examples: Examples,
-    rows: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    rate: int,
-    steps: int,
-    budget: int | None,
-    progress: ProgressCallback | None,
-) -> tuple[NDArray[np.int16], dict[int, Skipped], str]:
-    """Return the samples of `rows`, cached if possible, the failures, and the storage as text."""
-    assert examples.recordings is not None
-    files = examples.recordings.files
-    assert files is not None
-
-    def build(out: NDArray[np.uint8]) -> Record:
-        selected = rows.tolist()
-        count, failures = _decode_into(
-            out, files, examples.names, selected, lengths, rate, progress
-        )
-        return {
-            "bad": [[row, failures[row].path, failures[row].reason] for row in failures],
-            "slots": count,
-        }
-
-    settings = ("sounds", rate, steps, rows.tobytes())
-    key = partial(cache_key, settings, examples.names, examples.origin)
-    whole = (2 * int(lengths.sum()),)
-    pixels, record, storage = load_or_build(whole, build, key=key, budget=budget)
-    failures = {row: Skipped(path, reason) for row, path, reason in record["bad"]}
-    samples: NDArray[np.int16] = pixels.view(np.int16)
-    return samples, failures, storage
-
-
 def _decode_into(
-    out: NDArray[np.uint8],
-    files: list[Any],
+    files: list[Path],
     names: list[str],
     rows: list[int],
     lengths: NDArray[np.int64],
     rate: int,
     progress: ProgressCallback | None,
-) -> tuple[int, dict[int, Skipped]]:
-    """Decode each file into the center of its slot of `out`."""
+    out: NDArray[np.uint8],
+) -> Record:
+    """Decode each file into the center of its slot of `out`; record the failures."""
     samples = out.view(np.int16)
     samples[:] = 0
-    starts = dict(zip(rows, (np.cumsum(lengths) - lengths).tolist(), strict=True))
-    slot_length = dict(zip(rows, lengths.tolist(), strict=True))
+    slots = dict(zip(rows, np.split(samples, np.cumsum(lengths)[:-1]), strict=True))
 
     def work(row: int) -> None:
-        x = decode(files[row], rate)[: slot_length[row]]
-        position = starts[row] + (slot_length[row] - len(x)) // 2
-        samples[position : position + len(x)] = x
+        _center(decode(files[row], rate)[: len(slots[row])], slots[row])
 
     _, failed = in_parallel(work, names, rows, progress)
-    return len(rows), failed
+    return {"bad": [[row, skipped.path, skipped.reason] for row, skipped in failed.items()]}
 
 
 def _dataset(
@@ -340,7 +276,7 @@ def _dataset(
     for overlay in overlays:
         overlay.apply(images, index)
     fresh = any(overlay.fresh for overlay in overlays) and not segments.longer
-    dataset = Dataset(
+    return Dataset(
         spec=str(spec),
         images=images,
         labels={
@@ -355,5 +291,5 @@ def _dataset(
         planted=tuple(overlays),
         plain=plain if fresh else None,
         rate=rate,
+        clips=segments if segments.longer else None,
     )
-    return replace(dataset, clips=segments) if segments.longer else dataset

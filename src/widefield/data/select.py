@@ -1,6 +1,7 @@
 """Selection of examples: the split, and a class-balanced subset of it."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,3 +51,12 @@ def balanced_subset(
         by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
         rank[by_class] = rank - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(rows[np.argsort(rank, kind="stable")[:max_examples]])
+
+
+def subset_without(
+    failed: Iterable[int], examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+) -> NDArray[np.int64]:
+    """Return up to `max_examples` of `rows` as `balanced_subset` does, without the failed ones."""
+    left = np.setdiff1d(rows, list(failed))
+    count = None if max_examples is None else min(max_examples, len(left))
+    return balanced_subset(examples, left, count)

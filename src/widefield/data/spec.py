@@ -154,21 +154,19 @@ def absolute(text: str) -> str:
         >>> absolute("photos+digits")
         'photos:train+digits'
     """
+
+    def absolute_path(path: str) -> str:
+        return os.path.abspath(os.path.expanduser(path))
+
+    def absolute_source(plant: Plant) -> Plant:
+        options = dict(plant.options)
+        if "source" in options:
+            options["source"] = absolute_path(options["source"])
+        return replace(plant, options=tuple(options.items()))
+
     spec = parse(text)
-    spec = replace(spec, plants=tuple(map(_absolute_source, spec.plants)))
-    if spec.base in BUILT_IN:
-        return str(spec)
-    return str(replace(spec, base=os.path.abspath(os.path.expanduser(spec.base))))
-
-
-def _absolute_source(plant: Plant) -> Plant:
-    return replace(
-        plant,
-        options=tuple(
-            (key, os.path.abspath(os.path.expanduser(value)) if key == "source" else value)
-            for key, value in plant.options
-        ),
-    )
+    base = spec.base if spec.base in BUILT_IN else absolute_path(spec.base)
+    return str(replace(spec, base=base, plants=tuple(map(absolute_source, spec.plants))))
 
 
 def to_test_split(text: str) -> str:

@@ -294,7 +294,7 @@ def timm_name(name: str) -> str:
     if timm.is_model(name):
         return name
     known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
-    check_name("encoder", name, known, listed_by="timm.list_models()")
+    check_name("encoder", name, known, list_command="timm.list_models()")
     return name
 
 

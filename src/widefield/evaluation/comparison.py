@@ -32,7 +32,7 @@ from widefield.evaluation.label_free import (
     quadrant_retrieval,
     rotation_accuracy,
 )
-from widefield.evaluation.paired import PairedDifference, paired_difference
+from widefield.evaluation.paired import PairedDifference, paired_difference, percent
 from widefield.evaluation.verdicts import (
     ComparisonVerdict,
     judge_against_untrained,
@@ -120,8 +120,8 @@ class Comparison:
     def _untrained_lines(self) -> list[str]:
         raw = {"neighbor_consistency": self.pixels_consistency}
         parts = [
-            f"{NAMES[name]} {_percent(score.after)} (untrained {_percent(score.before)}"
-            + (f", raw pixels {_percent(share)})" if (share := raw.get(name)) is not None else ")")
+            f"{NAMES[name]} {percent(score.after)} (untrained {percent(score.before)}"
+            + (f", raw pixels {percent(share)})" if (share := raw.get(name)) is not None else ")")
             for name, score in self.label_free.items()
             if name in NAMES
         ]
@@ -131,8 +131,8 @@ class Comparison:
 
     def _linear_line(self, task: str) -> str:
         floors = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
-        values = ", ".join(f"{name} {_percent(score.before)}" for name, score in floors.items())
-        line = f"linear-probe accuracy ({task}): {_percent(self.linear[task].after)}, {values}"
+        values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
+        line = f"linear-probe accuracy ({task}): {percent(self.linear[task].after)}, {values}"
         lower = [name for name, score in floors.items() if score.verdict == "lower"]
         equal = [name for name, s in floors.items() if s.verdict == "no significant difference"]
         groups = (("significantly below", lower), ("not significantly above", equal))
@@ -193,21 +193,21 @@ def compare(
     scores = [
         _label_free(f, x, images, views, baseline, seed) for f, x in ((first, h[0]), (b, h[1]))
     ]
-    label_free = _differences(*scores, seed=seed)
+    label_free = _compare_scores(*scores, seed=seed)
     planted, pixel_scores = {}, {}
     if baseline == "initial":
         hits = (_overlay_hits(f, images, plants, seed) for f in (first, b))
-        planted = _differences(*hits, seed=seed)
+        planted = _compare_scores(*hits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, seed=seed)
     new = score(h[1])
     if baseline == "untrained" and new:
         untrained = chain([h[0]], (f(images) for f in others))
-        baselines = floors(score, pixels=pixels(images), untrained=untrained)
-        old, pixel_scores = baselines["random"], baselines["pixels"]
+        floor = floors(score, pixels=pixels(images), untrained=untrained)
+        old, pixel_scores = floor["random"], floor["pixels"]
     else:
         old = score(h[0])
     linear, knn, over_pixels = (
-        _differences(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
+        _compare_scores(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
         for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", pixel_scores, new))
     )
     states = health(h[0]), health(h[1])
@@ -316,7 +316,7 @@ def _overlay_hits(
     return {name: result.linear for name, result in results.items()}
 
 
-def _differences(
+def _compare_scores(
     before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]], *, seed: int
 ) -> dict[str, PairedDifference]:
     return {name: paired_difference(old, after[name], seed=seed) for name, old in before.items()}
@@ -328,7 +328,3 @@ def cka_if_defined(h: Tensor, other: Tensor) -> float | None:
         return linear_cka(h, other)
     except ValueError:  # undefined for constant features
         return None
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

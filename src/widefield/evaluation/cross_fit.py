@@ -53,21 +53,21 @@ def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[s
         >>> cross_fit(h, {"side": np.arange(24) % 2}, seed=0)["side"].accuracy
         1.0
     """
-    return {
-        task: CrossFit(linear=_linear_hits(h, y, rows, seed), knn=knn_hits(h, y, rows))
-        for task, y in labels.items()
-        if len(rows := rows_of_common_classes(y, MIN_EXAMPLES))
-    }
+    results = {}
+    for task, y in labels.items():
+        rows = rows_of_common_classes(y, MIN_EXAMPLES)
+        if len(rows):
+            target = np.unique(y[rows], return_inverse=True)[1]
+            x, fold = h[torch.from_numpy(rows).to(h.device)], _stratified_folds(target, seed)
+            linear = fold_hits(x, target, fold, seed=seed)
+            results[task] = CrossFit(linear=linear, knn=knn_hits(h, y, rows))
+    return results
 
 
 def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
     """Return which examples are predicted by a probe fitted on the other folds, bool [n].
 
-    Args:
-        h: features, [n, D].
-        target: class ids 0..K-1, [n].
-        fold: ids 0..2, [n].
-        seed: seeds the probe.
+    Features h are [n, D], class ids 0..K-1 and folds 0..2 are [n]; `seed` seeds the probe.
     """
     hits = np.zeros(len(target), dtype=bool)
     classes, t = {"task": int(target.max()) + 1}, torch.from_numpy(target).to(h.device)
@@ -75,23 +75,19 @@ def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int
         test = torch.from_numpy(fold == k).to(h.device)
         train_y, test_y = {"task": t[~test]}, {"task": t[test]}
         result = fit_linear(h[~test], train_y, h[test], test_y, classes=classes, seed=seed)
-        hits[fold == k] = (result["task"].guess == t[test]).cpu().numpy()
+        hits[fold == k] = (result["task"].predicted == t[test]).cpu().numpy()
     return hits
 
 
 def knn_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64]) -> Hits:
     """Return for which of the examples `rows` the nearest neighbors vote for the right class.
 
-    Args:
-        h: features of all examples, [n, D].
-        y: class ids of all examples, [n].
-        rows: the examples that vote and are scored.
+    Only `rows` vote; features h [n, D] and class ids y [n] are those of all examples.
     """
     _, target = np.unique(y[rows], return_inverse=True)
     x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    k = max(
-        1, min(NEIGHBORS, len(rows) // 10)
-    )  # of few examples, more neighbors would outvote any class
+    # Of few examples, more neighbors would outvote any class.
+    k = max(1, min(NEIGHBORS, len(rows) // 10))
     counts = functional.one_hot(t)[nearest_neighbors(x, k)].sum(1)
     return (counts.argmax(1) == t).cpu().numpy()
 
@@ -120,12 +116,6 @@ def rows_of_common_classes(y: ClassIds, min_examples: int) -> NDArray[np.int64]:
     """
     rows = np.flatnonzero(np.bincount(y)[y] >= min_examples)
     return rows if len(np.unique(y[rows])) > 1 else rows[:0]
-
-
-def _linear_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64], seed: int) -> Hits:
-    target = np.unique(y[rows], return_inverse=True)[1]
-    x = h[torch.from_numpy(rows).to(h.device)]
-    return fold_hits(x, target, _stratified_folds(target, seed), seed=seed)
 
 
 def _stratified_folds(target: ClassIds, seed: int) -> NDArray[np.int64]:

@@ -93,8 +93,7 @@ def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, s
     hits = fold_hits(
         torch.cat(rotated), np.repeat(np.arange(kinds), count), np.tile(fold, kinds), seed=seed
     )
-    share: Scores = hits.reshape(kinds, count).mean(0)
-    return share
+    return hits.reshape(kinds, count).mean(0)
 
 
 def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGHBORS) -> Scores:

@@ -1,6 +1,7 @@
 """Evaluation of an encoder during a run: health, kNN accuracy, and a comparison at the end."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import torch
@@ -17,33 +18,24 @@ from widefield.probes import extract
 HEALTH_EXAMPLES = 512
 
 
+@dataclass(eq=False)
 class Monitor:
-    """Evaluates an encoder while it is trained, and keeps the last results.
+    """Evaluates an encoder while it is trained, and keeps the last results."""
 
-    Args:
-        encoder: the encoder that is trained in place.
-        dataset: its training data, with or without labels.
-        seed: seed of the run.
-        device: where the encoder runs.
-        initial: the encoder before training, if it was initialized from weights.
-        use_labels: whether the comparison may use labels, because training does not.
-    """
-
-    def __init__(
-        self,
-        encoder: Encoder,
-        dataset: Dataset,
-        *,
-        seed: int,
-        device: torch.device,
-        initial: Encoder | None,
-        use_labels: bool,
-    ) -> None:
-        self.encoder, self.dataset, self.initial = encoder, dataset, initial
-        self.seed, self.device, self.use_labels = seed, device, use_labels
-        self.comparison: Comparison | None = None
-        """Comparison with the baseline; None before `compare`, and for few examples."""
-        self._health: Health | None = None
+    encoder: Encoder
+    """The encoder that is trained in place."""
+    dataset: Dataset
+    """Its training data, with or without labels."""
+    _: KW_ONLY
+    seed: int
+    device: torch.device
+    initial: Encoder | None
+    """The encoder before training, if it was initialized from weights."""
+    use_labels: bool
+    """Whether the comparison may use labels, because training does not."""
+    comparison: Comparison | None = field(default=None, init=False)
+    """Comparison with the baseline; None before `compare`, and for few examples."""
+    _health: Health | None = field(default=None, init=False)
 
     def check_health(self) -> Health:
         """Return the label-free health of the current encoder."""

@@ -74,6 +74,11 @@ def bootstrap_means(*scores: NDArray[Any], seed: int) -> list[NDArray[np.float64
     return [score[sampled].mean(1) for score in scores]
 
 
+def percent(share: float) -> str:
+    """Return a share in whole percent."""
+    return f"{100 * share:.0f} %"
+
+
 def interval(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the ends of the central 95 % of `values`."""
     low, high = np.quantile(values, (0.025, 0.975))

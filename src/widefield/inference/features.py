@@ -78,6 +78,16 @@ class FeatureExtractor:
                 "features pooled or feature-map"
             )
 
+    def require_run(self, hint: str) -> RunFolder:
+        """Return the run that trained the encoder.
+
+        Raises:
+            ValueError: another program did; `hint` is the remedy.
+        """
+        if self.run is None:
+            raise ValueError(f"{self.name} is not a widefield run: {hint}")
+        return self.run
+
     def log_notes(self, *, quiet: bool) -> None:
         """Print `notes` on stderr, unless `quiet`."""
         console = Console(stderr=True, quiet=quiet)
@@ -89,11 +99,8 @@ class FeatureExtractor:
     ) -> Dataset:
         """Open data in the form that the encoder expects, or else in that of the dataset `like`.
 
-        Args:
-            data: as for `pretrain`.
-            like: another dataset, whose form fills in what the encoder leaves open.
-            quiet: show no progress.
-            **options: those of `open_dataset`.
+        The form of `like` fills in what the encoder leaves open. `options` are those of
+        `open_dataset`.
 
         Raises:
             ValueError: data that cannot be read, or of another kind or other channels.
@@ -125,14 +132,14 @@ class FeatureExtractor:
                 f"trained on {self.kind_of_data}: give {self.kind_of_data}, or another encoder"
             )
 
-    def build(self, images: np.ndarray, *, seed: int = 0) -> nn.Module:
+    def build(self, images: np.ndarray) -> nn.Module:
         """Return the module x[B, C, H, W] -> h[B, D] for `images` [n, H, W, C].
 
         Raises:
             ValueError: the features before pooling are not accessible.
         """
         if self.architecture is not None:
-            encoder: nn.Module = build_untrained(self.architecture, images, seed=seed)
+            encoder: nn.Module = build_untrained(self.architecture, images, seed=0)
         elif self.encoder is not None:
             encoder = self.encoder
         else:

@@ -89,14 +89,14 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return _open_named(name)
     path, _, architecture = name.rpartition("@")
     if not Path(name).exists() and Path(path).is_file():
-        return _open_weights(name, path, architecture)
+        return _with_match(name, path, *load_foreign(path, architecture))
     if not Path(name).exists():
         raise ValueError(
             f"no encoder {name!r}: give a run's folder, a file of weights, timm:NAME, "
             "torchvision:NAME, random or pixels"
         )
     if Path(name).is_file() and not has_settings(name):
-        return _open_weights(name, name, None)
+        return _with_match(name, name, *load_foreign(name, None))
     if is_model_folder(Path(name)):
         return _with_match(name, name, *load_model_folder(Path(name)))
     run = RunFolder(path=Path(name))
@@ -138,7 +138,8 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
 def _open_named(name: str) -> FeatureExtractor:
     weights = cached_weights(name)
     if weights is not None:
-        return _open_weights(name, str(weights), name.removeprefix("timm:"))
+        foreign = load_foreign(str(weights), name.removeprefix("timm:"))
+        return _with_match(name, str(weights), *foreign)
     architecture = name.removeprefix("timm:")
     note = (
         f"{name}: random weights; no pretrained ones are on this machine, none are downloaded: "
@@ -148,10 +149,6 @@ def _open_named(name: str) -> FeatureExtractor:
     if architecture == name:  # a torchvision model may have no classifier to remove
         EncoderSettings(name=name).width(InputSpec(image_size=224))
     return FeatureExtractor(name=name, architecture=architecture, notes=(note,))
-
-
-def _open_weights(name: str, path: str, architecture: str | None) -> FeatureExtractor:
-    return _with_match(name, path, *load_foreign(path, architecture))
 
 
 def _with_match(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:

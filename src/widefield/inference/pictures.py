@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.core.logmel import FrontEnd, LogMel, band_hertz
+from widefield.core.logmel import FrontEnd, LogMel, mel_frequencies
 from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
@@ -62,7 +62,7 @@ def sound_of(recording: Recording) -> Sound:
         name=recording.name,
         wav=recording.wav,
         spectrogram=LogMel(front_end)(x)[0, 0].numpy(),
-        hertz=band_hertz(rate=rate, bands=front_end.bands),
+        hertz=mel_frequencies(rate=rate, bands=front_end.bands),
         seconds=len(samples) / rate,
     )
 

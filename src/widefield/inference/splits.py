@@ -16,7 +16,7 @@ from widefield.data import Dataset, count_of_source, open_dataset, same_images, 
 from widefield.data.examples import Examples
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
-from widefield.data.planted import AudioFeature, Canvas, ImageFeature
+from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
@@ -50,23 +50,24 @@ class TrainTest:
         )
         return train, test
 
-    def only(self, task: str) -> "TrainTest":
-        """Return the same images, with the labels of one task."""
-        return TrainTest(train=with_tasks(self.train, [task]), test=with_tasks(self.test, [task]))
+    def only(self, *tasks: str) -> "TrainTest":
+        """Return the same images, with the labels of some tasks alone."""
+        return TrainTest(train=_with_tasks(self.train, tasks), test=_with_tasks(self.test, tasks))
 
     def planted_labels(
         self, feature: ImageFeature | AudioFeature, *, seed: int
     ) -> NDArray[np.int64]:
         """Return the class ids of the training images in `planted`, without drawing images."""
-        overlay = feature.draw(_canvas(self.train, seed=seed, held_out=False))
+        overlay = _overlay(self.train, feature, seed, held_out=False)
         return overlay.labels(np.arange(len(self.train)))
 
     def planted(self, feature: ImageFeature | AudioFeature, *, seed: int) -> "TrainTest":
         """Return the images with a planted feature, and its labels alone."""
-        return TrainTest(
-            train=_planted(self.train, feature, seed=seed, held_out=False),
-            test=_planted(self.test, feature, seed=seed, held_out=True),
+        train, test = (
+            half.with_overlay(_overlay(half, feature, seed, held_out=held_out))
+            for half, held_out in ((self.train, False), (self.test, True))
         )
+        return TrainTest(train=train, test=test).only(feature.name)
 
 
 def open_train_test(
@@ -96,8 +97,8 @@ def open_train_test(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work, fewer than two classes, or a class with fewer than
-            two examples to fit on; one line says which and what to do.
+        ValueError: invalid input, fewer than two classes, or a class with fewer than two examples
+            to fit on.
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")
@@ -110,35 +111,27 @@ def open_train_test(
             )
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
-        count = _test_count(max_examples, source, None)
-        test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
-        return checked(TrainTest(train=train, test=test))
-    if data is not None and not isinstance(data, str | Path):
+    elif data is not None and not isinstance(data, str | Path):
         return checked(_split(open_data(data, seed=seed), max_examples))
-    if data is not None:
+    elif data is not None:
         text = _with_split(spec_text(data), labels)
-        train = open_data(text, max_examples=max_examples, seed=seed)
-    elif extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give the data")
+        train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
     else:
-        run_data = run_source(extractor.run, "give the data")
-        text, seed = _with_split(run_data, labels), extractor.run.recipe().seed
+        run = extractor.require_run("give the data")
+        run_data = run_source(run, "give the data")
+        text, seed = _with_split(run_data, labels), run.recipe().seed
         if max_examples is None and text == run_data and labels is None:
-            train = training_data(extractor.run, quiet=quiet)
+            train = training_data(run, quiet=quiet)
         else:
             train = open_data(text, max_examples=max_examples, seed=seed)
-    source = to_test_split(text)
+        source = to_test_split(text)
     count = _test_count(max_examples, source, labels)
     test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
     return checked(TrainTest(train=train, test=test))
 
 
 def _matching_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
-    """Return the test labels as class ids of the training data, by the names of the classes.
-
-    Raises:
-        ValueError: the training data do not have one of the classes.
-    """
+    """Return the test labels as class ids of the training data, by the names of the classes."""
     ids = {name: k for k, name in enumerate(train.classes[task])}
     unknown = [name for name in test.classes[task] if name not in ids]
     if unknown:
@@ -194,22 +187,14 @@ def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
     """
     if data is not None:
         return data
-    if extractor.run is None:
-        raise ValueError(f"{extractor.name} is not a widefield run: give data to score on")
-    return to_test_split(run_source(extractor.run, "give data to score on"))
+    hint = "give data to score on"
+    return to_test_split(run_source(extractor.require_run(hint), hint))
 
 
 def count_overlap(
     test: Dataset, spec: str, hashes: NDArray[np.uint64], paths: Collection[str]
 ) -> int:
-    """Count the examples of `test` that are among the training examples.
-
-    Args:
-        test: examples to score on.
-        spec: source of the training examples.
-        hashes: those of the training examples, as of `Dataset.digests`.
-        paths: those of the training examples.
-    """
+    """Count the examples of `test` that are in the data `spec`, with these digests and paths."""
     same = np.isin(test.digests(), hashes)
     if same_images(spec, test.spec):
         # A planted feature that is drawn again changes the pixels, not the image below it.
@@ -246,21 +231,22 @@ def _split(dataset: Dataset, max_examples: int | None) -> TrainTest:
         raise ValueError(f"{len(dataset)} examples are too few to split: give at least ten")
     train = np.flatnonzero(share >= _TEST_SHARE)
     count = None if max_examples is None else min(max(1, max_examples // 4), len(test))
-    examples = Examples(names=dataset.paths, labels=dataset.labels)
     return TrainTest(
-        train=dataset.subset(balanced_subset(examples, train, max_examples)).first_read(),
-        test=dataset.subset(balanced_subset(examples, test, count)).first_read(),
+        train=balanced(dataset, train, max_examples).first_read(),
+        test=balanced(dataset, test, count).first_read(),
     )
 
 
-def _with_split(text: str, labels: LabelTable | None) -> str:
-    """Return a source with its train split, unless it names a split.
+def balanced(dataset: Dataset, rows: NDArray[np.int64], max_examples: int | None) -> Dataset:
+    """Return a class-balanced first `max_examples` of the examples `rows`."""
+    examples = Examples(names=dataset.paths, labels=dataset.labels)
+    return dataset.subset(balanced_subset(examples, rows, max_examples))
 
-    Raises:
-        ValueError: labels of built-in data, both splits of which have the same example names.
-    """
+
+def _with_split(text: str, labels: LabelTable | None) -> str:
+    """Return a source with its train split, unless it names a split."""
     spec = parse(text)
-    if labels is not None and spec.base in BUILT_IN:
+    if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
         raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
     return str(replace(spec, split="train")) if spec.split is None else text
 
@@ -287,15 +273,16 @@ def checked(data: TrainTest) -> TrainTest:
         if present.sum() < 2:
             raise ValueError(f"task {task!r}: labels hold one class: two are needed")
         for k in np.flatnonzero(present & (counts < 2))[:1].tolist():
+            count = "1 example" if counts[k] == 1 else "0 examples"
             raise ValueError(
-                f"task {task!r}: class {names[k]!r} has {counts[k]} example{'s' * (counts[k] != 1)}"
-                f" to fit on in {train.spec}: two are needed, so give more of it or leave it out"
+                f"task {task!r}: class {names[k]!r} has {count} to fit on in {train.spec}: two are "
+                "needed, so give more of it or leave it out"
             )
     test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
     return TrainTest(train=train, test=test)
 
 
-def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
+def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
     """Return the same examples with the labels of some tasks alone."""
     return replace(
         dataset,
@@ -304,14 +291,9 @@ def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
     )
 
 
-def _planted(
-    dataset: Dataset, feature: ImageFeature | AudioFeature, *, seed: int, held_out: bool
-) -> Dataset:
-    overlay = feature.draw(_canvas(dataset, seed=seed, held_out=held_out))
-    return with_tasks(dataset.with_overlay(overlay), [feature.name])
-
-
-def _canvas(dataset: Dataset, *, seed: int, held_out: bool) -> Canvas:
+def _overlay(
+    dataset: Dataset, feature: ImageFeature | AudioFeature, seed: int, *, held_out: bool
+) -> Overlay | SoundOverlay:
     height, width, channels = dataset.images.shape[1:]
     shape = (height, width, channels)
-    return Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate)
+    return feature.draw(Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate))

@@ -66,7 +66,7 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
         E_alpha = tr C_alpha[f] = 1/b^2 sum_ij alpha_ij (d_ij^2 - d_i^2),
         loss = -E_alpha b^2 / sum_ij alpha_ij.
 
-    The paper ascends E_alpha is_anchor. Divided by the mean importance, the loss does not depend on
+    The paper ascends E_alpha itself. Divided by the mean importance, the loss does not depend on
     the scale of alpha, and with InfoNCE's importance its gradient is that of `infonce` with
     eps = 0.
 

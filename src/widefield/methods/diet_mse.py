@@ -19,6 +19,7 @@ def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
         loss = 1/b sum_i 1/2 |rows h_i - e_{target_i}|^2.
 
     Example:
+        >>> import torch
         >>> float(one_hot_error(torch.eye(2), torch.eye(2), torch.tensor([0, 1])))
         0.0
 

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor, nn
 
 from widefield.core.gather import gather
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
@@ -106,7 +106,7 @@ class LeJEPA(Method):
         config = LeJEPAConfig.of(config, settings)
         dim, slices = config.projector.out_dim(encoder_dim), config.slices
         self.projector = config.projector.build(encoder_dim)
-        refuse_beyond_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
+        check_memory(4 * dim * slices, f"slices {slices} of {dim} numbers each")
         self.sigreg_weight = config.sigreg_weight
         self.generator = generator
         self.gather_distributed = config.gather_distributed

@@ -10,7 +10,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.precision import at_least_float32
 from widefield.core.settings import Settings
 
@@ -115,7 +115,7 @@ def _check_memory(in_dim: int, layers: int, width: int, out_dim: int) -> None:
         first, last = (in_dim, out_dim) if layers == 1 else (in_dim * width, width * out_dim)
         weights = first * last if layers == 1 else first + (layers - 2) * width**2 + last
         name = f"a projector of {layers} layers, width {width} and dim {out_dim}"
-        refuse_beyond_memory(16 * weights + _LAYER_BYTES * layers, name)
+        check_memory(16 * weights + _LAYER_BYTES * layers, name)
 
 
 _LAYER_BYTES = 4096

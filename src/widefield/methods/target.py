@@ -35,7 +35,7 @@ class TargetNetwork(nn.Module):
 
     def use_micro_batches(self, *, size: int) -> None:
         """Encode `size` images at a time, as the trained encoder does."""
-        self._seen = (MicroBatched(self.encoder, most=size),)
+        self._seen = (MicroBatched(self.encoder, max_size=size),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from widefield.metrics.agreement import neighbor_agreement as neighbor_agreement
 from widefield.metrics.agreement import view_agreement as view_agreement
-from widefield.metrics.bimodality import Bimodality as Bimodality
-from widefield.metrics.bimodality import bimodality as bimodality
-from widefield.metrics.bimodality import bimodality_coefficient as bimodality_coefficient
 from widefield.metrics.cka import linear_cka as linear_cka
+from widefield.metrics.collapse import FeatureState as FeatureState
+from widefield.metrics.collapse import Health as Health
+from widefield.metrics.collapse import health as health
 from widefield.metrics.firing import firing_rates as firing_rates
 from widefield.metrics.graph import Graph as Graph
 from widefield.metrics.graph import neighbor_graph as neighbor_graph
@@ -21,14 +21,14 @@ from widefield.metrics.groups import neighbor_distance as neighbor_distance
 from widefield.metrics.groups import outliers as outliers
 from widefield.metrics.groups import suspected_labels as suspected_labels
 from widefield.metrics.groups import typical as typical
-from widefield.metrics.health import FeatureState as FeatureState
-from widefield.metrics.health import Health as Health
-from widefield.metrics.health import health as health
 from widefield.metrics.hypersphere import alignment as alignment
 from widefield.metrics.hypersphere import uniformity as uniformity
 from widefield.metrics.lidar import lidar as lidar
 from widefield.metrics.maximize import activation_maximization as activation_maximization
 from widefield.metrics.maximize import color_axes as color_axes
+from widefield.metrics.modality import Bimodality as Bimodality
+from widefield.metrics.modality import bimodality as bimodality
+from widefield.metrics.modality import bimodality_coefficient as bimodality_coefficient
 from widefield.metrics.neighbors import graph_overlap as graph_overlap
 from widefield.metrics.neighbors import nearest_neighbors as nearest_neighbors
 from widefield.metrics.spectrum import Spectrum as Spectrum
@@ -49,16 +49,16 @@ from widefield.metrics.whitening import whitened as whitened
 
 
 class Diagnostic(NamedTuple):
-    """One number of a set of features, without labels."""
+    """A measure of a set of features, without labels."""
 
     measure: Callable[[Any], float]
     """Takes the `Spectrum` of the features, which are `spectrum.features`, float64 [n, D]; or, with
     `needs_views`, features [n, q, D] of q views of each of n examples.
     Raises `ValueError` where the number is not defined."""
     meaning: str
-    """What the number says, to a reader who does not know its name."""
+    """Explanation for a reader who does not know the name."""
     needs_views: bool = False
-    """Whether it is a number of views."""
+    """Whether it takes features of views."""
 
 
 DIAGNOSTICS: dict[str, Diagnostic] = {
@@ -67,7 +67,8 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
         "directions that the features use, each weighted by its share of the spread",
     ),
     "rankme": Diagnostic(
-        rankme, "the same without centering; among runs alike, more has meant better probes"
+        rankme,
+        "the same without centering; among similar runs, a higher value predicted better probes",
     ),
     "participation_ratio": Diagnostic(
         participation_ratio, "the same from squared shares: large directions count more"
@@ -77,23 +78,22 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
     ),
     "alpha_req": Diagnostic(
         alpha_req,
-        "how fast the spread falls from direction to direction; about 1 is usual for good "
-        "features, more says that few directions dominate",
+        "decay of the spread from direction to direction; about 1 is usual for good features, "
+        "more means that few directions dominate",
     ),
     "large_singular_values": Diagnostic(
         large_singular_values, "directions that are at least a tenth as strong as the strongest"
     ),
     "possible_rank": Diagnostic(
-        possible_rank, "directions there could be, with so many images and features"
+        possible_rank, "maximum number of directions for this number of images and features"
     ),
     "feature_std": Diagnostic(
-        feature_std, "spread of a normalized feature; near 0 all images look the same to it"
+        feature_std, "spread of normalized features; near 0 the features of all images are equal"
     ),
-    "dead_dimensions": Diagnostic(
-        dead_dimensions, "features that hardly change from image to image"
-    ),
+    "dead_dimensions": Diagnostic(dead_dimensions, "features that hardly vary between images"),
     "uniformity": Diagnostic(
-        uniformity, "how evenly images fill the sphere; lower is more even, 0 is one point"
+        uniformity,
+        "how uniformly images fill the unit sphere; lower is more uniform, 0 is one point",
     ),
     "lidar": Diagnostic(
         lidar,
@@ -101,7 +101,7 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
         needs_views=True,
     ),
 }
-"""Name -> diagnostic, in the order in which an audit tells them."""
+"""Name -> diagnostic, in the order of an audit."""
 
 
 def describe(h: Tensor | Spectrum, views: Tensor | None = None) -> dict[str, float | None]:

@@ -1,24 +1,23 @@
-"""Do the neighbors of an image stay, when it is seen through a view?"""
+"""Agreement of nearest neighbors between an image and its view, or between two sets of features."""
 
 import torch
 from torch import Tensor
 
 from widefield.core.scale import unit_rows
-from widefield.metrics.spectrum import checked
+from widefield.metrics.neighbors import check_k, cosine_topk
+from widefield.metrics.spectrum import check_features
 
-_SIMILARITIES = 2**24
-"""Cosines held in memory together: 128 MiB."""
 _ROUNDING = 1e-12
-"""Cosines that differ by no more are equal: those of equal rows differ by the order of sums."""
+"""Largest difference of cosines that count as equal: those of equal rows differ by rounding."""
 
 
 def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
     """Return for each example the share of its k neighbors that its view keeps, float64 [n].
 
-    Row i of `views` [n, D] holds the features of a view of example i, whose own are row i of `h`.
-    The neighbors of both are the k other rows of `h` of highest cosine. By chance k / (n - 1) of
-    them stay, and so many count where the k-th and the next are equally near, as all rows are in
-    constant features.
+    Row i of `views` [n, D] has the features of a view of example i, row i of `h` those of the
+    example. The neighbors of both are the k other rows of `h` of highest cosine. The chance level
+    is k / (n - 1), which is also the value where the k-th and the next neighbor are equally near,
+    as in constant features.
     Raises `ValueError` for features that are not finite or of two shapes, and for k outside 1..n-1.
 
     Example:
@@ -30,16 +29,16 @@ def view_agreement(h: Tensor, views: Tensor, k: int) -> Tensor:
         raise ValueError(
             f"features have shapes {list(h.shape)} and {list(views.shape)}: give a view of each"
         )
-    keys, queries = (unit_rows(checked(x)) for x in (h, views))
+    keys, queries = (unit_rows(check_features(x)) for x in (h, views))
     return _shared((keys, keys), (queries, keys), k)
 
 
 def neighbor_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
     """Return for each example the share of its k neighbors that other features keep, float64 [n].
 
-    Its neighbors by either, `first` [n, D] and `second` [n, E], are the k others of highest
-    cosine by these features. By chance k / (n - 1) are shared, and so many count where the k-th
-    and the next are equally near.
+    Its neighbors by `first` [n, D] and by `second` [n, E] are the k others of highest cosine. The
+    chance level is k / (n - 1), which is also the value where the k-th and the next neighbor are
+    equally near.
     Raises `ValueError` for features that are not finite or of two lengths, and for k outside
     1..n-1.
 
@@ -53,35 +52,19 @@ def neighbor_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
             f"there are features of {len(first)} and of {len(second)} examples: give those of the "
             "same ones"
         )
-    own, other = (unit_rows(checked(x)) for x in (first, second))
-    return _shared((own, own), (other, other), k)
+    x, y = (unit_rows(check_features(h)) for h in (first, second))
+    return _shared((x, x), (y, y), k)
 
 
 def _shared(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], k: int) -> Tensor:
-    """Return the share of the k keys nearest to each query that two pairs of both agree on."""
+    """Return the share of common neighbors, [n], for two pairs of queries and keys."""
     n = len(first[0])
-    if not 1 <= k < n:
-        raise ValueError(f"k is {k} and there are {n} examples: choose 1 to {n - 1}")
-    shares = []
-    rows = max(1, _SIMILARITIES // n)
-    for start in range(0, n, rows):
-        (own, tie), (other, tied) = (
-            _neighbors(queries[start : start + rows], keys, start, k)
-            for queries, keys in (first, second)
-        )
-        kept = (own[:, :, None] == other[:, None, :]).any(2).double().mean(1)
-        shares.append(torch.where(tie | tied, k / (n - 1), kept))
-    return torch.cat(shares)
-
-
-def _neighbors(queries: Tensor, keys: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k rows nearest to each query, and whether the next one is as near as the k-th.
-
-    The row that a query was made from is none of them.
-    """
-    cosine = queries @ keys.T
-    row = torch.arange(len(queries), device=keys.device)
-    cosine[row, start + row] = -torch.inf
-    nearest = cosine.topk(min(k + 1, len(keys)), dim=1)
-    gap = nearest.values[:, k - 1] - nearest.values[:, k]
-    return nearest.indices[:, :k], gap <= _ROUNDING
+    check_k(k, n)
+    (cosine, index), (other_cosine, other_index) = (
+        cosine_topk(queries, keys, k + 1) for queries, keys in (first, second)
+    )
+    is_tie = (cosine[:, k - 1] - cosine[:, k] <= _ROUNDING) | (
+        other_cosine[:, k - 1] - other_cosine[:, k] <= _ROUNDING
+    )
+    shared = torch.stack([(other_index[:, :k] == i[:, None]).any(1) for i in index[:, :k].T], dim=1)
+    return torch.where(is_tie, k / (n - 1), shared.double().mean(1))

@@ -1,4 +1,4 @@
-"""What the neighbors of every example say: copies, outliers, clusters and labels to check."""
+"""Near-duplicates, outliers, clusters and suspected label errors from a neighbor graph."""
 
 import math
 from dataclasses import dataclass
@@ -7,28 +7,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.core.scale import near_one
+from widefield.core.scale import unit_rows
 from widefield.metrics.graph import Graph
 
 COPY = 0.5
-"""Copies are closer than this share of the distance to an ordinary neighbor."""
-_ORDINARY = 5
-"""Position of the neighbor that counts as ordinary: a few before it may be copies too."""
-_OUTLYING = 3.5
-"""Deviations from the median beyond which a distance is outlying (Iglewicz and Hoaglin 1993)."""
+"""Near-duplicates are closer than this fraction of the distance to the sixth neighbor."""
+_SCALE_NEIGHBOR = 5
+"""Position of the neighbor whose distance is the local scale: nearer ones may be copies too."""
+_MAX_DEVIATIONS = 3.5
+"""Robust deviations from the median that make an outlier (Iglewicz and Hoaglin 1993)."""
 VOTERS = 20
-"""Neighbors that judge a label."""
+"""Neighbors whose labels are compared with a label."""
 _SMALLEST = 5
-"""Examples that make a cluster, at least."""
+"""Minimum size of a cluster."""
 
 
 def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
     """Return groups of examples that are near-copies of each other, the closest group first.
 
-    Two examples are copies if each is among the neighbors of the other's side, and they are at
-    most half as far apart as either is from an ordinary neighbor, its sixth. Where so many copies
-    lie together that the sixth is one of them, half the usual distance stands in for it. Groups are
-    connected by such pairs.
+    Two examples are near-copies if one is a neighbor of the other and their distance is at most
+    half the distance of either to its sixth neighbor. Where the sixth is a copy too, half the
+    median of these distances is used instead. Groups are the connected components of such pairs.
 
     Example:
         >>> import torch
@@ -41,12 +40,12 @@ def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    ordinary = graph.distance[:, min(_ORDINARY, graph.k - 1)]
-    ordinary = np.maximum(ordinary, COPY * np.median(ordinary))
+    local_scale = graph.distance[:, min(_SCALE_NEIGHBOR, graph.k - 1)]
+    local_scale = np.maximum(local_scale, COPY * np.median(local_scale))
     first = np.repeat(np.arange(len(graph)), graph.k)
     second, distance = graph.index.ravel(), graph.distance.ravel()
-    copies = distance <= COPY * np.minimum(ordinary[first], ordinary[second])
-    first, second, distance = first[copies], second[copies], distance[copies]
+    is_copy = distance <= COPY * np.minimum(local_scale[first], local_scale[second])
+    first, second, distance = first[is_copy], second[is_copy], distance[is_copy]
     pairs = coo_array((np.ones(len(first)), (first, second)), shape=(len(graph), len(graph)))
     _, group_of = connected_components(pairs, directed=False)
     members = np.unique(first)
@@ -61,9 +60,9 @@ def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
 def outliers(graph: Graph) -> NDArray[np.int64]:
     """Return the examples that are far from all others, the farthest first.
 
-    An example's distance is the mean of those to its ten nearest neighbors. It is outlying if its
-    logarithm is more than 3.5 robust deviations (1.4826 median absolute ones) above the median;
-    exact copies, at distance 0, do not count for either.
+    The distance of an example is the mean to its ten nearest neighbors. It is an outlier if the
+    logarithm is more than 3.5 robust deviations (1.4826 times the median absolute deviation) above
+    the median; exact copies, at distance 0, are excluded from both.
 
     Example:
         >>> distance = np.float32([[1.0], [1.1], [0.9], [1.05], [0.95], [9.0]])
@@ -71,14 +70,14 @@ def outliers(graph: Graph) -> NDArray[np.int64]:
         [5]
     """
     distance = neighbor_distance(graph)
-    apart = np.flatnonzero(distance)
-    if len(apart) == 0:
-        return apart
-    level = np.log(distance[apart])
+    nonzero = np.flatnonzero(distance)
+    if len(nonzero) == 0:
+        return nonzero
+    level = np.log(distance[nonzero])
     middle = np.median(level)
     deviation = 1.4826 * np.median(np.abs(level - middle))
-    far = apart[level > middle + _OUTLYING * deviation]
-    return far[np.argsort(-distance[far], kind="stable")]
+    selected = nonzero[level > middle + _MAX_DEVIATIONS * deviation]
+    return selected[np.argsort(-distance[selected], kind="stable")]
 
 
 def neighbor_distance(graph: Graph) -> NDArray[np.float32]:
@@ -86,8 +85,8 @@ def neighbor_distance(graph: Graph) -> NDArray[np.float32]:
 
     Example:
         >>> index = np.array([[1], [0], [1]])
-        >>> near = Graph(index=index, distance=np.float32([[1], [1], [3]]))
-        >>> neighbor_distance(near).tolist()
+        >>> scaled = Graph(index=index, distance=np.float32([[1], [1], [3]]))
+        >>> neighbor_distance(scaled).tolist()
         [1.0, 1.0, 3.0]
     """
     mean: NDArray[np.float32] = graph.distance[:, :10].mean(1)
@@ -95,10 +94,10 @@ def neighbor_distance(graph: Graph) -> NDArray[np.float32]:
 
 
 def density_clusters(places: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Return the cluster of each place of a map [n, 2], the largest 0, or -1 for none, int64 [n].
+    """Return the cluster of each point of a map [n, 2], the largest 0, or -1 for none, int64 [n].
 
-    It is HDBSCAN (Campello, Moulavi and Sander 2013) with clusters of sqrt(n) / 2 examples at
-    least, so that there are more and larger ones of more examples, and of five.
+    It is HDBSCAN (Campello, Moulavi and Sander 2013) with a minimum cluster size of sqrt(n) / 2,
+    so that number and size of clusters grow with n, and of at least five.
 
     Example:
         >>> grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), 2).reshape(36, 2)
@@ -115,22 +114,21 @@ def density_clusters(places: NDArray[np.floating]) -> NDArray[np.int64]:
     rank = np.empty(len(sizes) + 1, dtype=np.int64)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
     rank[-1] = -1
-    ranked: NDArray[np.int64] = rank[found]
-    return ranked
+    labels: NDArray[np.int64] = rank[found]
+    return labels
 
 
 def typical(
     h: NDArray[np.floating], clusters: NDArray[np.int64], *, count: int
 ) -> list[NDArray[np.int64]]:
-    """Return for each cluster the examples nearest to the mean of its unit features h [n, D].
+    """Return for each cluster the examples nearest to the mean of its normalized features [n, D].
 
     Example:
         >>> h = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
         >>> [rows.tolist() for rows in typical(h, np.zeros(3, np.int64), count=1)]
         [[1]]
     """
-    near = near_one(torch.from_numpy(h)).numpy()
-    unit = near / np.maximum(np.linalg.norm(near, axis=1, keepdims=True), 1)  # 0 only of zeros
+    unit = unit_rows(torch.from_numpy(h)).numpy()
     nearest = []
     for cluster in range(int(clusters.max(initial=-1)) + 1):
         rows = np.flatnonzero(clusters == cluster)
@@ -141,21 +139,21 @@ def typical(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """Examples whose label the neighbors contradict, the clearest first."""
+    """Examples whose label differs from those of their neighbors, the clearest first."""
 
     rows: NDArray[np.int64]
     """[s]."""
     named: NDArray[np.int64]
-    """The class that most neighbors have, [s]."""
+    """Most frequent class among the neighbors, [s]."""
     share: NDArray[np.floating]
-    """Share of the neighbors that have it, [s]."""
+    """Share of the neighbors with that class, [s]."""
     agreement: float
-    """How often the neighbors' commonest class is the label, over all examples: where it is low,
-    neighbors know little of the classes, and suspicions are weak."""
+    """Share of all examples whose label is the most frequent class of the neighbors: where it is
+    low, neighbors predict the classes poorly, and the suspicions are weak."""
 
 
 def suspected_labels(graph: Graph, y: NDArray[np.int64]) -> Suspects:
-    """Return the examples none of whose 20 neighbors has their label, while half agree on another.
+    """Return the examples whose label none of 20 neighbors has, and half have another in common.
 
     Labels y are class ids, int64 [n].
 
@@ -165,16 +163,18 @@ def suspected_labels(graph: Graph, y: NDArray[np.int64]) -> Suspects:
         >>> suspected_labels(everybody, np.eye(30, dtype=np.int64)[29]).rows.tolist()
         [29]
     """
-    votes = y[graph.index[:, :VOTERS]]
-    count = np.stack([(votes == vote[:, None]).sum(1) for vote in votes.T], axis=1)
-    most = count.max(1)
-    named = votes[np.arange(len(votes)), count.argmax(1)]
-    own = (votes == y[:, None]).sum(1)
-    rows = np.flatnonzero((own == 0) & (2 * most >= votes.shape[1]))
-    rows = rows[np.argsort(-most[rows], kind="stable")]
+    neighbor_labels = y[graph.index[:, :VOTERS]]
+    count = np.stack(
+        [(neighbor_labels == column[:, None]).sum(1) for column in neighbor_labels.T], axis=1
+    )
+    max_count = count.max(1)
+    named = neighbor_labels[np.arange(len(neighbor_labels)), count.argmax(1)]
+    matches = (neighbor_labels == y[:, None]).sum(1)
+    rows = np.flatnonzero((matches == 0) & (2 * max_count >= neighbor_labels.shape[1]))
+    rows = rows[np.argsort(-max_count[rows], kind="stable")]
     return Suspects(
         rows=rows,
         named=named[rows],
-        share=most[rows] / votes.shape[1],
+        share=max_count[rows] / neighbor_labels.shape[1],
         agreement=float((named == y).mean()),
     )

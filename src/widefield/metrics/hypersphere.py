@@ -1,7 +1,7 @@
-"""How features lie on the unit sphere: views of an image together, different images apart.
+"""Alignment and uniformity of features on the unit sphere.
 
 Wang and Isola (2020), "Understanding contrastive representation learning through alignment and
-uniformity on the hypersphere", section 4. Features are brought to length 1 first.
+uniformity on the hypersphere", section 4. Features are normalized to length 1 first.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from widefield.metrics.spectrum import Spectrum, spectrum_of
 
 _PAIRS = 2**24
-"""Distances held in memory together: 128 MiB."""
+"""Maximum number of distances in memory: 128 MiB."""
 
 
 def alignment(first: Tensor, second: Tensor) -> float:
@@ -49,6 +49,6 @@ def uniformity(h: Tensor | Spectrum) -> float:
         part = slice(start, start + rows)
         distance = squares[part, None] + squares - 2 * u[part] @ u.T
         row = torch.arange(len(distance), device=u.device)
-        distance[row, start + row] = torch.inf  # no pair of a row with itself
+        distance[row, start + row] = torch.inf  # exclude pairs of a row with itself
         total += (-2 * distance).exp().sum()
     return float((total / (len(u) * (len(u) - 1))).log())

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from widefield.metrics.spectrum import checked, entropy_rank
+from widefield.metrics.spectrum import check_features, entropy_rank
 
 DELTA = 1e-4
 """Share of the mean variance of a dimension that is added to the spread within examples."""
@@ -40,7 +40,7 @@ def lidar(views: Tensor, delta: float = DELTA) -> float:
             f"features of views have shape {list(views.shape)}: give [n, q, D] with n, q >= 2"
         )
     n, q, dim = views.shape
-    h = checked(views.flatten(0, 1))
+    h = check_features(views.flatten(0, 1))
     rounding = torch.finfo(torch.float32).eps * h.norm()
     h = h - h.mean(0)
     variance = h.square().mean()

@@ -1,13 +1,13 @@
-"""Which examples are neighbors, and how much of that two sets of features share."""
+"""Nearest neighbors by cosine, and the overlap of two neighbor graphs."""
 
 import torch
 from torch import Tensor
 
 from widefield.core.scale import unit_rows
-from widefield.metrics.spectrum import checked
+from widefield.metrics.spectrum import check_features
 
 _SIMILARITIES = 2**24
-"""Cosines held in memory together: 128 MiB."""
+"""Maximum number of cosines in memory: 128 MiB."""
 
 
 def nearest_neighbors(h: Tensor, k: int) -> Tensor:
@@ -20,17 +20,32 @@ def nearest_neighbors(h: Tensor, k: int) -> Tensor:
         >>> nearest_neighbors(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)[:, 0]
         tensor([1, 0, 1])
     """
-    unit = unit_rows(checked(h))
-    if not 1 <= k < len(h):
-        raise ValueError(f"k is {k} and there are {len(h)} examples: choose 1 to {len(h) - 1}")
-    chunks = []
-    rows = max(1, _SIMILARITIES // len(unit))
-    for start in range(0, len(unit), rows):
-        cosine = unit[start : start + rows] @ unit.T
-        row = torch.arange(len(cosine), device=h.device)
+    unit = unit_rows(check_features(h))
+    check_k(k, len(h))
+    return cosine_topk(unit, unit, k)[1]
+
+
+def check_k(k: int, examples: int) -> None:
+    """Raise `ValueError` unless each of so many examples has k neighbors."""
+    if not 1 <= k < examples:
+        raise ValueError(f"k is {k} and there are {examples} examples: choose 1 to {examples - 1}")
+
+
+def cosine_topk(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return cosines and indices of the k keys nearest to each query, but not its own row, [n, k].
+
+    Rows of `queries` [n, D] and `keys` [n, D] belong to the same examples and have length 1.
+    """
+    cosines, indices = [], []
+    rows = max(1, _SIMILARITIES // len(keys))
+    for start in range(0, len(queries), rows):
+        cosine = queries[start : start + rows] @ keys.T
+        row = torch.arange(len(cosine), device=keys.device)
         cosine[row, start + row] = -torch.inf
-        chunks.append(cosine.topk(k, dim=1).indices)
-    return torch.cat(chunks)
+        nearest = cosine.topk(k, dim=1)
+        cosines.append(nearest.values)
+        indices.append(nearest.indices)
+    return torch.cat(cosines), torch.cat(indices)
 
 
 def graph_overlap(first: Tensor, second: Tensor) -> float:

@@ -1,9 +1,8 @@
-"""How many directions features use: singular values, and numbers that sum them up.
+"""Singular values of features, and measures of their rank.
 
-Features h [n, D] are centered first: after a ReLU their mean is by far the largest singular value,
-and it says nothing about how examples differ. Centered features have at most min(n - 1, D)
-singular values that are not zero; that bounds every rank below. RankMe alone does not center,
-because its authors do not.
+Features h [n, D] are centered first: after a ReLU the mean is by far the largest singular value,
+but carries no information on differences of examples. Centered features have at most min(n - 1, D)
+nonzero singular values, which bounds every rank below. Only RankMe does not center, as published.
 """
 
 from functools import cached_property
@@ -14,14 +13,14 @@ from torch import Tensor
 from widefield.core.scale import unit_rows
 
 DEAD_STD = 0.01
-"""A dimension whose `dimension_std` is below this hardly changes from image to image."""
+"""A dimension whose `dimension_std` is below this counts as dead."""
 
 
 class Spectrum:
-    """Features h [n, D] and what several diagnostics need of them, each computed once.
+    """Features h [n, D] with cached quantities that several diagnostics share.
 
-    Every diagnostic of one set of features takes the features or their `Spectrum`. Give the
-    spectrum to compute several: a decomposition takes far longer than what is read off it.
+    Every diagnostic of one set of features takes the features or their `Spectrum`. Pass the
+    spectrum to compute several: the decomposition is the expensive part.
 
     Raises:
         ValueError: anything but finite features [n, D] with n >= 2.
@@ -33,7 +32,7 @@ class Spectrum:
     """
 
     def __init__(self, h: Tensor) -> None:
-        self.features = checked(h)
+        self.features = check_features(h)
         """Float64 [n, D]."""
 
     @cached_property
@@ -43,7 +42,7 @@ class Spectrum:
 
     @cached_property
     def uncentered(self) -> Tensor:
-        """Singular values of the features as they are, descending, float64 [min(n, D)]."""
+        """Singular values of the features without centering, descending, float64 [min(n, D)]."""
         return self._above_rounding(_singular_values(self.features))
 
     @cached_property
@@ -58,19 +57,19 @@ class Spectrum:
         return std
 
     def _above_rounding(self, sigma: Tensor) -> Tensor:
-        # What float32 features cannot hold is no direction, but rounding.
+        # Values below float32 resolution are rounding, not a direction.
         return torch.where(sigma > torch.finfo(torch.float32).eps * self.features.norm(), sigma, 0)
 
 
 def spectrum_of(h: Tensor | Spectrum) -> Spectrum:
-    """Return the spectrum of features h [n, D], or h itself where it is one."""
+    """Return the spectrum of features h [n, D], or h itself if it is one."""
     return h if isinstance(h, Spectrum) else Spectrum(h)
 
 
 def singular_values(h: Tensor | Spectrum) -> Tensor:
     """Return the singular values of the centered features h, descending, float64 [min(n, D)].
 
-    Values below float32 rounding, 1.2e-7 of |h|, are set to zero: they are no direction.
+    Values below float32 rounding, 1.2e-7 of |h|, are set to zero as rounding.
     Raises `ValueError` for anything but finite features [n, D] with n >= 2.
 
     Example:
@@ -81,21 +80,22 @@ def singular_values(h: Tensor | Spectrum) -> Tensor:
 
 
 def large_singular_values(h: Tensor | Spectrum, alpha: float = 0.1) -> int:
-    """Count the singular values that are at least `alpha` of the largest; 0 if all rows agree.
+    """Count the singular values of at least `alpha` times the largest; 0 if all rows are equal.
 
-    S-DIET (2025), Figure 1c, counts them so at alpha = 0.1, and does not say whether the features
-    were centered; here they are.
+    S-DIET (2025), Figure 1c, uses alpha = 0.1 and does not state whether features are centered;
+    here they are.
 
     Example:
         >>> h = torch.cat([torch.eye(3), -torch.eye(3)])
         >>> large_singular_values(h * torch.tensor([9.0, 1.0, 0.1]))
         2
     """
-    return count_large(spectrum_of(h).centered, alpha)
+    sigma = spectrum_of(h).centered
+    return int(((sigma >= alpha * sigma[0]) & (sigma > 0)).sum())
 
 
 def possible_rank(h: Tensor | Spectrum) -> int:
-    """Return the largest rank that so many centered features can have, min(n - 1, D).
+    """Return the maximum rank of centered features, min(n - 1, D).
 
     Example:
         >>> possible_rank(torch.rand(10, 64)), possible_rank(torch.rand(100, 64))
@@ -108,7 +108,7 @@ def possible_rank(h: Tensor | Spectrum) -> int:
 def effective_rank(h: Tensor | Spectrum) -> float:
     """Return exp of the entropy of p_i = sigma_i / sum sigma, in [1, min(n - 1, D)].
 
-    Equal rows give 0. Roy and Vetterli (2007), "The effective rank", definition 1, on centered
+    It is 0 for equal rows. Roy and Vetterli (2007), "The effective rank", definition 1, on centered
     features.
 
     Example:
@@ -119,9 +119,9 @@ def effective_rank(h: Tensor | Spectrum) -> float:
 
 
 def rankme(h: Tensor | Spectrum) -> float:
-    """Return the effective rank of features that are not centered; a constant column counts.
+    """Return the effective rank of features without centering; a constant column counts.
 
-    Garrido et al. (2023), "RankMe", equation 1, without its 1e-7 inside the logarithm.
+    Garrido et al. (2023), "RankMe", equation 1, without the 1e-7 inside the logarithm.
 
     Example:
         >>> round(rankme(torch.ones(10, 4)), 4), round(rankme(torch.eye(4)), 4)
@@ -133,8 +133,8 @@ def rankme(h: Tensor | Spectrum) -> float:
 def participation_ratio(h: Tensor | Spectrum) -> float:
     """Return (sum lambda)^2 / sum lambda^2 over covariance eigenvalues lambda; 0 for equal rows.
 
-    It counts the directions that hold most of the variance: quiet directions count for less than
-    in `effective_rank`. Gao et al. (2017), "A theory of multineuronal dimensionality".
+    It is an effective number of directions in which weak directions count less than in
+    `effective_rank`. Gao et al. (2017), "A theory of multineuronal dimensionality".
 
     Example:
         >>> round(participation_ratio(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
@@ -149,9 +149,9 @@ def participation_ratio(h: Tensor | Spectrum) -> float:
 def stable_rank(h: Tensor | Spectrum) -> float:
     """Return |H|_F^2 / |H|_2^2 = sum sigma^2 / max sigma^2 of centered H; 0 for equal rows.
 
-    It lies between 1 and the rank, and hardly moves when small directions come or go, while the
-    strongest direction decides it. Rudelson and Vershynin (2007), "Sampling from large matrices",
-    section 1, who call it the numerical rank.
+    It is between 1 and the rank, insensitive to weak directions, and determined by the strongest
+    one. Rudelson and Vershynin (2007), "Sampling from large matrices", section 1, who call it the
+    numerical rank.
 
     Example:
         >>> round(stable_rank(torch.cat([torch.eye(3), -torch.eye(3)])), 4)
@@ -164,9 +164,9 @@ def stable_rank(h: Tensor | Spectrum) -> float:
 def alpha_req(h: Tensor | Spectrum) -> float:
     """Return the decay a of the covariance eigenvalues, lambda_i ~ i^-a.
 
-    It is fitted by least squares on log-log axes to every eigenvalue above rounding. About 1 in
-    encoders that transfer well; larger says that few directions dominate. Agrawal et al. (2022),
-    "alpha-ReQ", section 3. Raises `ValueError` where fewer than two directions vary.
+    It is fitted by least squares on log-log axes to all eigenvalues above rounding. It is about 1
+    in encoders that transfer well; larger values mean that few directions dominate. Agrawal et al.
+    (2022), "alpha-ReQ", section 3. Raises `ValueError` where fewer than two directions vary.
 
     Example:
         >>> h = torch.cat([torch.eye(3), -torch.eye(3)]) / torch.tensor([1, 2, 3])  # sigma ~ 1 / i
@@ -185,7 +185,7 @@ def alpha_req(h: Tensor | Spectrum) -> float:
 def dimension_std(h: Tensor | Spectrum) -> Tensor:
     """Return the std of each dimension of h / |h|, times sqrt(D), float64 [D].
 
-    A dimension that never changes has 0.
+    It is 0 for a constant dimension.
 
     Example:
         >>> dimension_std(torch.tensor([[1.0, 1.0], [-1.0, 1.0]]))
@@ -195,7 +195,7 @@ def dimension_std(h: Tensor | Spectrum) -> Tensor:
 
 
 def dead_dimensions(h: Tensor | Spectrum) -> int:
-    """Count the dimensions that hardly change from image to image: `dimension_std` below 0.01.
+    """Count the dimensions that hardly vary between images: `dimension_std` below 0.01.
 
     Example:
         >>> dead_dimensions(torch.tensor([[1.0, 1.0], [-1.0, 1.0]]))
@@ -205,7 +205,7 @@ def dead_dimensions(h: Tensor | Spectrum) -> int:
 
 
 def feature_std(h: Tensor | Spectrum) -> float:
-    """Return the mean of `dimension_std`: 1 if features are spread out, 0 if they collapsed.
+    """Return the mean of `dimension_std`: 1 for isotropic features, 0 for equal rows.
 
     Chen and He (2021), "Exploring simple Siamese representation learning", section 4.1: zero-mean
     isotropic features give 1. It never exceeds sqrt(1 - |mean of h / |h||^2).
@@ -218,18 +218,13 @@ def feature_std(h: Tensor | Spectrum) -> float:
 
 
 def entropy_rank(sigma: Tensor) -> float:
-    """Return exp of the entropy of the shares of descending singular values; 0 if all are zero."""
+    """Return exp of the entropy of sigma / sum sigma, sigma descending; 0 if all are zero."""
     if sigma[0] == 0:
         return 0.0
     return float(torch.special.entr(sigma / sigma.sum()).sum().exp())
 
 
-def count_large(sigma: Tensor, alpha: float) -> int:
-    """Count the descending singular values that are positive and at least `alpha` of the first."""
-    return int(((sigma >= alpha * sigma[0]) & (sigma > 0)).sum())
-
-
-def checked(h: Tensor) -> Tensor:
+def check_features(h: Tensor) -> Tensor:
     """Return the features [n, D] in double precision, n >= 2.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Frozen features and labels -> how well each task can be read off them."""
+"""Probes: accuracy of linear, kNN and other classifiers on frozen features."""
 
 from torch import Tensor
 
@@ -6,28 +6,13 @@ from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
-from widefield.probes.guesses import score_guesses as score_guesses
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
 from widefield.probes.majority import majority as majority
 from widefield.probes.majority import majority_hits as majority_hits
+from widefield.probes.scores import score_predictions as score_predictions
 from widefield.probes.sgd import score_sgd as score_sgd
-
-__all__ = [
-    "LinearResult",
-    "Pixels",
-    "extract",
-    "fit_and_vote",
-    "fit_linear",
-    "knn",
-    "majority",
-    "majority_hits",
-    "pixels",
-    "score",
-    "score_guesses",
-    "score_sgd",
-]
 
 
 def score(
@@ -39,10 +24,10 @@ def score(
     classes: dict[str, int],
     seed: int = 0,
 ) -> dict[str, Score]:
-    """Score every task in `classes` (task -> K) by a linear probe and a vote of neighbors.
+    """Score every task in `classes` (task -> K) by a linear probe and kNN.
 
-    Features are float [n, D] on one device, labels int64 [n]. The test examples choose nothing:
-    the L2 strength comes from a validation split of the training examples, drawn by `seed`.
+    Features are float [n, D] on one device, labels int64 [n]. The L2 strength is selected on a
+    validation split of the training examples, sampled by `seed`.
     Raises `ValueError` as `fit_linear` does.
 
     Example:
@@ -52,31 +37,17 @@ def score(
         >>> score(h, y, h, y, classes={"sign": 2})["sign"].train_examples
         300
     """
-    results = fit_and_vote(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
+    probes = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
+    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {
-        task: score_guesses(
+        task: score_predictions(
             task,
-            linear.guess,
+            linear.predicted,
             test_labels[task],
             classes=classes[task],
-            knn=votes,
+            knn=votes[task],
             l2=linear.l2,
             train_examples=len(train_h),
         )
-        for task, (linear, votes) in results.items()
+        for task, linear in probes.items()
     }
-
-
-def fit_and_vote(
-    train_h: Tensor,
-    train_labels: dict[str, Tensor],
-    test_h: Tensor,
-    test_labels: dict[str, Tensor],
-    *,
-    classes: dict[str, int],
-    seed: int = 0,
-) -> dict[str, tuple[LinearResult, float]]:
-    """Return the linear probe and the kNN accuracy of every task; arguments as in `score`."""
-    linear = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
-    votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
-    return {task: (result, votes[task]) for task, result in linear.items()}

@@ -1,4 +1,4 @@
-"""What features and labels have to be for a probe to tell something."""
+"""Validation of features and labels for probes."""
 
 import torch
 from torch import Tensor
@@ -11,17 +11,14 @@ def check_rows(
     test_labels: dict[str, Tensor],
     classes: dict[str, int],
 ) -> None:
-    """Raise `ValueError` for features and labels that do not belong together."""
-    for name, h, labels in (
-        ("training", train_h, train_labels),
-        ("test", test_h, test_labels),
-    ):
+    """Raise `ValueError` for invalid features or labels that do not match them."""
+    for name, h, labels in (("training", train_h, train_labels), ("test", test_h, test_labels)):
         if h.ndim != 2 or len(h) == 0:
             raise ValueError(f"{name} features have shape {list(h.shape)}: give [n, D], n > 0")
         if not h.float().isfinite().all():  # probes compute in float32
             raise ValueError(
-                f"{name} features contain NaN or infinity, or numbers that float32 has no room "
-                "for: look at the encoder first"
+                f"{name} features contain NaN or infinity, or numbers beyond float32: "
+                "look at the encoder first"
             )
         for task, count in classes.items():
             _check_labels(f"task {task!r}: {name} labels", labels.get(task), len(h), count)
@@ -32,15 +29,8 @@ def check_rows(
         )
 
 
-def check_probe(
-    train_h: Tensor,
-    train_labels: dict[str, Tensor],
-    test_h: Tensor,
-    test_labels: dict[str, Tensor],
-    classes: dict[str, int],
-) -> None:
-    """Raise `ValueError` for features and labels that no probe can be fitted to."""
-    check_rows(train_h, train_labels, test_h, test_labels, classes)
+def check_classes(train_labels: dict[str, Tensor], classes: dict[str, int]) -> None:
+    """Raise `ValueError` for tasks without two classes, or with a class of one example."""
     for task in classes:
         present, sizes = torch.unique(train_labels[task], return_counts=True)
         if len(sizes) < 2:

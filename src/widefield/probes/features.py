@@ -1,4 +1,4 @@
-"""Images -> one row of features each, computed once and kept."""
+"""Extraction of features from images, and pixels as baseline features."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.core.modes import evaluating
+from widefield.core.modes import eval_mode
 from widefield.core.types import KINDS, Precision, to_floats
 
 
@@ -21,39 +21,43 @@ def extract(
     precision: Precision = "32-true",
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Compute the features float32 [n, D] of `images` [n, H, W, C], maybe a memory map.
+    """Compute the features float32 [n, D] of `images` [n, H, W, C], which may be a memory map.
 
-    They are uint8, or windows or sounds, whose height is 1, as float32 or int16. The encoder sees
-    float images [B, C, H, W], those of uint8 in [0, 1], on `device`, by default that of its own
-    parameters. It is left exactly as it was: it runs in evaluation mode, so that BatchNorm
-    statistics stand still, and every submodule then gets its own mode back. The result stays on
-    `device`. `progress` gets (images done, images in all) after every batch.
+    Images are uint8; windows and sounds have height 1 and are float32 and int16. Inputs of the
+    encoder are float [B, C, H, W], for images in [0, 1], on `device`, by default that of its
+    parameters; the result is there too. The encoder runs in evaluation mode and is not changed.
+    `progress` is called with (images done, images in all) after every batch.
 
-    Raises `ValueError` for images that are not [n, H, W, C] of these types, for none at all,
-    and for an encoder that does not return [B, D].
+    Raises `ValueError` for images of another shape or type, for an empty array, and for an encoder
+    that does not return [B, D].
 
     Example:
         >>> images = np.zeros((3, 8, 8, 3), dtype=np.uint8)
         >>> extract(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images).shape
         torch.Size([3, 5])
     """
-    _check_images(images)
+    is_known = images.dtype.name in KINDS and images.ndim == 4
+    if not is_known or (images.dtype != np.uint8 and images.shape[1] != 1):
+        raise ValueError(
+            f"images have dtype {images.dtype} and shape {list(images.shape)}: "
+            "give uint8 of shape [n, H, W, C], float32 of windows or int16 of sounds"
+        )
+    if len(images) == 0:
+        raise ValueError("there are no images: give at least one")
     if device is None:
         first = next(encoder.parameters(), None)
         device = "cpu" if first is None else first.device
     device = torch.device(device)
-    total = len(images)
     rows = torch.empty(0)
-    with evaluating(encoder):
-        for start in range(0, total, batch_size):
-            h = features(
-                encoder, image_batch(images[start : start + batch_size], device), precision
-            )
-            if start == 0:  # outside inference mode, so that a probe may differentiate through it
-                rows = torch.empty(total, h.shape[1], device=device)
+    with eval_mode(encoder):
+        for start in range(0, len(images), batch_size):
+            x = image_batch(images[start : start + batch_size], device)
+            h = features(encoder, x, precision)
+            if start == 0:  # outside inference mode: a probe may need gradients
+                rows = torch.empty(len(images), h.shape[1], device=device)
             rows[start : start + len(h)] = h
             if progress is not None:
-                progress(start + len(h), total)
+                progress(start + len(h), len(images))
     return rows
 
 
@@ -74,12 +78,12 @@ def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
 
 
 def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
-    """Return pixels in [0, 1] as features, float32 [n, C h w], on the CPU: the floor of a probe.
+    """Return pixels in [0, 1] as features, float32 [n, C h w], on the CPU: a baseline of probes.
 
-    Sides longer than `size` are first shrunk to `size` by averaging over areas, so that photos
-    give as many features as thumbnails do and the probe's cost does not grow with resolution.
+    Sides longer than `size` are first reduced to `size` by averaging over areas, so that the cost
+    of the probe does not grow with the resolution.
 
-    Raises `ValueError` for images that are not uint8 [n, H, W, C], and for none at all.
+    Raises `ValueError` as `extract` does.
 
     Example:
         >>> pixels(np.full((2, 64, 16, 1), 255, dtype=np.uint8)).shape  # 1 x 32 x 16
@@ -89,10 +93,10 @@ def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
 
 
 class Pixels(nn.Module):
-    """Pixels as features: x[B, C, H, W] -> h[B, C h w], sides longer than `size` shrunk to it.
+    """Pixels as features: x[B, C, H, W] -> h[B, C h w], sides longer than `size` reduced to it.
 
-    Windows, whose height is 1, have `size` squared steps of time at most. Of sounds, the pixels are
-    those of their spectrogram, on the mel scale of 16 kHz whatever their rate.
+    Windows, whose height is 1, are reduced to `size` squared time steps. Sounds are represented by
+    the pixels of their spectrogram, on the mel scale of 16 kHz whatever their rate.
     """
 
     def __init__(self, size: int = 32, spectrogram: LogMel | None = None) -> None:
@@ -101,7 +105,7 @@ class Pixels(nn.Module):
 
     @classmethod
     def of(cls, images: np.ndarray, size: int = 32) -> "Pixels":
-        """Return the pixels of examples such as `images`."""
+        """Return the module for examples of the type of `images`."""
         if images.dtype != np.int16 or images.ndim != 4:
             return cls(size)
         return cls(size, LogMel(FrontEnd(rate=FLOOR_RATE, samples=images.shape[2])))
@@ -118,22 +122,11 @@ class Pixels(nn.Module):
 
 
 FLOOR_RATE = 16_000
-"""Samples a second that floors take sounds to have, Hz."""
-
-
-def _check_images(images: np.ndarray) -> None:
-    known = images.dtype.name in KINDS and images.ndim == 4
-    if not known or (images.dtype != np.uint8 and images.shape[1] != 1):
-        raise ValueError(
-            f"images have dtype {images.dtype} and shape {list(images.shape)}: "
-            "give uint8 of shape [n, H, W, C], float32 of windows or int16 of sounds"
-        )
-    if len(images) == 0:
-        raise ValueError("there are no images: give at least one")
+"""Sampling rate of the spectrograms of sounds, Hz."""
 
 
 def image_batch(images: np.ndarray, device: torch.device) -> Tensor:
     """Return examples [B, H, W, C] as floats [B, C, H, W], images in [0, 1], on `device`."""
     rows = np.array(images)  # a copy: a memory map may be read-only
-    x = torch.from_numpy(rows).to(device)  # images as bytes, a quarter of the traffic
-    return to_floats(x.permute(0, 3, 1, 2))  # strides say channels_last already
+    x = torch.from_numpy(rows).to(device)  # images as bytes: a quarter of the transfer
+    return to_floats(x.permute(0, 3, 1, 2))  # the strides are those of channels_last

@@ -5,13 +5,12 @@ With z the features standardized over all examples, labeled or not,
     p(y | z) = softmax((W z + b) / T),
 
 where W and b minimize the mean cross-entropy plus l2 / 2 |W|^2 over the labeled examples at T = 1.
-Each labeled example is held out once; `l2` and the temperature T minimize the cross-entropy of
-what the other folds' probes say of it with the target
+By cross-validation over the labeled examples, `l2` and the temperature T minimize the
+cross-entropy with the target
 
     q(y) = ([y is its class] + 1 / n) / (1 + K / n),
 
-n the labels of its class and K the classes: a few labels that are all read well do not make the
-probe sure.
+n the labels of its class and K the classes, so that probabilities stay below 1 with few labels.
 
 Guo et al. (2017), "On calibration of modern neural networks", section 4.2, is the source of T, and
 Platt (1999), "Probabilistic outputs for support vector machines", section 2.2, that of q.
@@ -31,8 +30,8 @@ from sklearn.model_selection import StratifiedKFold
 from widefield.probes.linear import L2_GRID
 
 _FOLDS = 5
-_ALONE = 1e-2
-"""The L2 strength where no example can be held out."""
+_DEFAULT_L2 = 1e-2
+"""L2 strength where cross-validation is not possible."""
 _LARGEST_TEMPERATURE = 100.0
 
 Floats = NDArray[np.floating]
@@ -41,13 +40,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabels:
-    """What a few labels say of every example."""
+    """Predictions of a probe that was fitted to a few labels."""
 
     probabilities: Floats
     """[n, K], of every example."""
     held_out: Ints | None
-    """Class id [m] that each labeled example gets from probes that were fitted without it; None
-    if a class has one label alone, so that it cannot be held out."""
+    """Cross-validated class id of each labeled example, [m]; None if a class has one label only."""
     l2: float
     temperature: float
 
@@ -58,9 +56,9 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
     Args:
         h: features of all examples.
         labeled: rows that have a label, [m].
-        y: their class ids, 0..K-1, each of which stands there.
+        y: their class ids, 0..K-1; every class occurs.
         classes: K, at least 2.
-        seed: seeds the folds.
+        seed: seed of the folds.
 
     Example:
         >>> h = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2], [0.05], [1.15]])
@@ -72,14 +70,16 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
     z = _standardized(h)
     known = z[labeled]
     folds = min(_FOLDS, int(np.bincount(y).min()))
-    l2, temperature, held_out = _ALONE, 1.0, None
+    l2, temperature, held_out = _DEFAULT_L2, 1.0, None
     if folds > 1:
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))
-        tried = {value: _held_out_logits(known, y, splits, classes, value) for value in L2_GRID}
+        logits_of = {
+            value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
+        }
         target = _target(y, classes)
-        best = {value: _temperature(logits, target) for value, logits in tried.items()}
-        l2 = min(tried, key=lambda value: _cross_entropy(tried[value], target, best[value]))
-        temperature, held_out = best[l2], tried[l2].argmax(1)
+        best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
+        l2 = min(logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value]))
+        temperature, held_out = best[l2], logits_of[l2].argmax(1)
     logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
         probabilities=softmax(logits / temperature, axis=1),
@@ -106,23 +106,23 @@ def _fit(z: Floats, y: Ints, l2: float) -> LogisticRegression:
 
 def _logits(probe: LogisticRegression, z: Floats, classes: int) -> Floats:
     logits: Floats = probe.decision_function(z)
-    if classes == 2:  # scikit-learn then gives one column, the difference of the two
+    if classes == 2:  # scikit-learn returns one column, the difference of the two
         logits = np.stack([-logits / 2, logits / 2], axis=1)
     return logits
 
 
-def _held_out_logits(
+def _validation_logits(
     z: Floats, y: Ints, splits: list[tuple[Ints, Ints]], classes: int, l2: float
 ) -> Floats:
-    """Return what probes say of the examples that they were fitted without, [m, K]."""
+    """Return the cross-validated logits of the labeled examples, [m, K]."""
     logits = np.empty((len(y), classes))
-    for fitted_on, rest in splits:
-        logits[rest] = _logits(_fit(z[fitted_on], y[fitted_on], l2), z[rest], classes)
+    for train, validation in splits:
+        logits[validation] = _logits(_fit(z[train], y[train], l2), z[validation], classes)
     return logits
 
 
 def _target(y: Ints, classes: int) -> Floats:
-    """Return the target of each labeled example, [m, K]: its class, softened by how few it has."""
+    """Return the smoothed one-hot target of each labeled example, [m, K]."""
     share = 1 / np.bincount(y)[y][:, None]
     target: Floats = (np.eye(classes)[y] + share) / (1 + classes * share)
     return target
@@ -130,9 +130,9 @@ def _target(y: Ints, classes: int) -> Floats:
 
 def _temperature(logits: Floats, target: Floats) -> float:
     """Return the T > 0 at which softmax(logits / T) has the least cross-entropy."""
-    reach = np.log(_LARGEST_TEMPERATURE)
+    limit = np.log(_LARGEST_TEMPERATURE)
     found = minimize_scalar(
-        lambda log_t: _cross_entropy(logits, target, np.exp(log_t)), bounds=(-reach, reach)
+        lambda log_t: _cross_entropy(logits, target, np.exp(log_t)), bounds=(-limit, limit)
     )
     return float(np.exp(found.x))
 

@@ -1,4 +1,4 @@
-"""A vote of nearest neighbors: a probe with nothing to fit.
+"""Weighted k-nearest-neighbor classification.
 
 Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination",
 section 3.4: the k training examples of highest cosine s_i vote for their class with weight
@@ -13,7 +13,7 @@ from widefield.core.scale import unit_rows
 from widefield.probes.checks import check_rows
 
 _SIMILARITIES = 2**25
-"""Cosines held in memory together: 128 MiB."""
+"""Maximum number of cosines in memory: 128 MiB."""
 
 
 def knn(
@@ -29,10 +29,10 @@ def knn(
     """Return the accuracy of the weighted cosine vote for every task.
 
     Features are [n, D], labels int64 [n]; with fewer than `k` training examples all of them vote.
-    If classes have equal votes, the lowest id wins. The neighbors are found once for all tasks.
+    The lowest id wins a tie. The neighbors are computed once for all tasks.
 
     Raises:
-        ValueError: features and labels do not belong together, or k is below 1.
+        ValueError: features and labels do not match, or k is below 1.
 
     Example:
         >>> import torch

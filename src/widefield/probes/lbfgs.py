@@ -1,18 +1,18 @@
-"""Many softmax regressions over the same features, minimized side by side.
+"""Batched L-BFGS for many softmax regressions over the same features.
 
 Problem p has targets y_p, a share a_ip of each example (summing to 1) and L2 strengths l_dp, and
-asks for the W that minimizes
+minimizes over W
 
     f_p(W) = sum_i a_ip (-log softmax(x_i W)[y_ip])  +  1/2 sum_dk l_dp W_dk^2 .
 
-All of them take L-BFGS steps (Nocedal & Wright 2006, algorithm 7.5) together: one matrix product
-serves every problem, each has its own curvature pairs and step length, and leaves when it has
-converged. Where the columns of x are uncorrelated with mean square v_d, the Hessian is nearly
-diagonal, c v_d + l_d with c about the mean of p (1 - p), so L-BFGS starts from the inverse of
-that: close to Newton's method from the first step on, however ill-conditioned x is. Trying a
-step length costs no matrix product, because logits are linear in it.
+All take L-BFGS steps (Nocedal & Wright 2006, algorithm 7.5) together: one matrix product serves
+all problems, each has its own curvature pairs and step length and is removed when converged. If
+the columns of x are uncorrelated with mean square v_d, the Hessian is nearly diagonal, c v_d + l_d
+with c about the mean of p (1 - p). L-BFGS starts from the inverse of that: close to Newton's method
+from the first step on, also for an ill-conditioned x. The line search needs no matrix product,
+because logits are linear in the step length.
 
-Shapes: n examples, d columns of x, P problems, K classes of the problem that has most of them.
+Shapes: n examples, d columns of x, P problems, K the maximum number of classes.
 """
 
 from collections import deque
@@ -33,19 +33,19 @@ class Problems:
     target: Tensor
     """int64 [P, n], in 0..K-1."""
     share: Tensor
-    """float32 [P, n]: how much each example counts, 0 to leave it out; rows sum to 1."""
+    """float32 [P, n]: weight of each example, 0 to leave it out; rows sum to 1."""
     l2: Tensor
     """float32 [P, d]."""
-    absent: Tensor
-    """float32 [P, K], added to the logits: -inf for classes that a problem lacks, else 0."""
+    excluded: Tensor
+    """float32 [P, K], added to the logits: -inf for classes a problem lacks, else 0."""
 
     def __getitem__(self, index: Tensor) -> "Problems":
         """Return the problems that `index`, int64 [P'] or bool [P], selects."""
-        return Problems(self.target[index], self.share[index], self.l2[index], self.absent[index])
+        return Problems(self.target[index], self.share[index], self.l2[index], self.excluded[index])
 
     def logits(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return the logits [P, K, n] of `weight` [P, K, d]."""
-        return times(weight, x.T) + self.absent[:, :, None]
+        return times(weight, x.T) + self.excluded[:, :, None]
 
     def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return f [P] in float64 and the probabilities [P, K, n]."""
@@ -64,10 +64,10 @@ class Problems:
         return times(residual, x) + self.l2[:, None] * weight
 
     def diagonal(self, variance: Tensor, probability: Tensor) -> Tensor:
-        """Return nearly the diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
-        others = (self.absent == 0).sum(1) - 1
+        """Return the approximate diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
+        others = (self.excluded == 0).sum(1) - 1
         mean = (self.share * (1 - probability.square().sum(1))).sum(1) / others
-        # Probabilities that round to one must not leave the bias, which has no penalty, with 1 / 0.
+        # The bias has no penalty: where probabilities round to one, this avoids 1 / 0.
         return (mean.clamp(min=1e-7)[:, None] * variance + self.l2)[:, None]
 
 
@@ -80,38 +80,38 @@ def times(stack: Tensor, x: Tensor) -> Tensor:
 def minimize(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
     """Return the minimizers [P, K, d] over `x` [n, d], starting at `start` [P, K, d].
 
-    A problem is finished when the norm of its gradient is below `tolerance`, or when rounding
-    leaves no step that lowers it.
+    A problem has converged when the norm of its gradient is below `tolerance`, or when no step
+    decreases it because of rounding.
     """
     variance = x.square().mean(0)
     solution, running = start.clone(), torch.arange(len(start), device=x.device)
     weight, logits, curvature = start, problems.logits(x, start), _Curvature()
     loss, probability = problems.loss(logits, weight)
     gradient = problems.gradient(x, weight, probability)
-    lowered = torch.ones_like(running, dtype=torch.bool)
+    decreased = torch.ones_like(running, dtype=torch.bool)
     for _ in range(_STEPS):
-        going = lowered & (_dot(gradient, gradient) > tolerance**2)
-        if not going.all():
+        active = decreased & (_dot(gradient, gradient) > tolerance**2)
+        if not active.all():
             solution[running] = weight
-            running, problems, loss = running[going], problems[going], loss[going]
-            weight, gradient = weight[going], gradient[going]
-            logits, probability = logits[going], probability[going]
-            curvature.keep(going)
+            running, problems, loss = running[active], problems[active], loss[active]
+            weight, gradient = weight[active], gradient[active]
+            logits, probability = logits[active], probability[active]
+            curvature.keep(active)
         if len(running) == 0:
             return solution
         inverse = 1 / problems.diagonal(variance, probability)
         direction = -curvature.inverse_hessian_times(gradient, inverse)
-        descent, rise = _dot(gradient, direction), times(direction, x.T)
+        descent, logit_direction = _dot(gradient, direction), times(direction, x.T)
         length = torch.ones_like(descent)
-        for _ in range(_TRIALS):  # until every problem has Armijo's decrease
+        for _ in range(_TRIALS):  # until every problem satisfies the Armijo condition
             step = _scale(length, direction)
-            new_logits = logits + _scale(length, rise)
+            new_logits = logits + _scale(length, logit_direction)
             new_loss, probability = problems.loss(new_logits, weight + step)
-            lowered = new_loss <= loss + 1e-4 * length * descent
-            if lowered.all():
+            decreased = new_loss <= loss + 1e-4 * length * descent
+            if decreased.all():
                 break
-            length = torch.where(lowered, length, length / 2)
-        step = _scale(lowered, step)
+            length = torch.where(decreased, length, length / 2)
+        step = _scale(decreased, step)
         weight, logits, loss = weight + step, new_logits, new_loss
         old, gradient = gradient, problems.gradient(x, weight, probability)
         curvature.add(step, gradient - old)
@@ -127,7 +127,7 @@ class _Curvature:
 
     def add(self, step: Tensor, change: Tensor) -> None:
         along = _dot(step, change)
-        # f is convex, so s.y > 0 but for rounding; a pair that fails is left out of every sum.
+        # f is convex, so s.y > 0 except for rounding; other pairs get weight 0.
         self._pairs.append((step, change, torch.where(along > 0, 1 / along, 0)))
 
     def keep(self, problems: Tensor) -> None:

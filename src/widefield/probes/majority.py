@@ -1,14 +1,14 @@
-"""The floor without features: say the commonest class of the training labels every time."""
+"""Majority-class baseline: predict the most frequent class of the training labels."""
 
 import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.guesses import score_guesses
+from widefield.probes.scores import score_predictions
 
 
 def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:
-    """Return which test labels are the commonest training label, bool [n].
+    """Return which test labels are the most frequent training label, bool [n].
 
     Example:
         >>> majority_hits(torch.tensor([0, 1, 1]), torch.tensor([1, 0]), 2)
@@ -27,14 +27,12 @@ def majority(
         >>> majority(y, y, classes={"kind": 2})["kind"].accuracy
         0.75
     """
-    return {
-        task: _score(task, train_labels[task], test_labels[task], k) for task, k in classes.items()
-    }
-
-
-def _score(task: str, train_y: Tensor, test_y: Tensor, classes: int) -> Score:
-    share = float(majority_hits(train_y, test_y, classes).double().mean())
-    guess = torch.full_like(test_y, int(torch.bincount(train_y, minlength=classes).argmax()))
-    return score_guesses(
-        task, guess, test_y, classes=classes, knn=share, l2=0.0, train_examples=len(train_y)
-    )
+    scores = {}
+    for task, k in classes.items():
+        train_y, test_y = train_labels[task], test_labels[task]
+        accuracy = float(majority_hits(train_y, test_y, k).double().mean())
+        predicted = torch.full_like(test_y, int(torch.bincount(train_y, minlength=k).argmax()))
+        scores[task] = score_predictions(
+            task, predicted, test_y, classes=k, knn=accuracy, l2=0.0, train_examples=len(train_y)
+        )
+    return scores

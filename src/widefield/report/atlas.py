@@ -73,11 +73,7 @@ def _draw(images: NDArray[np.uint8], rows: Sequence[int], side: int) -> Atlas:
             sheet[top : top + height, left : left + width] = (
                 tile if tile.ndim == 3 else tile[:, :, None]
             )
-        sheets.append(_webp(sheet))
+        buffer = io.BytesIO()
+        Image.fromarray(sheet).save(buffer, format="WEBP", quality=_QUALITY, method=4)
+        sheets.append(base64.b64encode(buffer.getvalue()).decode("ascii"))
     return Atlas(width=width, height=height, columns=columns, rows=full, sheets=sheets)
-
-
-def _webp(sheet: NDArray[np.uint8]) -> str:
-    buffer = io.BytesIO()
-    Image.fromarray(sheet).save(buffer, format="WEBP", quality=_QUALITY, method=4)
-    return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -7,13 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from widefield.report.atlas import Atlas, atlas
+from widefield.report.atlas import atlas
 from widefield.report.pages import render
 
 MAX_PAGE_BYTES = 15_000_000
@@ -99,7 +98,7 @@ class ExplorePage:
             "explore.html",
             report=self,
             data=data,
-            atlases=[_atlas_data(item) for item in atlases],
+            atlases=atlases,
             script=Markup(script),  # a file of this package, with no values inserted
             script_hash=script_hash,
         )
@@ -141,11 +140,6 @@ class ExplorePage:
         blocks = (a.tobytes() + b"\0" * (-a.nbytes % 4) for a in arrays.values())
         content = len(text).to_bytes(4, "little") + text + b"".join(blocks)
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
-
-
-def _atlas_data(item: Atlas) -> dict[str, Any]:
-    numbers = [item.width, item.height, item.columns, item.rows]
-    return {"shape": " ".join(map(str, numbers)), "sheets": item.sheets}
 
 
 def _text(name: str) -> str:

@@ -7,7 +7,7 @@ etc. for data, so that one figure suits light and dark pages.
 import base64
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from widefield.report.parts import Sound
+    from widefield.report.parts import Lines, Sound
 
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
@@ -36,19 +36,12 @@ _MAX_MARKERS = 12
 """Curves of at most this many points get a marker at each."""
 
 
-def chart(
-    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    *,
-    x_label: str,
-    y_label: str = "",
-    y_range: tuple[float, float | None] | None = None,
-    log_scale: bool = False,
-    prefix: str,
-) -> str:
-    """Draw up to four named curves, name -> (x, y), as an `<svg>`; the page has the legend.
+def chart(lines: "Lines", *, prefix: str) -> str:
+    """Draw curves as an `<svg>`; the page has the legend.
 
     `prefix` makes the ids of the figure unique on the page. Every string is escaped.
     """
+    series = lines.series
     with _canvas(prefix) as (figure, axes):
         for color, marker, (x, y) in zip(SERIES, _MARKERS, series.values(), strict=False):
             axes.plot(
@@ -59,21 +52,21 @@ def chart(
                 marker=marker if len(x) <= _MAX_MARKERS else "",
                 markersize=5,
             )
-        axes.set_xlabel(x_label, parse_math=False)
-        axes.set_ylabel(y_label, parse_math=False)
-        if log_scale:
+        axes.set_xlabel(lines.x_label, parse_math=False)
+        axes.set_ylabel(lines.y_label, parse_math=False)
+        if lines.log_scale:
             axes.set_xscale("log")
             axes.set_yscale("log")
         elif all(float(value).is_integer() for x, _ in series.values() for value in x):
             axes.locator_params(axis="x", integer=True)
         first, last = (end(value for x, _ in series.values() for value in x) for end in (min, max))
         if first < last:  # NaN at an end would shorten the axis otherwise
-            edge = 0 if log_scale else 0.02 * (last - first)
+            edge = 0 if lines.log_scale else 0.02 * (last - first)
             axes.set_xlim(first - edge, last + edge)
         else:
             axes.set_xticks([first])
-        if y_range is not None:
-            low, high = y_range
+        if lines.y_range is not None:
+            low, high = lines.y_range
             if high is None:  # a margin above the highest curve
                 high = low + 1.1 * (max(axes.get_ylim()[1], low) - low)
             axes.set_ylim(low, high)
@@ -134,9 +127,18 @@ def _canvas(prefix: str) -> Iterator[tuple["Figure", "Axes"]]:
 
 
 def _svg(figure: "Figure", prefix: str) -> str:
+    """Return an SVG without preamble, metadata and size, in the page's colors, with own ids."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _for_page(text.getvalue(), prefix)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<svg (.*?)width="[^"]*"(.*?)height="[^"]*"', r"<svg \1\2", svg, count=1)
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = re.sub(r"""(url\(|href=")#""", rf"\g<1>#{prefix}", svg)
+    for placeholder, color in {_INK: "currentColor", **SERIES}.items():
+        svg = svg.replace(placeholder, color)
+    return svg
 
 
 def thumbnail(image: np.ndarray, side: int = _SIDE) -> np.ndarray:
@@ -154,15 +156,3 @@ def png(image: np.ndarray, side: int = _SIDE) -> str:
     buffer = io.BytesIO()
     Image.fromarray(thumbnail(image, side)).save(buffer, format="PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _for_page(svg: str, prefix: str) -> str:
-    """Drop preamble, metadata and size of `svg`; replace colors and prefix ids."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<svg (.*?)width="[^"]*"(.*?)height="[^"]*"', r"<svg \1\2", svg, count=1)
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r"""(url\(|href=")#""", rf"\g<1>#{prefix}", svg)
-    for placeholder, color in {_INK: "currentColor", **SERIES}.items():
-        svg = svg.replace(placeholder, color)
-    return svg

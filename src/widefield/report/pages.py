@@ -102,10 +102,13 @@ class AuditReport:
 
     def html(self) -> str:
         """Return the page; the same report gives the same text."""
+        by_task: dict[str, list[TaskVerdict]] = {}
+        for verdict in self.verdicts:
+            by_task.setdefault(verdict.task, []).append(verdict)
         return render(
             "audit.html",
             report=self,
-            verdicts=_by_task(self.verdicts),
+            verdicts=by_task,
             figures=[
                 _template_data(figure, f"figure{i}-") for i, figure in enumerate(self.figures)
             ],
@@ -145,28 +148,12 @@ def _environment() -> Environment:
     )
 
 
-def _by_task(verdicts: Sequence[TaskVerdict]) -> dict[str, list[TaskVerdict]]:
-    """Return task -> its rows, in the order in which tasks first appear."""
-    tasks: dict[str, list[TaskVerdict]] = {}
-    for verdict in verdicts:
-        tasks.setdefault(verdict.task, []).append(verdict)
-    return tasks
-
-
 def _template_data(figure: Figure, prefix: str) -> dict[str, Any]:
     """Return a figure and the values that its template needs."""
     values: dict[str, Any] = {"kind": type(figure).__name__, "about": figure}
     match figure:
         case Lines():
-            svg = chart(
-                figure.series,
-                x_label=figure.x_label,
-                y_label=figure.y_label,
-                y_range=figure.y_range,
-                log_scale=figure.log_scale,
-                prefix=prefix,
-            )
-            values["chart"] = Markup(svg)  # `chart` escapes its strings
+            values["chart"] = Markup(chart(figure, prefix=prefix))  # `chart` escapes its strings
         case Gallery():
             values["columns"] = max((len(images) for _, images in figure.rows), default=1)
         case AudioRows():

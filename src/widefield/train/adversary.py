@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from widefield.head.per_example_head import PerExampleHead
 from widefield.methods.base import Method
-from widefield.views.base import Augmentation, learning_parts
+from widefield.views.base import Augmentation, trained_parameters
 
 
 def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
@@ -21,7 +21,7 @@ def build_adversary(views: Augmentation) -> torch.optim.Adam | None:
     Source: Feature Dropout (Tamkin et al. 2022), who keep its learning rate constant.
     """
     groups: dict[float, list[nn.Parameter]] = {}
-    for parameter, lr in learning_parts(views):
+    for parameter, lr in trained_parameters(views):
         groups.setdefault(lr, []).append(parameter)
     if not groups:
         return None

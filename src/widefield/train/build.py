@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_precision
-from widefield.core.memory import refuse_beyond_memory
-from widefield.core.modes import evaluating
+from widefield.core.memory import check_memory
+from widefield.core.modes import eval_mode
 from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
@@ -212,7 +212,7 @@ def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> E
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:
     """Return the learning rate of every step of the run, float64 [T]."""
     steps = _steps_of(recipe.epochs, recipe, examples, growth)
-    refuse_beyond_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
+    check_memory(_STEP_BYTES * steps, f"a plan of {steps} steps (epochs {recipe.epochs})")
     return learning_rates(
         recipe.method.lr,
         steps=steps,
@@ -251,7 +251,7 @@ def _feature_dim(encoder: nn.Module, data: DataInfo, device: torch.device) -> in
     """Return D, by a forward pass for modules other than `Encoder`."""
     if isinstance(encoder, Encoder):
         return encoder.dim
-    with evaluating(encoder):
+    with eval_mode(encoder):
         return int(encoder(_blank(data, device)).shape[1])
 
 

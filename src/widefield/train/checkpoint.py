@@ -17,8 +17,8 @@ import torch
 
 from widefield.core.files import (
     DiskFullError,
+    check_plain_file,
     disk_is_full,
-    refuse_strange,
     write_atomically,
 )
 from widefield.core.types import Shard
@@ -110,7 +110,7 @@ def _append_hash(path: Path) -> None:
 def _check_hash(path: Path) -> None:
     """Check that a file is bit by bit as `save` wrote it."""
     if not path.is_dir():  # opening a folder raises its own error
-        refuse_strange(path, largest=sys.maxsize)
+        check_plain_file(path, largest=sys.maxsize)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - _HASH_BYTES
         if size < 0:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import evaluating
+from widefield.core.modes import eval_mode
 
 Conv = nn.Conv1d | nn.Conv2d
 
@@ -34,7 +34,7 @@ def zero_padding_gradients(network: nn.Module, x: Tensor) -> None:
     convs = [module for module in network.modules() if isinstance(module, Conv)]
     handles = [module.register_forward_pre_hook(look) for module in convs]
     try:
-        with torch.no_grad(), evaluating(network):
+        with torch.no_grad(), eval_mode(network):
             network(x)
     finally:
         for handle in handles:

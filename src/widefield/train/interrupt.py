@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 STOP_TIMEOUT = 5.0
@@ -37,12 +37,7 @@ class StopRequest:
                     self._handlers[sign] = signal.signal(sign, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the previous handlers."""
         self._release()
 

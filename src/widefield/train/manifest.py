@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from widefield.core.files import write_atomically
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.data import Dataset
 
 _METADATA = b"widefield"
@@ -108,7 +108,7 @@ class Manifest:
         is_reordered = dataset.paths[: len(known)] != known
         if not is_reordered or len(row) < len(dataset) or not row.keys() >= set(known):
             return dataset
-        refuse_beyond_memory(dataset.images.nbytes, "a copy of the examples in the run's order")
+        check_memory(dataset.images.nbytes, "a copy of the examples in the run's order")
         new = row.keys() - set(known)
         rows = [*(row[path] for path in known), *sorted(row[path] for path in new)]
         ordered = dataset.subset(np.array(rows, dtype=np.int64))
@@ -150,7 +150,7 @@ class Manifest:
             schema_names = pq.read_schema(self.file).names
             columns = (*columns, *(column for column in labels if column in schema_names))
             table = pq.read_table(self.file, columns=["index", *columns])
-            used = table.filter(pc.is_valid(table["index"])).select(columns)
+            used = table.filter(pc.fits(table["index"])).select(columns)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:80]
             raise ValueError(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from widefield.core.files import refuse_strange, write_atomically
+from widefield.core.files import check_plain_file, write_atomically
 from widefield.train.loggers import LoggerName, open_logger
 from widefield.train.step import StepMetrics
 
@@ -64,12 +63,7 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop updating the bar."""
         self._bar.stop()
 
@@ -208,7 +202,7 @@ def _read_rows(path: Path) -> list[dict[str, str] | None]:
     if not os.path.lexists(path):
         return []
     try:
-        refuse_strange(path, largest=_MAX_BYTES)
+        check_plain_file(path, largest=_MAX_BYTES)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row if _is_valid(row) else None for row in csv.DictReader(file)]
     except (csv.Error, ValueError, OSError):

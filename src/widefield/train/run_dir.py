@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.recipe import Recipe
-from widefield.core.files import is_draft, make_folders, remove_empty, write_atomically
+from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size
-from widefield.core.validation import fits
+from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import Encoder, save_encoder
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
@@ -100,7 +100,7 @@ class RunFolder:
 
     def _has_files(self) -> bool:
         """Return whether there are files other than those of a run that was killed at its start."""
-        return any(p.name != ".lock" and not is_draft(p.name) for p in self.path.iterdir())
+        return any(p.name != ".lock" and not is_temp_file(p.name) for p in self.path.iterdir())
 
     @contextmanager
     def created(self) -> Iterator[None]:
@@ -215,7 +215,7 @@ class RunFolder:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
         for name, value in form.items():
-            if name not in _FORM_TYPES or not fits(_FORM_TYPES[name], value):
+            if name not in _FORM_TYPES or not is_valid(_FORM_TYPES[name], value):
                 raise ValueError(
                     f"{self.settings_file}: form has an invalid {name}, {value!r}: restore the file"
                 )

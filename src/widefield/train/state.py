@@ -40,7 +40,7 @@ class PretrainModel(nn.Module):
         self.frozen_modules = tuple(frozen_modules)
         seen = encoder
         if micro_batch is not None:
-            seen = MicroBatched(encoder, most=micro_batch)
+            seen = MicroBatched(encoder, max_size=micro_batch)
             for target in target_networks(method):
                 target.use_micro_batches(size=micro_batch)
         self._seen = (seen,)  # a tuple, so that the state dict has the weights once

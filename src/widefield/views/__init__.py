@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from widefield.views.adversarial import Adversarial as Adversarial
     from widefield.views.base import NO_CONTEXT as NO_CONTEXT
     from widefield.views.base import Augmentation as Augmentation
-    from widefield.views.base import AugmentationSettings as AugmentationSettings
     from widefield.views.base import AugmentContext as AugmentContext
-    from widefield.views.base import learning_parts as learning_parts
+    from widefield.views.base import trained_parameters as trained_parameters
     from widefield.views.chain import Chain as Chain
     from widefield.views.cutout import Cutout as Cutout
     from widefield.views.image import ImageAugmentation as ImageAugmentation

@@ -1,4 +1,4 @@
-"""Adversarial views: projected gradient ascent on the pixels of each image raises the loss."""
+"""Adversarial views: projected gradient ascent on the loss, over the pixels of each image."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,21 +7,18 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Generator
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialSettings(AugmentationSettings):
+class AdversarialSettings(Settings):
     """Settings of adversarial views."""
 
     attack_budget: Annotated[float, Gt(0)] = 8 / 255
-    """Greatest change of a pixel, in units of the images' range."""
+    """Maximum change of a pixel, in units of the images' range."""
     attack_steps: Annotated[int, Ge(1)] = 3
     """Steps of gradient ascent; each costs a forward and a backward pass."""
-
-    def build(self, channels: int) -> "Adversarial":
-        """Build the attack; it does not depend on the number of channels."""
-        return Adversarial(budget=self.attack_budget, steps=self.attack_steps)
 
 
 class Adversarial(Augmentation):
@@ -32,9 +29,8 @@ class Adversarial(Augmentation):
         delta <- clip(delta + size sign(d loss / d view), -budget, budget),
 
     with size = 2.5 budget / steps, so that every point of the box can be reached; views stay in
-    [0, 1]. The loss is that of the run, for the encoder as it is now; no label is used. A view that
-    its gradient does not reach, as the second one of view-contrast, BYOL and MoCo, stays where
-    delta started.
+    [0, 1]. The loss is that of the run with the current encoder; no label is used. A view without
+    gradient, such as the second one of view-contrast, BYOL and MoCo, keeps the initial delta.
 
     Args:
         budget: L-infinity norm of delta, in units of the images' range.
@@ -53,19 +49,21 @@ class Adversarial(Augmentation):
         """Attack `views` [B, C, H, W] together, along `context.gradients`."""
         assert context.gradients is not None
         size = 2.5 * self.budget / self.gradient_calls
-        lows = [(x - self.budget).clamp_min(0) for x in views]
-        highs = [(x + self.budget).clamp_max(1) for x in views]
-        attacked = [
+        low_bounds = [(x - self.budget).clamp_min(0) for x in views]
+        high_bounds = [(x + self.budget).clamp_max(1) for x in views]
+        adversarial = [
             torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
             .mul(2 * self.budget)
             .add(x - self.budget)
             .clamp(low, high)
-            for x, low, high in zip(views, lows, highs, strict=True)
+            for x, low, high in zip(views, low_bounds, high_bounds, strict=True)
         ]
         for _ in range(self.gradient_calls):
-            gradients = context.gradients(attacked)
-            attacked = [
+            gradients = context.gradients(adversarial)
+            adversarial = [
                 (x + size * gradient.sign()).clamp(low, high)
-                for x, gradient, low, high in zip(attacked, gradients, lows, highs, strict=True)
+                for x, gradient, low, high in zip(
+                    adversarial, gradients, low_bounds, high_bounds, strict=True
+                )
             ]
-        return attacked
+        return adversarial

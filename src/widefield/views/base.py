@@ -1,54 +1,50 @@
-"""The contract of every augmentation: what draws views of images."""
+"""Base classes of augmentations and their settings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Generator, Tensor, nn
 
-from widefield.core.settings import Settings
-
 
 class AugmentContext(NamedTuple):
-    """What an augmentation may need beside the images; its attributes say what it does need."""
+    """Inputs of an augmentation other than the images; its attributes declare which it needs."""
 
     mask: Tensor | None = None
     """Pixels of the planted object, bool [B, 1 or C, H, W]."""
     gradients: Callable[[list[Tensor]], list[Tensor]] | None = None
-    """Function that takes views of the batch and returns the gradient of the run's loss with
-    respect to each; it leaves encoder and method as they were."""
+    """Function from views of the batch to the gradient of the run's loss with respect to each; it
+    does not change encoder and method."""
 
 
 NO_CONTEXT = AugmentContext()
-"""The context of images that come alone."""
+"""Context without mask and gradients."""
 
 Views = list[Tensor]
 """Views of one batch, each [B, C, H, W]."""
 
 
 class Augmentation(nn.Module, ABC):
-    """The base of everything that draws views of a batch of images.
+    """Base class of augmentations, which sample views of a batch of images.
 
-    Images and views lie in [0, 1]: normalization belongs to the encoder, so that augmentations,
-    attacks and pictures share one space. An augmentation with parameters is trained as an
-    adversary of the encoder. In evaluation mode nothing is drawn: every view is the image itself.
+    Images and views are in [0, 1]; the encoder normalizes them. An augmentation with parameters is
+    trained as an adversary of the encoder. In evaluation mode every view is the image itself.
     """
 
     needs_mask: bool = False
     """Whether `AugmentContext.mask` must be given."""
     gradient_calls: int = 0
-    """Number of calls of `AugmentContext.gradients` in a draw."""
-    keeps_pixels_in_place: bool = True
-    """Whether a pixel of a view shows what the same pixel of the image shows."""
+    """Number of calls of `AugmentContext.gradients` for a batch."""
+    pixel_aligned: bool = True
+    """Whether a pixel of a view corresponds to the same pixel of the image."""
     complementary_pairs: bool = False
-    """Whether views 1 and 2, 3 and 4 and so on are complements: one alone lacks a half."""
+    """Whether views 1 and 2, 3 and 4 and so on are complementary halves of the image."""
     passes_gradient: bool = True
-    """Whether a gradient flows through it, back to an augmentation before it."""
+    """Whether it is differentiable, so that an augmentation before it gets a gradient."""
     value_range: tuple[float, float] = (0.0, 1.0)
-    """Least and greatest value in a view; infinite if it has no bound."""
-    takes_any_range: bool = False
-    """Whether the values that it changes may lie outside [0, 1]."""
+    """Minimum and maximum value of a view; infinite without a bound."""
+    any_input_range: bool = False
+    """Whether its inputs may be outside [0, 1]."""
     lr: float | None = None
     """Learning rate of its parameters, if it has any."""
 
@@ -59,7 +55,7 @@ class Augmentation(nn.Module, ABC):
         generator: Generator | None = None,
         context: AugmentContext = NO_CONTEXT,
     ) -> Views:
-        """Draw views of a batch jointly.
+        """Sample views of a batch jointly.
 
         Args:
             x: images [B, C, H, W] in [0, 1].
@@ -83,19 +79,10 @@ class Augmentation(nn.Module, ABC):
 
     @abstractmethod
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
-        """Return changed copies of the `views` of one batch, each [B, C, H, W], drawn jointly."""
+        """Return augmented copies of the `views` of one batch, each [B, C, H, W]."""
 
 
-def learning_parts(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
-    """Return the parameters of `views` that learn, each with its learning rate."""
+def trained_parameters(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
+    """Return the trained parameters of `views`, each with its learning rate."""
     parts = [part for part in views.modules() if isinstance(part, Augmentation)]
     return [(p, part.lr) for part in parts if part.lr is not None for p in part.parameters()]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AugmentationSettings(Settings, ABC):
-    """Settings of one augmentation."""
-
-    @abstractmethod
-    def build(self, channels: int) -> Augmentation:
-        """Build the augmentation for images of `channels` channels."""

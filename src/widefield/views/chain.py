@@ -1,4 +1,4 @@
-"""Several augmentations as one: each changes the views that the one before it made."""
+"""Composition of augmentations."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,13 +9,13 @@ from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class Chain(Augmentation):
-    """Augmentations that are applied from left to right.
+    """Augmentations applied from left to right.
 
     Args:
-        parts: name and augmentation of each part; the names are for messages.
+        parts: name, for messages, and augmentation of each part.
 
     Raises:
-        ValueError: a part cannot stand before another; the message says why and what to do.
+        ValueError: a part cannot precede another; the message has the reason and the remedy.
 
     Example:
         >>> from widefield.views import build_views
@@ -25,19 +25,19 @@ class Chain(Augmentation):
 
     def __init__(self, parts: Sequence[tuple[str, Augmentation]]) -> None:
         super().__init__()
-        for (name, part), (later_name, later) in combinations(parts, 2):
-            reason = _why_misplaced(part, later)
+        for (name, part), (second_name, second) in combinations(parts, 2):
+            reason = _order_error(part, second)
             if reason is not None:
-                raise ValueError(f"views {name!r} cannot come before {later_name!r}: {reason}")
+                raise ValueError(f"views {name!r} cannot come before {second_name!r}: {reason}")
         augmentations = [part for _, part in parts]
         self.parts = nn.ModuleList(augmentations)
         self.needs_mask = any(part.needs_mask for part in augmentations)
         self.gradient_calls = sum(part.gradient_calls for part in augmentations)
-        self.keeps_pixels_in_place = all(part.keeps_pixels_in_place for part in augmentations)
+        self.pixel_aligned = all(part.pixel_aligned for part in augmentations)
         self.complementary_pairs = any(part.complementary_pairs for part in augmentations)
         self.passes_gradient = all(part.passes_gradient for part in augmentations)
         self.value_range = augmentations[-1].value_range
-        self.takes_any_range = augmentations[0].takes_any_range
+        self.any_input_range = augmentations[0].any_input_range
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change `views` [B, C, H, W] by each part in turn."""
@@ -47,14 +47,14 @@ class Chain(Augmentation):
         return views
 
 
-def _why_misplaced(part: Augmentation, later: Augmentation) -> str | None:
-    """Return why `later` cannot follow `part`; None if it can."""
-    if later.needs_mask and not part.keeps_pixels_in_place:
+def _order_error(part: Augmentation, second: Augmentation) -> str | None:
+    """Return the reason why `second` cannot follow `part`; None if it can."""
+    if second.needs_mask and not part.pixel_aligned:
         return "it moves pixels, and the planted object would no longer be where its mask is"
     if part.gradient_calls:
         return "the attack raises the loss of the views it returns: put it last"
-    if part.value_range != (0.0, 1.0) and not later.takes_any_range:
+    if part.value_range != (0.0, 1.0) and not second.any_input_range:
         return "its views leave [0, 1]: put it last"
-    if not later.passes_gradient and any(p.requires_grad for p in part.parameters()):
+    if not second.passes_gradient and any(p.requires_grad for p in part.parameters()):
         return "no gradient would come back to the views that learn: put them last"
     return None

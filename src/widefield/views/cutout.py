@@ -1,4 +1,4 @@
-"""Cutout: a square of each image is covered, so that a feature in one place cannot be enough."""
+"""Cutout: a square of each image is covered with gray."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,23 +7,20 @@ import torch
 from annotated_types import Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 GRAY = 0.5
-"""Value of a covered pixel. The paper takes the mean of the data, which views do not know; gray is
-near it and depends neither on the image nor on the batch."""
+"""Value of a covered pixel. The paper uses the mean of the data, which is not available here; gray
+is close to it and depends neither on the image nor on the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutoutSettings(AugmentationSettings):
+class CutoutSettings(Settings):
     """Settings of cutout."""
 
     cutout_size: Annotated[float, Gt(0), Le(1)] = 0.5
     """Side of the covered square, as a share of the image's shorter side."""
-
-    def build(self, channels: int) -> "Cutout":
-        """Build the augmentation; it does not depend on the number of channels."""
-        return Cutout(size=self.cutout_size)
 
 
 class Cutout(Augmentation):
@@ -31,7 +28,7 @@ class Cutout(Augmentation):
 
     With H x W pixels, s = round(size min(H, W)), at least 1, and a center (i, j) uniform over all
     pixels, the square covers the rows i - floor(s / 2) to i - floor(s / 2) + s - 1 and the columns
-    likewise. The part of it that lies outside the image is lost.
+    likewise. The part outside the image is clipped.
 
     Args:
         size: side of the square, as a share of the image's shorter side, in (0, 1].

@@ -1,8 +1,8 @@
-"""The usual augmentation of images: random crop and flip, color jitter, grayscale, blur.
+"""Augmentation of images: random crop and flip, color jitter, grayscale, blur.
 
-Each example has its own random parameters. They are drawn for the whole batch at once (`draw`)
-and applied by pure functions of tensors. An operation that an example does not get has a neutral
-parameter there, so that the batch never splits and nothing waits for an accelerator.
+Each example has its own random parameters. They are sampled for the whole batch at once (`draw`)
+and applied by pure functions of tensors. An operation is disabled for an example by a neutral
+parameter, so that the batch is never split and the accelerator never synchronizes.
 
 Distributions and arithmetic are those of torchvision's RandomResizedCrop (bilinear),
 RandomHorizontalFlip, ColorJitter, RandomGrayscale and GaussianBlur applied to each image alone; the
@@ -20,7 +20,7 @@ from widefield.core.names import check_name
 from widefield.views.base import Augmentation, AugmentContext, Views
 
 Blur = Literal["torchvision", "pillow"]
-"""Whose Gaussian blur: the kernel of one is cut off, the other's has its full width."""
+"""Implementation of the Gaussian blur: a truncated kernel, or three box blurs."""
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
@@ -28,8 +28,8 @@ LUMA = (0.2989, 0.587, 0.114)
 """Perceived brightness of red, green and blue."""
 
 CHUNK = 2**19
-"""Numbers per piece of a batch on a CPU: larger pieces fall out of its cache, and the memory of
-their temporaries goes back to the operating system after every operation."""
+"""Elements per chunk of a batch on a CPU: larger chunks exceed its cache, and the allocator
+returns their temporaries to the operating system after every operation."""
 
 
 class Draw(NamedTuple):
@@ -56,23 +56,22 @@ class ImageAugmentation(Augmentation):
 
     Views keep the images' size, dtype, memory format and device; half precision is computed in
     single. Saturation, hue and grayscale need 3 channels: images with another number of channels
-    get crop, flip, brightness, contrast (about the mean over channels) and blur. A gradient flows
-    back to the images unless there is jitter, which overwrites its input.
+    get crop, flip, brightness, contrast (about the mean over channels) and blur. It is
+    differentiable unless there is jitter, which works in place.
 
     Args:
-        crop_scale: least and greatest share of the image's area that a crop covers; None keeps the
-            whole image.
-        crop_ratio: least and greatest width / height of a crop, which is log-uniform between.
+        crop_scale: minimum and maximum share of the image's area in a crop; None for no crop.
+        crop_ratio: minimum and maximum width / height of a crop, which is log-uniform.
         flip_prob: probability of mirroring left to right.
         jitter: (b, c, s, h): brightness, contrast and saturation factors are uniform in
             [max(0, 1 - b), 1 + b] and so on, hue shifts in [-h, h] turns.
         jitter_prob: probability of the jitter; its four operations are applied in random order.
         grayscale_prob: probability of removing color.
-        blur_sigma: least and greatest standard deviation of the Gaussian blur, pixels.
+        blur_sigma: minimum and maximum standard deviation of the Gaussian blur, pixels.
         blur_prob: probability of the blur.
-        blur: torchvision for a kernel that covers a tenth of the side, as is usual for large
-            images; at 32 pixels it has 3 taps, which hold less than the asked deviation. pillow
-            for Pillow's three box blurs, which hold all of it.
+        blur: torchvision for a kernel of a tenth of the side, as is usual for large images; at 32
+            pixels it has 3 taps, and a smaller deviation than requested. pillow for Pillow's three
+            box blurs, which have the requested one.
 
     Raises:
         ValueError: a range is empty or out of bounds, or a probability is not in [0, 1].
@@ -98,13 +97,13 @@ class ImageAugmentation(Augmentation):
         blur: Blur = "torchvision",
     ) -> None:
         super().__init__()
-        for name, (low, high), greatest in (
+        for name, (low, high), max_value in (
             ("crop_scale", crop_scale or (1.0, 1.0), 1.0),
             ("crop_ratio", crop_ratio, math.inf),
             ("blur_sigma", blur_sigma, math.inf),
         ):
-            if not 0 < low <= high <= greatest:
-                raise ValueError(f"{name}={low, high}: give 0 < low <= high <= {greatest}")
+            if not 0 < low <= high <= max_value:
+                raise ValueError(f"{name}={low, high}: give 0 < low <= high <= {max_value}")
         for name, probability in (
             ("flip_prob", flip_prob),
             ("jitter_prob", jitter_prob),
@@ -125,7 +124,7 @@ class ImageAugmentation(Augmentation):
         self.blur_sigma = blur_sigma
         self.blur_prob = blur_prob
         self.blur = gaussian_blur if blur == "torchvision" else pillow_blur
-        self.keeps_pixels_in_place = crop_scale is None and flip_prob == 0
+        self.pixel_aligned = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
@@ -135,7 +134,7 @@ class ImageAugmentation(Augmentation):
             return [self.view(x, self.draw(x, generator)) for x in views]
 
     def view(self, x: Tensor, draw: Draw) -> Tensor:
-        """Return the views of `x` [N, C, H, W] that `draw` describes; a CPU works in pieces."""
+        """Return views of `x` [N, C, H, W] with parameters `draw`; a CPU works in chunks."""
         if x.requires_grad and self.passes_gradient:
             return self.transform(x, draw).to(x.dtype)
         pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
@@ -147,27 +146,27 @@ class ImageAugmentation(Augmentation):
         return out
 
     def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
-        """Draw the random parameters of one view of each image of `x` [N, C, H, W]."""
+        """Sample the random parameters of one view of each image of `x` [N, C, H, W]."""
         n, device = len(x), x.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
             return torch.empty(shape, device=device).uniform_(low, high, generator=generator)
 
-        jittered = uniform(0, 1, n) < self.jitter_prob
-        *spreads, turn = self.jitter
-        factors = [uniform(max(0, 1 - spread), 1 + spread, n) for spread in spreads]
+        use_jitter = uniform(0, 1, n) < self.jitter_prob
+        *amounts, max_hue = self.jitter
+        factors = [uniform(max(0, 1 - amount), 1 + amount, n) for amount in amounts]
         return Draw(
             boxes=self.draw_boxes(x, generator),
             flip=uniform(0, 1, n) < self.flip_prob,
-            factors=torch.stack(factors, dim=1).where(jittered[:, None], 1.0),
-            hue=uniform(-turn, turn, n).where(jittered, 0.0),
+            factors=torch.stack(factors, dim=1).where(use_jitter[:, None], 1.0),
+            hue=uniform(-max_hue, max_hue, n).where(use_jitter, 0.0),
             order=uniform(0, 1, n, 4).argsort(1),
             grayscale=uniform(0, 1, n) < self.grayscale_prob,
             sigma=uniform(*self.blur_sigma, n).where(uniform(0, 1, n) < self.blur_prob, 0.0),
         )
 
     def draw_boxes(self, x: Tensor, generator: Generator | None) -> Tensor:
-        """Draw crops [N, 4] of `x`: the first of ten candidates that fits, else the middle."""
+        """Sample crops [N, 4] of `x`: the first valid one of ten, else the center crop."""
         n, _, height, width = x.shape
         if self.crop_scale is None:
             whole = (0.0, 0.0, float(height), float(width))
@@ -177,19 +176,19 @@ class ImageAugmentation(Augmentation):
         scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
         area, ratio = height * width * scale, torch.exp(low + (high - low) * u[1])
         h, w = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
-        fits = (h > 0) & (h <= height) & (w > 0) & (w <= width)
+        is_valid = (h > 0) & (h <= height) & (w > 0) & (w <= width)
         # The product may round up to height - h + 1, one pixel too far.
         top = torch.minimum((u[2] * (height - h + 1)).floor(), height - h)
         left = torch.minimum((u[3] * (width - w + 1)).floor(), width - w)
-        first = fits.int().argmax(1)[:, None, None]
+        first = is_valid.int().argmax(1)[:, None, None]
         boxes = torch.stack([top, left, h, w], dim=2).take_along_dim(first, dim=1).squeeze(1)
         middle = constant(middle_box(height, width, self.crop_ratio), boxes.dtype, x.device)
-        return boxes.where(fits.any(1, keepdim=True), middle)
+        return boxes.where(is_valid.any(1, keepdim=True), middle)
 
     def transform(self, x: Tensor, draw: Draw) -> Tensor:
-        """Return the views of `x` [N, C, H, W] that `draw` describes, in float32 or float64."""
+        """Return views of `x` [N, C, H, W] with parameters `draw`, in float32 or float64."""
         view = x.to(torch.promote_types(x.dtype, torch.float32))
-        if not self.keeps_pixels_in_place:
+        if not self.pixel_aligned:
             view = crop_flip(view, draw.boxes, draw.flip)
         if self.jitter_prob > 0:
             view = color_jitter(view, draw.factors, draw.hue, draw.order)
@@ -197,13 +196,13 @@ class ImageAugmentation(Augmentation):
             view = to_grayscale(view, draw.grayscale)
         if self.blur_prob > 0:
             view = self.blur(view, draw.sigma)
-        # Weights that sum to 1 up to rounding can leave [0, 1] by as much.
+        # Rounding can move values out of [0, 1].
         return view.clamp(0, 1)
 
 
 @functools.cache
 def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return `values` on the device; cached, because sending them waits for an accelerator."""
+    """Return `values` on the device; cached, because the transfer synchronizes an accelerator."""
     return torch.tensor(values, dtype=dtype, device=device)
 
 
@@ -216,8 +215,7 @@ def middle_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int
 def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     """Crop images [N, C, H, W] to `boxes` [N, 4], resize them to [H, W], mirror by `flip` [N].
 
-    Resizing is bilinear. A crop is never larger than the output, so antialiasing would change
-    nothing.
+    Resizing is bilinear. A crop is never larger than the output, so antialiasing has no effect.
     """
     top, left, h, w = boxes.to(x.dtype).unbind(1)
     rows = resize_weights(top, h, x.shape[-2], torch.zeros_like(flip))
@@ -227,8 +225,8 @@ def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
 def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Tensor:
     """Return the weights [N, side, side] that resize a segment linearly to `side` pixels.
 
-    Output i reads at u_i = start + (i + 1/2) length / side - 1/2, clamped to the segment; pixel j
-    has the weight max(0, 1 - |u_i - j|).
+    Output i is the input at u_i = start + (i + 1/2) length / side - 1/2, clamped to the segment;
+    pixel j has the weight max(0, 1 - |u_i - j|).
 
     Args:
         start: first pixel of the segment [N].
@@ -252,7 +250,7 @@ def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
-    """Change brightness, contrast, saturation and hue, in an order that each image has for itself.
+    """Change brightness, contrast, saturation and hue, in a separate order for each image.
 
     Args:
         x: images [N, C, H, W] in [0, 1].
@@ -263,25 +261,24 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     if x.device.type != "cpu":
         all_rows, x = [slice(None)] * 3, x.clone(memory_format=torch.contiguous_format)
         return jitter_(x, factors, hue, order, all_rows, all_rows)
-    # Examples sorted by the position of hue: those for which a blend is neutral are then one slice
-    # that can be left out, half of the work. Its ends are needed on the host, and reading them
-    # back would make an accelerator wait.
+    # Sorted by the position of hue, the examples with a neutral blend are one slice that can be
+    # skipped, which saves half of the work. On an accelerator, its bounds would need a sync.
     hue_position = order.argsort(1)[:, HUE]
     rows = hue_position.argsort()
-    cuts = hue_position.bincount(minlength=4).cumsum(0)[:3].tolist()
-    early, late = [slice(cut, None) for cut in cuts], [*map(slice, cuts)]
+    bounds = hue_position.bincount(minlength=4).cumsum(0)[:3].tolist()
+    pre, post = [slice(cut, None) for cut in bounds], [*map(slice, bounds)]
     x, factors, hue, order = x.index_select(0, rows), factors[rows], hue[rows], order[rows]
-    return jitter_(x, factors, hue, order, early, late).index_select(0, rows.argsort())
+    return jitter_(x, factors, hue, order, pre, post).index_select(0, rows.argsort())
 
 
 def jitter_(
-    x: Tensor, factors: Tensor, hue: Tensor, order: Tensor, early: list[slice], late: list[slice]
+    x: Tensor, factors: Tensor, hue: Tensor, order: Tensor, pre: list[slice], post: list[slice]
 ) -> Tensor:
     """Apply `color_jitter`, overwriting x: three blends, the hue shift, three blends.
 
     Brightness, contrast and saturation are blends. An example's k-th blend comes before or after
-    its hue shift and is neutral in the other place, where it may be left out: the k-th early
-    blend is applied to the slice `early[k]` of the batch, the k-th late one to `late[k]`.
+    its hue shift and is neutral in the other position, where it may be skipped: the k-th blend is
+    applied to the slice `pre[k]` before the hue shift and to `post[k]` after it.
     """
     color, luma = x.shape[1] == 3, luma_weights(x)
     before = torch.arange(3, device=x.device) < order.argsort(1)[:, HUE, None]
@@ -291,11 +288,11 @@ def jitter_(
     mean_weights = (kind == CONTRAST)[:, :, None] * luma
     factors = factors.to(x.dtype).gather(1, kind).where((kind != SATURATION) | color, 1.0)
     first, second = factors.where(before, 1.0), factors.where(~before, 1.0)
-    for k, part in enumerate(early):
+    for k, part in enumerate(pre):
         blend_(x[part], first[part, k], pixel_weights[part, k], mean_weights[part, k])
     if color:
         x = adjust_hue(x, hue)
-    for k, part in enumerate(late):
+    for k, part in enumerate(post):
         blend_(x[part], second[part, k], pixel_weights[part, k], mean_weights[part, k])
     return x
 
@@ -343,13 +340,13 @@ def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
     return torch.clamp(out, low, high, out=out)
 
 
-def to_grayscale(x: Tensor, chosen: Tensor) -> Tensor:
-    """Replace color by luma in the `chosen` images (bool [N]); only 3 channels have a color."""
+def to_grayscale(x: Tensor, mask: Tensor) -> Tensor:
+    """Replace color by luma where `mask` (bool [N]); images without 3 channels are unchanged."""
     n, c, h, w = x.shape
     if c != 3:
         return x
     luma = (luma_weights(x) @ x.reshape(n, c, h * w)).view(n, 1, h, w)
-    return torch.lerp(luma, x, (~chosen).to(x.dtype).view(n, 1, 1, 1))
+    return torch.lerp(luma, x, (~mask).to(x.dtype).view(n, 1, 1, 1))
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor) -> Tensor:
@@ -366,20 +363,22 @@ def blur_weights(sigma: Tensor, side: int) -> Tensor:
 
     The weight at distance t is proportional to exp(-t^2 / 2 sigma^2); each row sums to 1.
     """
-    n, reach = len(sigma), max(1, side // 20)
-    offset = torch.arange(-reach, reach + 1, device=sigma.device)
-    taps = ((offset / sigma[:, None].clamp_min(1e-3)).square() / -2).softmax(1)
+    n, radius = len(sigma), max(1, side // 20)
+    offset = torch.arange(-radius, radius + 1, device=sigma.device)
+    kernel = ((offset / sigma[:, None].clamp_min(1e-3)).square() / -2).softmax(1)
     pixel = torch.arange(side, device=sigma.device)[:, None] + offset
-    mirrored = ((side - 1) - ((side - 1) - pixel.abs()).abs()).clamp_min(0)  # of a side of 1 too
+    reflected = ((side - 1) - ((side - 1) - pixel.abs()).abs()).clamp_min(0)  # of a side of 1 too
     weights = torch.zeros(n, side, side, device=sigma.device, dtype=sigma.dtype)
-    return weights.scatter_add_(2, mirrored.expand(n, -1, -1), taps[:, None].expand(-1, side, -1))
+    return weights.scatter_add_(
+        2, reflected.expand(n, -1, -1), kernel[:, None].expand(-1, side, -1)
+    )
 
 
 def pillow_blur(x: Tensor, sigma: Tensor) -> Tensor:
     """Blur images [N, C, H, W] as Pillow's `GaussianBlur` does; `sigma` [N] of 0 changes nothing.
 
-    Pillow's is three box blurs after each other, of deviation `sigma` in all; borders are repeated.
-    It rounds to 8 bits after each, which is not done here.
+    It is a sequence of three box blurs with a total deviation of `sigma`; borders are repeated.
+    Pillow rounds to 8 bits after each, which is not done here.
     """
     rows, columns = (box_weights(sigma.to(x.dtype), side) for side in x.shape[-2:])
     return separable(x, rows, columns)
@@ -407,9 +406,9 @@ def box_weights(sigma: Tensor, side: int) -> Tensor:
     distance = (pixel[:, None] - pixel).abs()
     inner, outer, share = whole[..., None], whole[..., None] + 1, part[..., None]
     box = (distance <= inner) + share * (distance == outer)
-    # Taps past a border fall on the pixel at it: of row i, those from i + 1 on.
-    past = (whole - pixel).clamp_min(0) + part * (pixel <= whole)
-    box[:, :, 0] += past
-    box[:, :, -1] += past.flip(1)
+    # Taps beyond a border are added to the border pixel: for row i, those from i + 1 on.
+    border = (whole - pixel).clamp_min(0) + part * (pixel <= whole)
+    box[:, :, 0] += border
+    box[:, :, -1] += border.flip(1)
     box = box / (2 * (inner + share) + 1)
     return box @ box @ box

@@ -1,4 +1,4 @@
-"""Gaussian noise, on every pixel or on the planted object alone."""
+"""Gaussian noise on every pixel or on the planted object only."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,19 +7,16 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseSettings(AugmentationSettings):
+class NoiseSettings(Settings):
     """Settings of noise and noise:object."""
 
     noise_std: Annotated[float, Gt(0)] = 0.1
     """Standard deviation of the noise, in units of the images' range."""
-
-    def build(self, channels: int) -> "Noise":
-        """Build noise on every pixel; it does not depend on the number of channels."""
-        return Noise(std=self.noise_std)
 
 
 class Noise(Augmentation):
@@ -45,7 +42,7 @@ class Noise(Augmentation):
 
 
 class ObjectNoise(Augmentation):
-    """Noise on the pixels of the planted object alone, which makes that one feature harder.
+    """Noise on the pixels of the planted object only, which makes this feature harder.
 
     Args:
         std: standard deviation, in units of the images' range.

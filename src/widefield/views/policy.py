@@ -1,35 +1,26 @@
-"""What an entry of `VIEWS` is, and short ways to write one."""
+"""Type of the entries of `VIEWS`, and functions that build one."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from widefield.core.settings import Settings
-from widefield.views.base import Augmentation, AugmentationSettings
+from widefield.views.base import Augmentation
 from widefield.views.image import ImageAugmentation
 from widefield.views.stacked import StackedAugmentation
 
 Stage = Literal["image", "picture", "spectrogram", "samples", "any"]
-"""What a policy changes: images alone, images and spectrograms, spectrograms alone, windows and
-waveforms, or any."""
+"""Input: images only, images and spectrograms, spectrograms only, windows and waveforms, or any."""
 
 
 class Policy(NamedTuple):
-    """A named augmentation: what it does, its settings, and how they build it."""
+    """A named augmentation with its settings."""
 
     summary: str
-    """One sentence that says what it does to images, and its source."""
+    """One sentence on its effect and its source."""
     settings: type[Settings]
     build: Callable[[Any, int], Augmentation]
     """Function from the settings and the number of channels to the augmentation."""
     stage: Stage = "image"
-    """What it changes."""
-
-
-def with_settings(
-    summary: str, settings: type[AugmentationSettings], stage: Stage = "picture"
-) -> Policy:
-    """Return a policy that its settings build."""
-    return Policy(summary, settings, settings.build, stage)
 
 
 def fixed(summary: str, build: Callable[[], Augmentation], stage: Stage = "image") -> Policy:
@@ -44,11 +35,11 @@ def image_views(summary: str, **arguments: Any) -> Policy:
 
 def stacked_views() -> Augmentation:
     """Return the views of images with a digit stacked on them (S-DIET 2025, appendix C)."""
-    weaker = ImageAugmentation(
+    rest = ImageAugmentation(
         crop_scale=(0.75, 1.0),
         flip_prob=0.0,
         grayscale_prob=0.0,
         blur_sigma=(0.1, 2.0),
         blur_prob=0.5,
     )
-    return StackedAugmentation(image=ImageAugmentation(crop_scale=(0.08, 1.0)), rest=weaker)
+    return StackedAugmentation(image=ImageAugmentation(crop_scale=(0.08, 1.0)), rest=rest)

@@ -1,4 +1,4 @@
-"""Every view policy by name, the settings of a chosen one, and how it is built."""
+"""View policies by name, their settings, and the augmentations built from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,16 +9,20 @@ from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
 from widefield.core.types import Kind
-from widefield.views.adversarial import AdversarialSettings
+from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import Augmentation
 from widefield.views.chain import Chain
-from widefield.views.cutout import CutoutSettings
-from widefield.views.noise import NoiseSettings, ObjectNoise
-from widefield.views.policy import Policy, fixed, image_views, stacked_views, with_settings
+from widefield.views.cutout import Cutout, CutoutSettings
+from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
+from widefield.views.policy import Policy, fixed, image_views, stacked_views
 from widefield.views.signal import (
+    ChannelDrop,
     ChannelDropSettings,
+    Jitter,
     JitterSettings,
+    Scale,
     ScaleSettings,
+    TimeMask,
     TimeMaskSettings,
 )
 from widefield.views.simple import Identity, RandomMask
@@ -26,11 +30,11 @@ from widefield.views.spectrogram import SpecAugment, Spectrogram
 from widefield.views.viewmaker import PublishedViewmakerSettings, ViewmakerSettings
 from widefield.views.waveform import PublishedWaveAugment, WaveAugment
 
-USUAL: dict[str, dict[Kind, tuple[str, ...]]] = {
+SIGNAL_POLICIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "expert": {"windows": ("jitter", "scale", "time-mask"), "sounds": ("waveaug", "specaug")},
     "gentle": {"windows": ("jitter", "time-mask"), "sounds": ("time-mask", "specaug")},
 }
-"""What these policies are where the examples are no images."""
+"""Equivalents of image policies for other kinds of examples."""
 
 
 VIEWS: dict[str, Policy] = {
@@ -52,7 +56,7 @@ VIEWS: dict[str, Policy] = {
         "stacked on it (S-DIET 2025, appendix C).",
         stacked_views,
     ),
-    # Our own, for features that a hard crop or a mirror destroys.
+    # For features that strong crops or mirroring destroy; not from a paper.
     "gentle": image_views(
         "Crop 70 to 100 % of the area, jitter and remove color, without mirroring; of windows it "
         "is jitter+time-mask, of sounds time-mask+specaug.",
@@ -82,46 +86,74 @@ VIEWS: dict[str, Policy] = {
         RandomMask,
         "picture",
     ),
-    "cutout": with_settings("Cover a square with gray (DeVries & Taylor 2017).", CutoutSettings),
-    "noise": with_settings("Add Gaussian noise to every pixel.", NoiseSettings),
+    "cutout": Policy(
+        "Cover a square with gray (DeVries & Taylor 2017).",
+        CutoutSettings,
+        lambda settings, channels: Cutout(size=settings.cutout_size),
+        "picture",
+    ),
+    "noise": Policy(
+        "Add Gaussian noise to every pixel.",
+        NoiseSettings,
+        lambda settings, channels: Noise(std=settings.noise_std),
+        "picture",
+    ),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
         NoiseSettings,
         lambda settings, channels: ObjectNoise(std=settings.noise_std),
     ),
-    "viewmaker": with_settings(
+    "viewmaker": Policy(
         "Let a network change the image so as to raise the loss, on a budget "
         "(Feature Dropout 2022).",
         ViewmakerSettings,
+        ViewmakerSettings.build,
+        "picture",
     ),
-    "viewmaker:published": with_settings(
+    "viewmaker:published": Policy(
         "Change the image by the viewmaker as its authors released it: views leave [0, 1] and "
         "fall a little short of the budget.",
         PublishedViewmakerSettings,
+        PublishedViewmakerSettings.build,
+        "picture",
     ),
     "mask-viewmaker": Policy(
         "Let a viewmaker change all but the planted object (Feature Dropout 2022, appendix C.1).",
         ViewmakerSettings,
-        lambda settings, channels: settings.build(channels, spare_object=True),
+        lambda settings, channels: settings.build(channels, exclude_object=True),
     ),
-    "adversarial": with_settings(
+    "adversarial": Policy(
         "Attack each image by projected gradient ascent on the loss "
         "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
         AdversarialSettings,
+        lambda settings, channels: Adversarial(
+            budget=settings.attack_budget, steps=settings.attack_steps
+        ),
+        "picture",
     ),
-    "jitter": with_settings(
+    "jitter": Policy(
         "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
         JitterSettings,
+        lambda settings, channels: Jitter(std=settings.jitter_std),
         "samples",
     ),
-    "scale": with_settings(
-        "Multiply each channel of a window or waveform by a random gain.", ScaleSettings, "samples"
+    "scale": Policy(
+        "Multiply each channel of a window or waveform by a random gain.",
+        ScaleSettings,
+        lambda settings, channels: Scale(spread=settings.scale_spread),
+        "samples",
     ),
-    "time-mask": with_settings(
-        "Cover a random run of time with each channel's mean.", TimeMaskSettings, "samples"
+    "time-mask": Policy(
+        "Cover a random run of time with each channel's mean.",
+        TimeMaskSettings,
+        lambda settings, channels: TimeMask(share=settings.time_mask),
+        "samples",
     ),
-    "channel-drop": with_settings(
-        "Replace random channels of a window by their mean.", ChannelDropSettings, "samples"
+    "channel-drop": Policy(
+        "Replace random channels of a window by their mean.",
+        ChannelDropSettings,
+        lambda settings, channels: ChannelDrop(prob=settings.channel_drop),
+        "samples",
     ),
     "specaug": fixed(
         "Cover up to 30 % of a spectrogram's rows and of its columns with its mean "
@@ -166,10 +198,10 @@ class ViewSettings:
 
     @classmethod
     def named(cls, names: str) -> Self:
-        """Return the policies `names`, such as "viewmaker+flip", with their defaults.
+        """Return the policies `names`, such as "viewmaker+flip", with default settings.
 
         Raises:
-            ValueError: an unknown name; the message gives the nearest one.
+            ValueError: an unknown name; the message has the closest known one.
         """
         parts = str(names).split("+")
         for name in parts:
@@ -183,15 +215,11 @@ class ViewSettings:
 
     def flat(self) -> dict[str, Any]:
         """Return every setting under its flat name."""
-        values: dict[str, Any] = {}
-        for _, settings in self.policies:
-            values |= settings.flat()
-        return values
+        return {k: v for _, settings in self.policies for k, v in settings.flat().items()}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """Return a copy with those of `values` whose names are settings of these policies."""
-        policies = tuple((name, settings.changed(values)) for name, settings in self.policies)
-        return replace(self, policies=policies)
+        """Return a copy with the `values` that are settings of these policies."""
+        return replace(self, policies=tuple((n, s.changed(values)) for n, s in self.policies))
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain values for `run.yaml`."""
@@ -199,7 +227,7 @@ class ViewSettings:
 
     @classmethod
     def from_dict(cls, values: list[dict[str, Any]]) -> Self:
-        """Build what `to_dict` wrote.
+        """Build the settings from the result of `to_dict`.
 
         Raises:
             ValueError: a key is unknown or missing.
@@ -226,57 +254,57 @@ class ViewSettings:
     ) -> Augmentation:
         """Build the augmentation; several policies become a chain, from left to right.
 
-        Views of sounds come in two groups, whatever their order: those of the waveform, then those
-        of the spectrogram, which is made between them.
+        For sounds with a spectrogram, policies of the waveform come first, then the spectrogram,
+        then the policies of images and spectrograms.
 
         Args:
             channels: C of the images.
-            seed: seed of the weights of views that learn; the global random state is left alone.
-            kind: what the examples are.
-            front_end: the spectrogram that the encoder sees; None if it sees the examples.
+            seed: seed of the weights of learned views; the global random state is not changed.
+            kind: kind of the examples.
+            front_end: settings of the spectrogram of the encoder; None without one.
 
         Raises:
             ValueError: policies that cannot follow one another, or that do not change such
                 examples.
         """
-        policies = self.policies if kind == "images" else _for_signals(self, kind, front_end)
+        policies = self.policies if kind == "images" else _signal_policies(self, kind, front_end)
         with seeded(seed):
-            built = [(name, VIEWS[name].build(s, channels)) for name, s in policies]
+            parts = [(name, VIEWS[name].build(s, channels)) for name, s in policies]
         if front_end is None:
-            return _chain(built)
-        samples = [(n, part) for n, part in built if VIEWS[n].stage == "samples"]
-        pictures = [(n, part) for n, part in built if VIEWS[n].stage != "samples"]
-        sounds = _chain([*samples, ("spectrogram", Spectrogram(front_end))])
-        return _chain([("sounds", sounds), *pictures])
+            return _chain(parts)
+        samples = [(n, part) for n, part in parts if VIEWS[n].stage == "samples"]
+        images = [(n, part) for n, part in parts if VIEWS[n].stage != "samples"]
+        signal_part = _chain([*samples, ("spectrogram", Spectrogram(front_end))])
+        return _chain([("sounds", signal_part), *images])
 
 
 def _chain(parts: list[tuple[str, Augmentation]]) -> Augmentation:
     return parts[0][1] if len(parts) == 1 else Chain(parts)
 
 
-def _for_signals(
+def _signal_policies(
     views: ViewSettings, kind: Kind, front_end: FrontEnd | None
 ) -> list[tuple[str, Settings]]:
-    """Return the policies for windows or sounds, `expert` and `gentle` in their parts.
+    """Return the policies for windows or sounds, with `expert` and `gentle` expanded.
 
     Raises:
-        ValueError: one that changes something else.
+        ValueError: a policy of another kind of examples.
     """
     stages = (
         {"samples", "any"} if front_end is None else {"samples", "picture", "spectrogram", "any"}
     )
     policies: list[tuple[str, Settings]] = []
     for name, settings in views.policies:
-        if name in USUAL:
-            usual = [part for part in USUAL[name][kind] if VIEWS[part].stage in stages]
-            policies += [(part, VIEWS[part].settings()) for part in usual]
+        if name in SIGNAL_POLICIES:
+            names = [n for n in SIGNAL_POLICIES[name][kind] if VIEWS[n].stage in stages]
+            policies += [(n, VIEWS[n].settings()) for n in names]
         elif VIEWS[name].stage in stages:
             policies.append((name, settings))
         else:
-            known = [other for other, policy in VIEWS.items() if policy.stage in stages]
+            available = [other for other, policy in VIEWS.items() if policy.stage in stages]
             raise ValueError(
                 f"views {name!r} do not change {kind} as this encoder sees them; "
-                f"choose from {', '.join(known)}"
+                f"choose from {', '.join(available)}"
             )
     return policies
 
@@ -287,8 +315,8 @@ def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any
     Args:
         names: policies such as "expert" or "viewmaker+flip", applied from left to right.
         channels: C of the images.
-        seed: seed of the weights of views that learn; the global random state is left alone.
-        **settings: settings of these policies to change, such as `noise_std`.
+        seed: seed of the weights of learned views; the global random state is not changed.
+        **settings: settings of these policies, such as `noise_std`.
 
     Raises:
         ValueError: an unknown name, a setting that these policies lack, or policies that cannot
@@ -298,7 +326,7 @@ def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any
         >>> build_views("noise", noise_std=0.05).std
         0.05
     """
-    chosen = ViewSettings.named(names)
+    views = ViewSettings.named(names)
     for name in settings:
-        check_name(f"setting of views {names!r}", name, chosen.flat())
-    return chosen.changed(settings).build(channels=channels, seed=seed)
+        check_name(f"setting of views {names!r}", name, views.flat())
+    return views.changed(settings).build(channels=channels, seed=seed)

@@ -1,7 +1,7 @@
 """Views of windows and waveforms: noise, gain, gaps in time and missing channels.
 
-The last axis is the time. Windows have units of their own, so that every amount is relative to the
-data: to the deviation of a channel over the batch, or to the length of a window.
+The last axis is time. Units differ between data sets, so all amounts are relative: to the standard
+deviation of a channel over the batch, or to the length of a window.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Generator, Tensor
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class SignalAugmentation(Augmentation):
-    """The base of views of windows and waveforms, whose values have no bounds."""
+    """Base class of views of windows and waveforms, whose values are unbounded."""
 
     value_range = (-torch.inf, torch.inf)
-    takes_any_range = True
+    any_input_range = True
 
 
 class Jitter(SignalAugmentation):
@@ -40,11 +41,11 @@ class Jitter(SignalAugmentation):
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise to each of `views` [B, C, H, T]."""
-        return [
-            x + self.std * x.detach().std((0, 2, 3), keepdim=True, correction=0) * noise
-            for x in views
-            for noise in (normal(x.shape, x, generator),)
-        ]
+        noisy = []
+        for x in views:
+            std = self.std * x.detach().std((0, 2, 3), keepdim=True, correction=0)
+            noisy.append(x + std * normal(x.shape, x, generator))
+        return noisy
 
 
 class Scale(SignalAugmentation):
@@ -64,10 +65,10 @@ class Scale(SignalAugmentation):
 
 
 class TimeMask(SignalAugmentation):
-    """Views in which a run of time shows each channel's own mean and nothing else.
+    """Views in which a run of time steps is replaced by the mean of each channel.
 
     Args:
-        share: greatest length of the run, as a share of the window; lengths are uniform below it.
+        share: maximum length of the run, as a share of the window; lengths are uniform.
     """
 
     def __init__(self, *, share: float) -> None:
@@ -83,7 +84,7 @@ class TimeMask(SignalAugmentation):
 
 
 class ChannelDrop(SignalAugmentation):
-    """Views in which some channels show their mean alone; one at least is left as it is.
+    """Views in which random channels are replaced by their mean; at least one is unchanged.
 
     Args:
         prob: probability that a channel is dropped.
@@ -97,25 +98,27 @@ class ChannelDrop(SignalAugmentation):
         """Drop channels of each of `views` [B, C, H, T]."""
         changed = []
         for x in views:
-            chance = uniform((*x.shape[:2], 1, 1), x, generator)
-            dropped = (chance < self.prob) & (chance < chance.amax(1, keepdim=True))
+            u = uniform((*x.shape[:2], 1, 1), x, generator)
+            dropped = (u < self.prob) & (u < u.amax(1, keepdim=True))
             changed.append(torch.where(dropped, x.mean((2, 3), keepdim=True), x))
         return changed
 
 
-def run(x: Tensor, share: float, generator: Generator | None, *, dim: int = 3) -> Tensor:
-    """Return a random run of `dim` of each of x [B, C, H, T], bool with 1 in the other places.
+def run(
+    x: Tensor, share: float, generator: Generator | None, *, dim: int = 3, min_share: float = 0.0
+) -> Tensor:
+    """Return a mask of a random run along `dim` of each of x [B, C, H, T], 1 in the other dims.
 
-    Its length is U(0, share) of the whole, and it lies anywhere inside.
+    Its length is U(min_share, share) of the whole, and its position is uniform.
     """
     steps = x.shape[dim]
     shape = [len(x), 1, 1, 1]
-    length = share * uniform(shape, x, generator)
+    length = min_share + (share - min_share) * uniform(shape, x, generator)
     start = uniform(shape, x, generator) * (1 - length)
-    places = torch.arange(steps, device=x.device, dtype=torch.float32) + 0.5
+    positions = torch.arange(steps, device=x.device, dtype=torch.float32) + 0.5
     shape[0], shape[dim] = 1, steps
-    place = places.view(shape) / steps
-    return (place >= start) & (place < start + length)
+    position = positions.view(shape) / steps
+    return (position >= start) & (position < start + length)
 
 
 def uniform(
@@ -131,48 +134,32 @@ def normal(shape: list[int] | tuple[int, ...], like: Tensor, generator: Generato
 
 
 @dataclass(frozen=True, kw_only=True)
-class JitterSettings(AugmentationSettings):
+class JitterSettings(Settings):
     """Settings of jitter."""
 
     jitter_std: Annotated[float, Gt(0)] = 0.1
     """Deviation of the noise, as a share of that of the channel."""
 
-    def build(self, channels: int) -> Jitter:
-        """Build the noise; it does not depend on the number of channels."""
-        return Jitter(std=self.jitter_std)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleSettings(AugmentationSettings):
+class ScaleSettings(Settings):
     """Settings of scale."""
 
     scale_spread: Annotated[float, Gt(0)] = 0.2
     """Deviation of the logarithm of a channel's gain."""
 
-    def build(self, channels: int) -> Scale:
-        """Build the gains; they do not depend on the number of channels."""
-        return Scale(spread=self.scale_spread)
-
 
 @dataclass(frozen=True, kw_only=True)
-class TimeMaskSettings(AugmentationSettings):
+class TimeMaskSettings(Settings):
     """Settings of time-mask."""
 
     time_mask: Annotated[float, Gt(0), Le(1)] = 0.3
-    """Greatest length of the run that is covered, as a share of the time."""
-
-    def build(self, channels: int) -> TimeMask:
-        """Build the mask; it does not depend on the number of channels."""
-        return TimeMask(share=self.time_mask)
+    """Maximum length of the covered run, as a share of the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChannelDropSettings(AugmentationSettings):
+class ChannelDropSettings(Settings):
     """Settings of channel-drop."""
 
     channel_drop: Annotated[float, Ge(0), Le(1)] = 0.2
     """Probability that a channel is dropped."""
-
-    def build(self, channels: int) -> ChannelDrop:
-        """Build it; it does not depend on the number of channels."""
-        return ChannelDrop(prob=self.channel_drop)

@@ -1,4 +1,4 @@
-"""Two augmentations of a few lines: the image itself, and complementary random halves of it."""
+"""Two simple augmentations: the identity, and complementary random masks."""
 
 import torch
 from torch import Generator
@@ -19,9 +19,9 @@ class RandomMask(Augmentation):
 
         x+ = 2 D x,    x++ = 2 (I - D) x
 
-    D is diagonal, Bernoulli(1/2), drawn for each number of each image. Views 1 and 2 are such a
-    pair, so are 3 and 4, and each pair has its own D; a last view without a partner is 2 D x.
-    The mean over D is the image, and views lie in [0, 2].
+    D is diagonal, Bernoulli(1/2), sampled for each number of each image. Views 1 and 2 are a pair,
+    3 and 4 are a pair with another D, and so on; a last view without a partner is 2 D x. The mean
+    over D is the image, and views are in [0, 2].
 
     Example:
         >>> x = torch.rand(4, 3, 8, 8)

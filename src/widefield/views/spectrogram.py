@@ -1,4 +1,4 @@
-"""Views of spectrograms: waveforms become log-mel images here, and SpecAugment masks them."""
+"""Views of spectrograms: log-mel images of waveforms, and SpecAugment."""
 
 import torch
 from torch import Generator
@@ -9,30 +9,30 @@ from widefield.views.signal import normal, run
 
 
 class Spectrogram(Augmentation):
-    """Log-mel images [B, 1, bands, frames] of waveforms [B, 1, 1, T], between two kinds of views.
+    """Log-mel images [B, 1, bands, frames] of waveforms [B, 1, 1, T], as part of a chain.
 
     Args:
         front_end: settings of the spectrogram, those of the encoder that sees the views.
     """
 
-    keeps_pixels_in_place = False
-    takes_any_range = True
+    pixel_aligned = False
+    any_input_range = True
 
     def __init__(self, front_end: FrontEnd) -> None:
         super().__init__()
         self.log_mel = LogMel(front_end)
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
-        """Return the spectrogram of each waveform; nothing is drawn."""
+        """Return the spectrogram of each waveform."""
         return list(self.log_mel(torch.cat(views)).chunk(len(views)))
 
 
 class SpecAugment(Augmentation):
-    """Views without a run of rows and a run of columns, which show the image's mean.
+    """Views in which a run of rows and a run of columns are replaced by the mean of the image.
 
     Args:
-        share: greatest width of either run, as a share of the side; widths are uniform below it.
-        noise: deviation of noise that is added after, as a share of that of the batch.
+        share: maximum width of either run, as a share of the side; widths are uniform.
+        noise: standard deviation of added noise, as a share of that of the batch.
 
     Example:
         >>> x = torch.rand(2, 1, 64, 64)

@@ -1,4 +1,4 @@
-"""Views of images on which further channels are stacked: each group has its own augmentation."""
+"""Views of images with stacked channels: each group of channels has its own augmentation."""
 
 import torch
 from torch import Generator
@@ -8,9 +8,7 @@ from widefield.views.image import ImageAugmentation
 
 
 class StackedAugmentation(Augmentation):
-    """Views whose first three channels are augmented in one way and the others in another.
-
-    The two are drawn independently.
+    """Independent augmentations of the first three channels and of the others.
 
     Args:
         image: augmentation of channels 1 to 3, or of all if there are no more.
@@ -31,11 +29,11 @@ class StackedAugmentation(Augmentation):
         super().__init__()
         self.image = image
         self.rest = rest
-        self.keeps_pixels_in_place = image.keeps_pixels_in_place and rest.keeps_pixels_in_place
+        self.pixel_aligned = image.pixel_aligned and rest.pixel_aligned
         self.passes_gradient = image.passes_gradient and rest.passes_gradient
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
-        """Draw both channel groups of each of `views` [B, C, H, W] and put them together."""
+        """Augment both channel groups of each of `views` [B, C, H, W] and concatenate them."""
         image = self.image.augment([x[:, :3] for x in views], generator, context)
         if views[0].shape[1] <= 3:
             return image

@@ -1,4 +1,4 @@
-"""Learned views: a network that is trained against the encoder perturbs images on a budget."""
+"""Viewmaker: a network trained as an adversary of the encoder perturbs images within a budget."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
-from widefield.views.base import Augmentation, AugmentationSettings, AugmentContext, Views
+from widefield.core.settings import Settings
+from widefield.views.base import Augmentation, AugmentContext, Views
 
 ConstraintSet = Literal["sphere", "ball"]
 
@@ -17,7 +18,7 @@ _SMALLEST_SIDE = 5
 
 
 class Viewmaker(Augmentation):
-    """Views x + delta, where a network makes delta and an L1 budget bounds it.
+    """Views x + delta, where delta is the output of a network with an L1 budget.
 
     Let d = tanh(net(x, noise)) and |d| its mean absolute value over an image's numbers. Then
 
@@ -32,9 +33,9 @@ class Viewmaker(Augmentation):
         shape: set that delta lies in, `sphere` or `ball`.
         clamp: whether to clamp views to [0, 1].
         lr: learning rate of the network (Adam, constant).
-        slack: number added to |d|; published is 1e-4, which leaves delta short of its budget.
-        spare_object: whether delta is 0 inside the planted object's mask, so that the object
-            stays recognizable. The rest of delta is not scaled up.
+        slack: number added to |d|; 1e-4 as published, with which delta is below its budget.
+        exclude_object: whether delta is 0 inside the mask of the planted object. The rest of delta
+            is not scaled up.
 
     Raises:
         ValueError: images smaller than 5 pixels a side.
@@ -46,7 +47,7 @@ class Viewmaker(Augmentation):
         >>> print(f"{(first - x).abs().mean().item():.3f}")
         0.050
 
-    Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`spare_object`).
+    Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`exclude_object`).
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class Viewmaker(Augmentation):
         clamp: bool,
         lr: float,
         slack: float = 0.0,
-        spare_object: bool = False,
+        exclude_object: bool = False,
     ) -> None:
         super().__init__()
         self.net = ViewmakerNet(channels)
         self.budget, self.shape, self.slack = budget, shape, slack
         self.clamp = clamp
         self.lr = lr
-        self.needs_mask = spare_object
+        self.needs_mask = exclude_object
         if not clamp:
             self.value_range = (-torch.inf, torch.inf)
 
@@ -83,7 +84,7 @@ class Viewmaker(Augmentation):
     def on_budget(self, d: Tensor) -> Tensor:
         """Scale each image's change `d` [B, C, H, W] onto the L1 sphere or into the ball."""
         size = d.abs().mean((1, 2, 3), keepdim=True) + self.slack
-        # No change stays none: 0 times a large but finite scale.
+        # A zero change stays zero: the scale is finite.
         scale = self.budget / size.clamp_min(torch.finfo(d.dtype).tiny)
         return d * (scale if self.shape == "sphere" else scale.clamp_max(1))
 
@@ -102,7 +103,7 @@ class ViewmakerNet(nn.Module):
     All convolutions pad by reflection.
 
     Source: Feature Dropout (Tamkin et al. 2022); Viewmaker Networks (Tamkin et al. 2021). The
-    authors' code also allocates blocks that it never uses; they are left out here.
+    authors' code also allocates unused blocks; they are omitted here.
     """
 
     def __init__(self, channels: int) -> None:
@@ -168,8 +169,8 @@ def _with_noise(x: Tensor, generator: Generator | None) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedViewmakerSettings(AugmentationSettings):
-    """Settings of viewmaker:published, which is always unclamped and on the sphere."""
+class PublishedViewmakerSettings(Settings):
+    """Settings of viewmaker:published: unclamped, on the sphere."""
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
     """Mean absolute change of a number, in units of the images' range."""
@@ -177,7 +178,7 @@ class PublishedViewmakerSettings(AugmentationSettings):
     """Learning rate of the viewmaker (Adam, constant)."""
 
     def build(self, channels: int) -> Viewmaker:
-        """Build what the authors released, for images of `channels` channels.
+        """Build the viewmaker of the authors' code for images of `channels` channels.
 
         Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
         """
@@ -192,7 +193,7 @@ class PublishedViewmakerSettings(AugmentationSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewmakerSettings(AugmentationSettings):
+class ViewmakerSettings(Settings):
     """Settings of viewmaker and mask-viewmaker."""
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
@@ -204,7 +205,7 @@ class ViewmakerSettings(AugmentationSettings):
     viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
     """Learning rate of the viewmaker (Adam, constant)."""
 
-    def build(self, channels: int, *, spare_object: bool = False) -> Viewmaker:
+    def build(self, channels: int, *, exclude_object: bool = False) -> Viewmaker:
         """Build the viewmaker for images of `channels` channels."""
         return Viewmaker(
             channels=channels,
@@ -212,5 +213,5 @@ class ViewmakerSettings(AugmentationSettings):
             shape=self.viewmaker_shape,
             clamp=self.viewmaker_clamp,
             lr=self.viewmaker_lr,
-            spare_object=spare_object,
+            exclude_object=exclude_object,
         )

@@ -130,7 +130,7 @@ def classify(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> import torch

@@ -60,13 +60,12 @@ class Embedding:
             ValueError: another suffix, a path that cannot be written, or a folder without faiss.
         """
         path = Path(path)
-        check_format(path)
-        if not path.suffix:
+        _check_output(path, overwrite=True)
+        if path.suffix:
+            write = self._write_npz if path.suffix == ".npz" else self._write_parquet
+            write_atomically(path, write)
+        else:
             self._write_index(path)
-            return
-        path = checked_output(path, _FORMATS, overwrite=True)
-        write = self._write_npz if path.suffix == ".npz" else self._write_parquet
-        write_atomically(path, write)
 
     def _write_npz(self, path: Path) -> None:
         labels = {f"label_{task}": y for task, y in self.labels.items()}
@@ -128,7 +127,7 @@ def embed(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> embed("random", "photos:test", max_examples=4).features.shape
@@ -152,18 +151,13 @@ def embed(
     return embedding
 
 
-def check_format(path: Path) -> None:
-    """Check that the suffix is one of `_FORMATS`, or empty for a folder."""
+def _check_output(path: Path, *, overwrite: bool) -> None:
+    """Check before the work that the output can be written."""
     if path.suffix not in ("", *_FORMATS):
         raise ValueError(
             f"cannot write {path.name}: its suffix must be .npz or .parquet, or none for a folder "
             "with an index of faiss"
         )
-
-
-def _check_output(path: Path, *, overwrite: bool) -> None:
-    """Check before the work that the output can be written."""
-    check_format(path)
     if path.suffix:
         checked_output(path, _FORMATS, overwrite=overwrite)
         return

@@ -151,10 +151,6 @@ class Exploration:
         for name, suffix in product(set(TABLES) - tables.keys(), _FORMATS):
             Path(folder, name + suffix).unlink(missing_ok=True)
 
-    def html(self, *, seed: int = 0) -> str:
-        """Return the page."""
-        return explore_page(self, seed=seed)
-
 
 @input_errors
 def explore(
@@ -189,7 +185,7 @@ def explore(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
@@ -220,6 +216,11 @@ def explore(
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     clusters = density_clusters(places)
     suspects = _suspects(h, graph, dataset.labels)
+    too_few = [
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
+        for task, y in dataset.labels.items()
+        if task not in suspects
+    ]
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -230,19 +231,10 @@ def explore(
         duplicates=near_duplicates(graph),
         outliers=outliers(graph),
         suspects=suspects,
-        notes=(
-            *extractor.notes,
-            *dataset.notes,
-            *(
-                f"{task!r} has {int((y >= 0).sum())} labels, which are not checked: "
-                f"{_MIN_IMAGES} are needed"
-                for task, y in dataset.labels.items()
-                if task not in suspects
-            ),
-        ),
+        notes=(*extractor.notes, *dataset.notes, *too_few),
     )
     if out is not None:
-        write_page(found.html(seed=seed), out, overwrite=overwrite)
+        write_page(explore_page(found, seed=seed), out, overwrite=overwrite)
     if tables is not None:
         found.save_tables(tables)
     return found
@@ -251,10 +243,7 @@ def explore(
 def _suspects(
     h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, Suspects]:
-    """Return the labels of each task that differ from those of labeled neighbors.
-
-    A task with fewer than four labels is left out.
-    """
+    """Return the labels of each task that differ from those of labeled neighbors."""
     found = {}
     for task, y in labels.items():
         rows = np.flatnonzero(y >= 0)

@@ -45,7 +45,7 @@ def export(
         overwrite: replace the file if it is there, and a `.json` beside it that an export wrote.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
     """
     if not Path(out).suffix:
         return _export_folder(run, Path(out), findings, overwrite=overwrite)
@@ -84,11 +84,7 @@ def _export_folder(
 
 
 def _encoder_of(name: str | Path) -> Encoder:
-    """Return the encoder of that name, with its weights.
-
-    Raises:
-        ValueError: there is none, or it has random weights.
-    """
+    """Return the encoder of that name, with its weights."""
     encoder = open_encoder(name).encoder
     if encoder is None:
         raise ValueError(

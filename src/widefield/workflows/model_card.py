@@ -31,7 +31,7 @@ transform = timm.data.create_transform(**data, is_training=False)
 features = model(transform(image).unsqueeze(0))  # [1, {dim}]
 ```
 
-## RunContext
+## Details
 
 {facts}
 {learned}

@@ -99,7 +99,7 @@ def plan(
         **settings: settings of the run, its method and its views to change.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> ahead = plan("photos", max_examples=64, batch_size=16, projector_dim=32)
@@ -113,9 +113,10 @@ def plan(
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
-        closing(_Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)) as trial,
     ):
-        return replace(trial.plan(), notes=notes)
+        trial = _Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)
+        with closing(trial.run):
+            return replace(trial.plan(), notes=notes)
 
 
 class _Trial:
@@ -153,7 +154,7 @@ class _Trial:
         self.run.monitor.check_health()  # its batches may be larger than those of training
         parts = self._parts(activations)
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
-        host = _peak_host_bytes()
+        host = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         process_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
         if self.run.state.heads and parts["head"].place in process_memory:
             host += parts["head"].bytes + parts["moments"].bytes  # the trial had few rows
@@ -265,18 +266,10 @@ class _Trial:
         entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
         return [x for entry in entries for x in _per_element(entry)]
 
-    def close(self) -> None:
-        """Close the files of the run."""
-        self.run.close()
-
 
 def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
     """Return the state of an optimizer for each element of a parameter, without its step count."""
     return [x for x in entry.values() if x.ndim]
-
-
-def _peak_host_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:

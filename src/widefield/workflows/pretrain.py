@@ -69,7 +69,7 @@ def pretrain(
         **settings: settings of the run, its method and its views to change.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
         KeyboardInterrupt: Ctrl-C, after the run was saved.
 
     Example:
@@ -174,11 +174,7 @@ def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
 
 
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of the run, with the settings in `settings` that a resume may change.
-
-    Raises:
-        ValueError: another setting differs from that of the run.
-    """
+    """Return the recipe of the run, with the settings in `settings` that a resume may change."""
     recipe, overrides = folder.recipe(), without_auto(with_init_name(settings))
     before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():

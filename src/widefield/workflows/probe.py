@@ -16,10 +16,8 @@ from widefield.core.modes import on_device
 from widefield.core.names import check_name
 from widefield.core.types import Score
 from widefield.data import Dataset
-from widefield.data.examples import Examples
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
-from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.evaluation.floors import floors as measure_floors
 from widefield.inference.features import FeatureExtractor, FeatureKind
@@ -27,6 +25,7 @@ from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import run_views, untrained_views
 from widefield.inference.splits import (
     TrainTest,
+    balanced,
     checked,
     count_overlap,
     data_notes,
@@ -34,7 +33,6 @@ from widefield.inference.splits import (
     overlap_note,
     test_source,
     training_data,
-    with_tasks,
 )
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
@@ -43,7 +41,7 @@ from widefield.views import (
     AugmentContext,
     ViewSettings,
     build_views,
-    learning_parts,
+    trained_parameters,
 )
 
 Protocol = Literal["linear", "feature-dropout"]
@@ -134,7 +132,7 @@ def probe(
         quiet: show no progress.
 
     Raises:
-        ValueError: an input that cannot work; one line says which and what to do.
+        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> kind, shade = torch.arange(48) // 24, torch.arange(48) % 24
@@ -154,7 +152,14 @@ def probe(
     if split:
         sets = _split(extractor, data, train_data, table, max_examples, quiet=quiet)
     else:
-        train = _training_set(extractor, train_data, quiet=quiet)
+        if train_data is not None:
+            train = extractor.open(train_data, quiet=quiet)
+        elif extractor.run is not None:
+            train = training_data(extractor.run, quiet=quiet)
+        else:
+            raise ValueError(
+                f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
+            )
         test = extractor.open(
             test_source(extractor, data),
             like=train,
@@ -224,12 +229,11 @@ def _score_by_sgd(
     ) -> tuple[Tensor, dict[str, Tensor]]:
         read = epoch + 1  # read 0 is for plain features and figures
         images, labels = train.read(index, read)
-        context = AugmentContext()
+        mask = None
         if views.needs_mask:
-            mask = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2)
-            context = AugmentContext(mask=mask.to(device))
+            mask = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2).to(device)
         with torch.no_grad():
-            (x,) = views(image_batch(images, device), 1, generator, context)
+            (x,) = views(image_batch(images, device), 1, generator, AugmentContext(mask=mask))
         return x, {task: torch.from_numpy(labels[task]).to(device) for task in train.labels}
 
     module, (train_y, test_y) = encoder.build(train.images), data.targets()
@@ -249,15 +253,11 @@ def _score_by_sgd(
 
 
 def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, Augmentation]:
-    """Return name and augmentation of the views of the run if they are trainable, else expert.
-
-    Raises:
-        ValueError: the views of the run need a loss or masks, which are missing here.
-    """
+    """Return name and augmentation of the views of the run if they are trainable, else expert."""
     if extractor.run is not None:
         recipe = extractor.run.recipe()
         views = untrained_views(extractor.run.path)
-        if learning_parts(views):
+        if trained_parameters(views):
             _check_views(views, recipe.views.names, train)
             return recipe.views.names, run_views(extractor.run.path)
     if train.kind == "images":
@@ -322,10 +322,7 @@ def _split(
     if max_examples is None:
         return sets
     test = sets.test
-    rows = balanced_subset(
-        Examples(names=test.paths, labels=test.labels), np.arange(len(test)), max_examples
-    )
-    return replace(sets, test=test.subset(rows))
+    return replace(sets, test=balanced(test, np.arange(len(test)), max_examples))
 
 
 def _split_note(data: Data | None) -> str:
@@ -337,16 +334,6 @@ def _split_note(data: Data | None) -> str:
 def _seed(extractor: FeatureExtractor) -> int:
     """Return the seed of planted features."""
     return 0 if extractor.run is None else extractor.run.recipe().seed
-
-
-def _training_set(extractor: FeatureExtractor, train_data: Data | None, *, quiet: bool) -> Dataset:
-    if train_data is not None:
-        return extractor.open(train_data, quiet=quiet)
-    if extractor.run is None:
-        raise ValueError(
-            f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
-        )
-    return training_data(extractor.run, quiet=quiet)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
@@ -361,8 +348,7 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
             "subfolders or label arrays, labels of the data (--labels) or others to fit on "
             "(--train-data), or plant a feature such as +digits in both"
         )
-    tasks = shared if task is None else [task]
-    return checked(TrainTest(train=with_tasks(train, tasks), test=with_tasks(test, tasks)))
+    return checked(data.only(*(shared if task is None else [task])))
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

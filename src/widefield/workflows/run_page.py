@@ -74,7 +74,7 @@ def run_report(
         view_grid=view_grid(folder, dataset),
         example=dataset.kind.removesuffix("s"),
         sounds=[sound_of(x) for x in recorded(dataset, dataset.spread_rows(_EXAMPLES))],
-        health=[(int(row["epoch"]), _health_line(row)) for row in metrics if _has_health(row)],
+        health=_health_lines(metrics),
         next_steps=next_steps,
         metadata={
             "data": f"{dataset.spec}, {len(dataset)} examples",
@@ -125,14 +125,11 @@ def _throughput(metrics: list[dict[str, str]], kind: Kind) -> dict[str, str]:
     return {"throughput": f"{float(rates[-1]):,.0f} {kind}/s in the last epoch"} if rates else {}
 
 
-def _has_health(row: dict[str, str]) -> bool:
-    names = ("verdict", "effective_rank", "large_singular_values", "feature_std")
-    return all(row.get(name) for name in names)
-
-
-def _health_line(row: dict[str, str]) -> str:
-    return (
-        f"{row['verdict']}: effective rank {float(row['effective_rank']):.0f}, "
-        f"{float(row['large_singular_values']):.0f} large singular values, "
-        f"feature std {float(row['feature_std']):.2f}"
-    )
+def _health_lines(metrics: list[dict[str, str]]) -> list[tuple[int, str]]:
+    text = "{}: effective rank {:.0f}, {:.0f} large singular values, feature std {:.2f}"
+    names = ("effective_rank", "large_singular_values", "feature_std")
+    return [
+        (int(row["epoch"]), text.format(row["verdict"], *(float(row[name]) for name in names)))
+        for row in metrics
+        if all(row.get(name) for name in ("verdict", *names))
+    ]

@@ -39,9 +39,9 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
 ) -> None:
     asked: list[int] = []
 
-    def measure(*_: Any, num_seeds: int, **__: Any) -> Bounds:
+    def measure(*_: Any, num_seeds: int, **__: Any) -> dict[str, Bounds]:
         asked.append(num_seeds)
-        return Bounds(floors={}, ceiling={})
+        return {}
 
     def judge(*_: Any, **__: Any) -> dict[str, Any]:
         return {"kind": SimpleNamespace(verdict=first if len(asked) == 1 else "weakened")}
@@ -60,9 +60,9 @@ def test_both_short_pretrainings_are_compared_with_all_seeds(
 ) -> None:
     asked: list[int] = []
 
-    def measure(*_: Any, num_seeds: int = 1, **__: Any) -> Bounds:
+    def measure(*_: Any, num_seeds: int = 1, **__: Any) -> dict[str, Bounds]:
         asked.append(num_seeds)
-        return Bounds(floors={}, ceiling={})
+        return {}
 
     monkeypatch.setattr(planting, "measure_bounds", measure)
     monkeypatch.setattr(planting, "audit_tasks", lambda *_, **__: {"seen": None})
@@ -99,8 +99,8 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     ]
     assert len(every) == 4
     best = max(result.accuracy for result in every)
-    assert found.floors["random"]["kind"].accuracy == best
-    assert found.floors["majority"]["kind"].accuracy == np.mean(
+    assert found.floors["random"].accuracy == best
+    assert found.floors["majority"].accuracy == np.mean(
         data.test.labels["kind"] == np.bincount(data.train.labels["kind"]).argmax()
     )
 

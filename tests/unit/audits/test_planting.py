@@ -54,17 +54,19 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floors at a third and ceilings at 1, without training."""
 
     def bounds(
-        extractor: FeatureExtractor, grades: list[TrainTest], *_: object, **__: object
+        _: FeatureExtractor, grades: list[TrainTest], *__: object, **___: object
     ) -> list[Bounds]:
         found = []
         for grade in grades:
             floor = ProbeResult(hits=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
             top = ProbeResult(hits=np.ones(len(grade.test), bool), knn=1.0)
-            floors = {"pixels": {"shapes": floor}, "random": {"shapes": floor}}
-            found.append(Bounds(floors=floors, ceiling={"shapes": top}))
+            found.append(Bounds(floors={"pixels": floor, "random": floor}, ceiling=top))
         return found
 
     monkeypatch.setattr(planting, "graded_bounds", bounds)
+
+
+NOTHING = ProbeResult(hits=np.zeros(1, bool), knn=0.0)
 
 
 def audited(encoder: nn.Module) -> planting.PlantAudit:
@@ -102,7 +104,7 @@ def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
 
     def bounds(*_: object, num_seeds: int, **__: object) -> list[Bounds]:
         asked.append(num_seeds)
-        return [Bounds(floors={}, ceiling={}) for _ in GRADES["shapes"]]
+        return [Bounds(floors={}, ceiling=NOTHING) for _ in GRADES["shapes"]]
 
     def judge(*_: object, **__: object) -> dict[str, TaskAudit]:
         word = first if len(asked) == 1 else "learned"

@@ -84,7 +84,7 @@ def test_an_interval_that_holds_two_verdicts_is_said_to() -> None:
     assert few.verdict == "unclear"
     assert "unclear, weakened to learned, 75 % of the way" in few.line()
     clear = verdict(0.8, 0.1, 0.1, 0.9, 5000)
-    assert clear.verdict == clear.words() == "learned"
+    assert clear.verdict == clear.describe() == "learned"
     assert many.verdict == "unclear"  # 75 % is the threshold itself
 
 

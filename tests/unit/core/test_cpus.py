@@ -51,8 +51,8 @@ def test_the_processor_has_the_name_that_the_system_tells(
 THREADS = """
 import os
 os.sched_getaffinity = lambda pid: set(range(8))
-from widefield.cli.process import take_granted_cpus
-take_granted_cpus()
+from widefield.cli.process import limit_threads
+limit_threads()
 print(os.environ.get("OMP_NUM_THREADS"))
 """
 

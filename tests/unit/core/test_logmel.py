@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widefield.core.logmel import HIGHEST, LOWEST, FrontEnd, LogMel, band_hertz, mel_filters
+from widefield.core.logmel import HIGHEST, LOWEST, FrontEnd, LogMel, mel_filters, mel_frequencies
 
 
 def mel(hertz: float) -> float:
@@ -75,7 +75,7 @@ def test_filters_equal_the_definition(rate: int, bands: int) -> None:
 
 def test_a_tone_is_highest_in_its_band() -> None:
     front_end = FrontEnd(rate=8000, samples=8000)
-    centers = band_hertz(rate=8000, bands=64)
+    centers = mel_frequencies(rate=8000, bands=64)
     for band in (10, 30, 55):
         x = torch.sin(2 * math.pi * centers[band] * torch.arange(8000, dtype=torch.float64) / 8000)
         image = LogMel(front_end)(x.float().view(1, 1, 1, -1))[0, 0]

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from elsewhere import HOME, Elsewhere
-from widefield.core.modes import evaluating, on_device
+from widefield.core.modes import eval_mode, on_device
 
 
 def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
@@ -12,7 +12,7 @@ def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
     assert set(modes) == {True, False}
 
     def fail() -> None:
-        with evaluating(module):
+        with eval_mode(module):
             assert not any(part.training for part in module.modules())
             raise KeyError
 

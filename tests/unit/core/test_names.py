@@ -20,7 +20,7 @@ def test_a_name_that_is_only_a_little_alike_is_not_offered(given: str, known: st
 
 def test_where_names_are_many_what_lists_them_is_named() -> None:
     with pytest.raises(ValueError, match=r"^unknown setting 'callback': --help lists them$"):
-        check_name("setting", "callback", ("decay_bias_and_norm", "epochs"), listed_by="--help")
+        check_name("setting", "callback", ("decay_bias_and_norm", "epochs"), list_command="--help")
 
 
 def test_without_a_near_match_all_names_are_given() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import made_audit
 from widefield.audits.result import Audit
-from widefield.core.validation import check, fits
+from widefield.core.validation import check, is_valid
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Point:
 )
 def test_what_fits(value: Any, hint: Any) -> None:
     assert check("it", hint, value) == value
-    assert fits(hint, value)
+    assert is_valid(hint, value)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_what_fits(value: Any, hint: Any) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(value: Any, hint: Any, words: str) -> None:
-    assert not fits(hint, value)
+    assert not is_valid(hint, value)
     with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         check("it", hint, value)
 
 
 def test_a_whole_audit_fits() -> None:
-    assert fits(Audit, made_audit.whole())
+    assert is_valid(Audit, made_audit.whole())

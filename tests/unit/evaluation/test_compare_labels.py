@@ -128,7 +128,7 @@ def test_an_encoder_is_probed_beside_its_floors() -> None:
     assert control.pixels["class"].verdict != "higher"
     assert len(control.lines()) == 3
     assert control.lines()[2].startswith("linear-probe accuracy (class): ")
-    assert "labels of a few images" not in control.lines()[1]
+    assert "a few labels" not in control.lines()[1]
 
 
 def test_labels_that_were_trained_on_do_not_judge() -> None:

@@ -266,7 +266,7 @@ def test_settings_that_do_not_fit_get_one_line() -> None:
     taken = head_of(double_storage())
     LazyAdamW(taken)
     for make, message in (
-        (lambda: LazyAdamW(taken), "has an optimizer.*change that one's param_groups"),
+        (lambda: LazyAdamW(taken), "has an optimizer.*change its param_groups"),
         (lambda: LazyAdamW(head_of(no_moments)), "keeps no second moments.*use LazySGD"),
         (
             lambda: LazySGD(head_of(no_moments), update="Exact"),  # type: ignore[arg-type]

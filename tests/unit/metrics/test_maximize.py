@@ -39,7 +39,7 @@ def test_an_encoder_is_left_alone_and_its_neuron_is_excited() -> None:
     assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
     encoder.eval()
     waves = torch.randn(200, 3, 32, 17, 2, generator=torch.Generator().manual_seed(0))
-    drawn = maximize.paint(waves, torch.eye(3), (32, 32))
+    drawn = maximize.to_images(waves, torch.eye(3), (32, 32))
     noise = encoder(drawn).detach()[:, units].amax(0)
     assert (encoder(images).detach()[:, units].diagonal() > noise).all()
     inner = activation_maximization(
@@ -59,7 +59,7 @@ def test_waves_become_the_image_that_numpy_makes_of_them() -> None:
         spectrum = (waves[..., 0] + 1j * waves[..., 1]).numpy() * strength
         flat = np.fft.irfft2(spectrum, s=size, norm="ortho")
         expected = 1 / (1 + np.exp(-np.einsum("dc,uchw->udhw", mix.numpy(), flat)))
-        np.testing.assert_allclose(maximize.paint(waves, mix, size), expected, atol=1e-5)
+        np.testing.assert_allclose(maximize.to_images(waves, mix, size), expected, atol=1e-5)
 
 
 def test_color_axes_square_to_the_covariance() -> None:
@@ -75,7 +75,7 @@ def test_color_axes_square_to_the_covariance() -> None:
 
 def test_moves_are_small_and_drawn_for_each_image() -> None:
     ramp = torch.linspace(0, 1, 33).expand(4, 1, 33, 33)
-    moved = maximize.moved(ramp, torch.Generator().manual_seed(0))
+    moved = maximize.random_affine(ramp, torch.Generator().manual_seed(0))
     assert (moved - ramp).abs().mean() < 0.15
     assert not torch.allclose(moved[0], moved[1])
 

@@ -40,11 +40,11 @@ def test_it_starts_from_the_two_strongest_directions(
     h *= torch.arange(1, dim + 1) ** -0.7
     centered = h - h.mean(0)
     u, sigma, _ = torch.linalg.svd(centered, full_matrices=False)
-    places = tsne.strongest_plane(centered, seed=0)
+    places = tsne.pca_projection(centered, seed=0)
     expected = (u * sigma)[:, :2]
     turned = places * (places * expected).sum(0).sign()
     torch.testing.assert_close(turned, expected, rtol=0, atol=1e-5)
-    assert torch.equal(places, tsne.strongest_plane(centered, seed=0))
+    assert torch.equal(places, tsne.pca_projection(centered, seed=0))
 
 
 def test_far_more_dimensions_than_examples_take_no_time() -> None:

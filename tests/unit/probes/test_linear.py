@@ -50,8 +50,8 @@ def test_is_the_optimum_that_scikit_learn_finds(n: int, dim: int, classes: int, 
     gap = objective(weight, bias, z, y, l2) - objective(their_weight, their_bias, z, y, l2)
     assert -1e-8 < gap < gradient**2 / (2 * l2)
     assert (weight - their_weight).norm() < gradient / l2
-    guess = (z @ weight.T + bias).argmax(1).numpy()
-    assert (guess == model.predict(z.numpy())).mean() > 0.995
+    predicted = (z @ weight.T + bias).argmax(1).numpy()
+    assert (predicted == model.predict(z.numpy())).mean() > 0.995
     assert result.accuracy == pytest.approx(model.score(z.numpy(), y.numpy()), abs=0.005)
     assert result.l2 == l2
 
@@ -167,7 +167,7 @@ def test_a_task_is_fitted_alike_alone_and_beside_another() -> None:
             alone = fit_linear(h, labels, h, labels, classes={task: count})[task]
             assert together[task].validation == alone.validation
             assert together[task].l2 == alone.l2
-            assert torch.equal(together[task].guess, alone.guess)
+            assert torch.equal(together[task].predicted, alone.predicted)
 
 
 def test_constant_features_change_nothing() -> None:
@@ -200,7 +200,7 @@ def test_eigenvectors_that_lapack_does_not_reach_are_not_needed(
     monkeypatch.setattr(torch.linalg, "eigh", gives_up)
     again = fit_linear(h, {"task": y}, h, {"task": y}, classes=sizes, l2_grid=[1e-2])["task"]
     assert again.accuracy == found.accuracy
-    assert torch.equal(again.guess, found.guess)
+    assert torch.equal(again.predicted, found.predicted)
     gap = (a - b for a, b in zip(in_standardized(again, h), in_standardized(found, h), strict=True))
     assert all(part.norm() < 3e-2 for part in gap)  # each within 1.5e-4 / l2 of the optimum
 
@@ -299,4 +299,4 @@ def test_the_scale_of_features_changes_no_score(scale: float) -> None:
     assert plain.accuracy > 0.4
     assert scaled.accuracy == pytest.approx(plain.accuracy, abs=0.003)
     torch.testing.assert_close(scale * scaled.weight, plain.weight, rtol=0.01, atol=1e-3)
-    assert ((h @ scaled.weight.T + scaled.bias).argmax(1) == scaled.guess).all()
+    assert ((h @ scaled.weight.T + scaled.bias).argmax(1) == scaled.predicted).all()

@@ -9,12 +9,14 @@ import pytest
 from PIL import Image
 
 from widefield.report.figures import chart, png, thumbnail
+from widefield.report.parts import Lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(x: list[float], y: list[float], x_label: str = "x", **options: Any) -> str:
-    return chart({"curve": (x, y)}, x_label=x_label, prefix="a-", **options)
+    lines = Lines(title="", caption="", series={"curve": (x, y)}, x_label=x_label, **options)
+    return chart(lines, prefix="a-")
 
 
 def test_a_chart_takes_its_colors_and_type_from_the_page() -> None:

@@ -99,13 +99,13 @@ def test_small_batches_would_give_another_loss() -> None:
 @pytest.mark.parametrize(("most", "sizes"), [(2, [2, 2, 2]), (4, [3, 3]), (5, [3, 3]), (6, [6])])
 def test_parts_are_as_equal_as_can_be(most: int, sizes: list[int]) -> None:
     encoder = Told()
-    MicroBatched(encoder, most=most)(torch.rand(6, 3, 16, 16))
+    MicroBatched(encoder, max_size=most)(torch.rand(6, 3, 16, 16))
     assert encoder.sizes == sizes
 
 
 def test_dropout_is_the_same_when_a_part_is_computed_again() -> None:
     encoder, x = Told(), torch.rand(6, 3, 16, 16)
-    features = MicroBatched(encoder, most=2)(x)
+    features = MicroBatched(encoder, max_size=2)(x)
     features.sum().backward()
     weight = encoder.net[1].weight
     found, weight.grad = weight.grad, None
@@ -119,7 +119,7 @@ def test_dropout_is_the_same_when_a_part_is_computed_again() -> None:
 def test_no_activations_are_held_between_the_passes(most: int, held: int) -> None:
     """The control is a part that is the whole batch."""
     encoder = Told()
-    features = MicroBatched(encoder, most=most)(torch.rand(6, 3, 16, 16))
+    features = MicroBatched(encoder, max_size=most)(torch.rand(6, 3, 16, 16))
     gc.collect()
     assert sum(ref() is not None for ref in encoder.alive) <= held
     assert features.grad_fn is not None
@@ -131,7 +131,7 @@ def test_running_statistics_move_once_for_each_part(momentum: float | None) -> N
     torch.manual_seed(0)
     norm, other = (nn.BatchNorm1d(4, momentum=momentum) for _ in range(2))
     for x in torch.rand(2, 6, 4):
-        MicroBatched(norm, most=2)(x).sum().backward()
+        MicroBatched(norm, max_size=2)(x).sum().backward()
         for part in x.split(2):
             other(part)
     for name, expected in other.state_dict().items():
@@ -141,7 +141,7 @@ def test_running_statistics_move_once_for_each_part(momentum: float | None) -> N
 
 def test_batch_statistics_that_are_not_kept_pass_in_parts() -> None:
     norm = nn.BatchNorm1d(4, track_running_stats=False)
-    MicroBatched(norm, most=2)(torch.rand(6, 4)).sum().backward()
+    MicroBatched(norm, max_size=2)(torch.rand(6, 4)).sum().backward()
     assert norm.num_batches_tracked is None
 
 
@@ -179,7 +179,7 @@ def test_no_example_is_left_alone(examples: int, sizes: list[int]) -> None:
     seen: list[int] = []
     norm = nn.BatchNorm1d(4)
     norm.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    MicroBatched(norm, most=2)(torch.rand(examples, 4, requires_grad=True))
+    MicroBatched(norm, max_size=2)(torch.rand(examples, 4, requires_grad=True))
     assert seen == sizes
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.views import Augmentation, Chain, ViewSettings, build_views
-from widefield.views.waveform import WaveAugment, fast_length, granular
+from widefield.views.waveform import WaveAugment, fast_length, time_stretch
 
 RATE, STEPS = 4000, 4000
 FRONT_END = FrontEnd(rate=RATE, samples=STEPS)
@@ -42,22 +42,22 @@ def factors(value: float) -> Tensor:
 def test_as_it_is_at_pitch_and_speed_one() -> None:
     x = torch.randn(3, 1, 1, STEPS, generator=generator())
     one = torch.ones(3, 1, 1, 1)
-    torch.testing.assert_close(granular(x, one, one, 0 * one), x, atol=1e-4, rtol=0)
+    torch.testing.assert_close(time_stretch(x, one, one, 0 * one), x, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("pitch", [0.8, 1.25])
 def test_pitch_moves_frequencies_and_speed_does_not(pitch: float) -> None:
     x, one = tone(400.0), factors(1.0)
-    higher = granular(x, factors(pitch), one, 0 * one)
+    higher = time_stretch(x, factors(pitch), one, 0 * one)
     assert float(center(higher)) == pytest.approx(400 * pitch, rel=0.03)
-    faster = granular(x, one, factors(pitch), 0 * one)
+    faster = time_stretch(x, one, factors(pitch), 0 * one)
     assert float(center(faster)) == pytest.approx(400, rel=0.03)
 
 
 def test_speed_moves_events_around_the_middle() -> None:
     x = torch.zeros(1, 1, 1, STEPS)
     x[..., 1000:1040] = torch.randn(40, generator=generator())
-    slow = granular(x, factors(1.0), factors(0.8), factors(0.0))
+    slow = time_stretch(x, factors(1.0), factors(0.8), factors(0.0))
     energy = slow.square()[0, 0, 0]
     center = float((energy * torch.arange(STEPS)).sum() / energy.sum())
     assert center == pytest.approx(2000 - (2000 - 1020) / 0.8, abs=100)
@@ -65,7 +65,7 @@ def test_speed_moves_events_around_the_middle() -> None:
 
 def test_what_lies_beyond_the_ends_is_silence() -> None:
     x = torch.ones(1, 1, 1, STEPS)
-    shifted = granular(x, factors(1.0), factors(1.0), factors(0.25))[0, 0, 0]
+    shifted = time_stretch(x, factors(1.0), factors(1.0), factors(0.25))[0, 0, 0]
     assert float(shifted[-900:].abs().max()) < 1e-4
     assert float((shifted[:2900] - 1).abs().max()) < 1e-4
 

@@ -67,14 +67,14 @@ def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
 def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 8)
     test = paint(tmp_path / "test", ["red", "green"], 4)  # its red ones are in `train` too
-    for scored, count in ((train, "16 of the 16"), (test, "4 of the 8")):
+    for scored, count in ((train, "of 16 test images, 16"), (test, "of 8 test images, 4")):
         (said, *_) = probe("pixels", scored, train_data=train, floors=False).notes
-        assert said.startswith(f"{count} scored images are among those that the probe is fitted on")
+        assert said.startswith(f"{count} occur in the training data of the probe, so")
     halves = (f"{train}:test+shapes", f"{train}:train+shapes")
     clean = probe("pixels", halves[0], train_data=halves[1], floors=False)
-    assert not [note for note in clean.notes if "fitted on, so" in note]
+    assert not [note for note in clean.notes if "occur in" in note]
     planted = probe("pixels", f"{train}+shapes", train_data=f"{train}+shapes", floors=False)
-    assert planted.notes[0].startswith("16 of the 16 scored images")
+    assert planted.notes[0].startswith("of 16 test images, 16 occur")
 
 
 def test_a_class_of_one_image_is_named(tmp_path: Path) -> None:
@@ -291,23 +291,18 @@ def with_copies(copies: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]
 @pytest.mark.parametrize(
     ("copies", "said"),
     [
-        (
-            1,
-            "1 occur in the training data of the probe, which raises the score by at most 1.0 p",
-        ),
-        (
-            4,
-            "4 occur in the training data of the probe, which raises the score by at most 4.0 p",
-        ),
-        (5, "5 occur in the training data of the probe, so the score is biased: leave out"),
+        (1, "which raises the score by at most 1.0 points"),
+        (4, "which raises the score by at most 4.0 points"),
+        (5, "so the score is biased: leave out"),
     ],
 )
 def test_what_copies_among_the_scored_images_can_do_is_said(
     copies: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (note,) = [note for note in with_copies(copies, monkeypatch) if "is fitted on" in note]
-    assert note.startswith(f"{copies} of the 100 scored images {said}")
-    assert not any("is fitted on" in note for note in with_copies(0, monkeypatch))
+    (note,) = [note for note in with_copies(copies, monkeypatch) if "occur in" in note]
+    start = f"of 100 test images, {copies} occur in the training data of the probe, "
+    assert note.startswith(start + said)
+    assert not any("occur in" in note for note in with_copies(0, monkeypatch))
 
 
 def test_others_to_score_on_are_advised_where_they_are_the_same(tmp_path: Path) -> None:

@@ -122,10 +122,13 @@ def deep_image(image: Image.Image, file: Path | memoryview) -> Deep | None:
         raise ValueError("signed values of 8 bits")
     if image.mode.startswith("I") or image.mode == "F":
         values, transparent = np.asarray(image), image.info.get("transparency")
+        max_value = 2.0**bits - 1 if 8 < bits < 16 else None
+        if image.format in _READ_TO_FULL_SCALE and image.mode != "F":
+            max_value = _FULL
         return Deep(
             values,
             (values != transparent).astype(np.float64) if isinstance(transparent, int) else None,
-            max_value=_white_of_header(image, bits),
+            max_value=max_value,
             inverted=tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO,
             orientation=orientation,
         )
@@ -138,13 +141,6 @@ def deep_image(image: Image.Image, file: Path | memoryview) -> Deep | None:
             alpha = (colors != transparent).any(axis=-1).astype(np.float64)
         return Deep(colors, alpha, orientation=orientation)
     return None
-
-
-def _white_of_header(image: Image.Image, bits: int) -> float | None:
-    """Return the value of white if the format defines it."""
-    if image.format in _READ_TO_FULL_SCALE and image.mode != "F":
-        return _FULL
-    return 2.0**bits - 1 if 8 < bits < 16 else None
 
 
 def _bits_of_png(file: Path | memoryview) -> int:

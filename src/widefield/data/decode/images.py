@@ -76,39 +76,23 @@ def decode_all(
     Raises:
         ValueError: the images have no common value of white.
     """
-    report, value_ranges = DecodeReport(max_value=max_value), {}
+    report, first = DecodeReport(max_value=max_value), 0
     rows: Sequence[int] = range(len(files))
-    for i, decoded in _decode_rows(rows, files, out, max_value, progress):
-        if isinstance(decoded, str):
-            report.failed[i] = Skipped(names[i], decoded)
-        elif decoded.value_range is not None and max_value is None:
-            value_ranges[i] = decoded.value_range
-        else:
-            _count(report, decoded)
-    if not value_ranges:
-        return report
-    report.max_value, rows = shared_max_value(value_ranges.values()), sorted(value_ranges)
-    for i, decoded in _decode_rows(
-        rows, files, out, report.max_value, _offset_progress(len(files), progress)
-    ):
-        if isinstance(decoded, str):
-            report.failed[i] = Skipped(names[i], decoded)
-        else:
-            _count(report, decoded)
+    while rows:
+        value_ranges: dict[int, ValueRange] = {}
+        for i, decoded in _decode_rows(rows, files, out, report.max_value, first, progress):
+            if isinstance(decoded, str):
+                report.failed[i] = Skipped(names[i], decoded)
+            elif decoded.value_range is not None and report.max_value is None:
+                value_ranges[i] = decoded.value_range
+            else:
+                report.choices.update(decoded.choices)
+                if decoded.value_range is not None:
+                    report.largest = max(report.largest, decoded.value_range.largest)
+        first, rows = len(files), sorted(value_ranges)
+        if rows:
+            report.max_value = shared_max_value(value_ranges.values())
     return report
-
-
-def _count(report: DecodeReport, decoded: Decoded) -> None:
-    report.choices.update(decoded.choices)
-    if decoded.value_range is not None:
-        report.largest = max(report.largest, decoded.value_range.largest)
-
-
-def _offset_progress(first: int, progress: ProgressCallback | None) -> ProgressCallback | None:
-    """Return `progress` for a second pass after `first` images."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(first + done, first + total)
 
 
 def _decode_rows(
@@ -116,15 +100,19 @@ def _decode_rows(
     files: Sequence[File],
     out: NDArray[np.uint8],
     max_value: float | None,
+    first: int,
     progress: ProgressCallback | None,
 ) -> Iterator[tuple[int, Decoded | str]]:
-    """Decode files[i] into out[i] for i in `rows`; yield what was chosen, or why it failed."""
+    """Decode files[i] into out[i] for i in `rows`; yield what was chosen, or why it failed.
+
+    `first` images were decoded in an earlier pass.
+    """
     size: Size = (out.shape[1], out.shape[2])
     stop = threading.Event()
 
-    def decode_task(first: int) -> list[tuple[int, Decoded | str]]:
+    def decode_task(start: int) -> list[tuple[int, Decoded | str]]:
         done: list[tuple[int, Decoded | str]] = []
-        for i in rows[first : first + _FILES_PER_TASK]:
+        for i in rows[start : start + _FILES_PER_TASK]:
             if stop.is_set():
                 break
             try:
@@ -143,7 +131,8 @@ def _decode_rows(
             for start, done in zip(starts, pool.map(decode_task, starts), strict=True):
                 yield from done
                 if progress is not None:
-                    progress(min(start + _FILES_PER_TASK, len(rows)), len(rows))
+                    end = min(start + _FILES_PER_TASK, len(rows))
+                    progress(first + end, first + len(rows))
         except BaseException:  # an interrupt must not wait for a million files
             stop.set()
             raise
@@ -159,7 +148,9 @@ def decode(file: File, size: Size, max_value: float | None = None) -> Decoded:
     """
     with _open(file) as image:
         orientations = {_orientation(image)}
-        choices = {"first"} if _is_multi_page(image) else set()
+        # An MPO file is a photo with its preview, not two pages.
+        is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
+        choices = {"first"} if is_multi_page else set()
         # JPEG only: decoding at a reduced resolution is several times faster, and twice the
         # output size is enough for the resampling filter.
         image.draft(None, (2 * max(size), 2 * max(size)))
@@ -223,11 +214,6 @@ def _check_decode_cost(image: Image.Image, file: File) -> None:
         scans = encoded.count(_SCAN_MARKER)
         if scans > _MAX_SCANS or scans * pixels > _MAX_SCAN_PIXELS:
             raise ValueError(f"{scans} progressive scans of {pixels} pixels, more than the limit")
-
-
-def _is_multi_page(image: Image.Image) -> bool:
-    """Return whether there are several pages or frames; the preview of a photo does not count."""
-    return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
 def _orientation(image: Image.Image) -> object:

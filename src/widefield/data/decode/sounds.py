@@ -41,7 +41,6 @@ class Header:
 
     frames: int
     rate: int
-    channels: int
 
 
 def require_audio() -> None:
@@ -69,7 +68,7 @@ def header(path: Path) -> Header:
         path.open("rb").close()  # soundfile does not report the reason of a failure
         _check_complete_mp3(path)
         with soundfile.SoundFile(path) as file:
-            info = Header(len(file), file.samplerate, file.channels)
+            info = Header(len(file), file.samplerate)
     except OSError as error:
         raise UnreadableError(error.strerror or "cannot be opened") from None
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError):
@@ -161,21 +160,16 @@ def decode(path: Path, rate: int) -> NDArray[np.int16]:
         raise UnreadableError(f"is cut short: {len(x)} of {info.frames} samples")
     if not np.isfinite(x).all():
         raise UnreadableError("holds NaN or infinity")
-    _check_scale(x)
-    samples = to_int16(resample(x, info.rate, rate))
-    if not samples.any():
-        raise UnreadableError("is silent")
-    return samples
-
-
-def _check_scale(x: NDArray[np.float32]) -> None:
-    """Check that floats are not in units of integers: they would be clipped."""
     peak = float(np.abs(x).max(initial=0))
-    if peak > _MAX_SAMPLE:
+    if peak > _MAX_SAMPLE:  # in units of integers, which would be clipped
         raise UnreadableError(
             f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
             "such as 32768"
         )
+    samples = to_int16(resample(x, info.rate, rate))
+    if not samples.any():
+        raise UnreadableError("is silent")
+    return samples
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:

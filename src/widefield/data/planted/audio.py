@@ -47,11 +47,7 @@ class Background(AudioFeature):
     """Pack or folder of recordings; default: three synthetic noises."""
 
     def __post_init__(self) -> None:
-        """Check the range of levels.
-
-        Raises:
-            ValueError: `low` is above `high`.
-        """
+        """Check the range of levels."""
         if self.low > self.high:
             raise ValueError(f"'+background' has low={self.low:g} above high={self.high:g}")
 
@@ -141,14 +137,11 @@ class Clicks(_Synthetic):
 def _concatenate(
     name: str, recordings: list[NDArray[np.float32]], held_out: bool | None
 ) -> NDArray[np.float32]:
-    """Return the concatenated recordings of a class at equal levels.
-
-    `held_out` selects a part of each recording; None means all of it.
-
-    Raises:
-        ValueError: the recordings are too short.
-    """
-    parts = [x if held_out is None else _part(x, held_out) for x in recordings]
+    """Return the recordings of a class at equal levels, of each all, or one of its two parts."""
+    parts = recordings
+    if held_out is not None:
+        cuts = [round(_TRAIN_SHARE * len(x)) for x in recordings]
+        parts = [x[k:] if held_out else x[:k] for x, k in zip(recordings, cuts, strict=True)]
     parts = [part for part in parts if len(part)]
     if not parts:
         raise ValueError(
@@ -156,11 +149,6 @@ def _concatenate(
             "80 / 20: give longer ones"
         )
     return parts[0] if len(parts) == 1 else np.concatenate([as_loop(part, 0) for part in parts])
-
-
-def _part(x: NDArray[np.float32], held_out: bool) -> NDArray[np.float32]:
-    split = round(_TRAIN_SHARE * len(x))
-    return x[split:] if held_out else x[:split]
 
 
 def _click_train(gaps: tuple[float, ...], rate: int, steps: int) -> NDArray[np.float64]:

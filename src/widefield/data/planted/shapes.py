@@ -42,11 +42,7 @@ class Shapes(ImageFeature):
     size: RelativeSize = 1.0
 
     def __post_init__(self) -> None:
-        """Check that `as_published` is not combined with `size` or `place`.
-
-        Raises:
-            ValueError: it is.
-        """
+        """Check that `as_published` is not combined with `size` or `place`."""
         if self.as_published and (self.size, self.place) != (1.0, "free"):
             raise ValueError(
                 f"'+{self.name}:as-published' has a fixed size and place: leave out size and place"

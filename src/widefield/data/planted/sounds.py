@@ -35,12 +35,6 @@ class SoundOverlay(RandomOverlay):
         """Return False for all samples, [n, H, T]: a planted sound hides nothing."""
         return np.zeros((len(np.asarray(index)), *size), dtype=np.bool_)
 
-    def snr_values(self, index: ArrayLike, read: int = 0) -> NDArray[np.float64]:
-        """Return the signal-to-noise ratio of each example of `index`, dB."""
-        low, high = self.snr
-        share = self._draw("level", self._counter(index, read), _LEVELS) / (_LEVELS - 1)
-        return low + (high - low) * share
-
     def segments(self, index: ArrayLike, steps: int, read: int = 0) -> NDArray[np.float32]:
         """Return the planted segment of each example of `index`, float32 [n, steps]."""
         counter = self._counter(index, read)
@@ -66,7 +60,9 @@ class SoundOverlay(RandomOverlay):
         else:
             count = np.maximum((sound != 0).sum(1), 1)
             level = np.sqrt((sound.astype(np.float64) ** 2).sum(1) / count)
-            gain = level * 10 ** (-self.snr_values(index, read) / 20)
+            low, high = self.snr
+            share = self._draw("level", self._counter(index, read), _LEVELS) / (_LEVELS - 1)
+            gain = level * 10 ** (-(low + (high - low) * share) / 20)
             mixed = sound + gain[:, None].astype(np.float32) * planted
         peak = np.abs(mixed).max(1, keepdims=True)
         mixed = mixed * 32_767 / np.maximum(peak, 32_767 / 32_768)

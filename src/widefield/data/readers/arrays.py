@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widefield.core.memory import refuse_beyond_memory
+from widefield.core.memory import check_memory
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
@@ -40,7 +39,7 @@ def read_npy(path: Path) -> Examples:
     array = read_array(path)
     # Other types are converted to uint8 in memory.
     if array.dtype != np.uint8:
-        refuse_beyond_memory(array.size, f"the pixels of '{path}'")
+        check_memory(array.size, f"the pixels of '{path}'")
     return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
 
 
@@ -48,43 +47,38 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     """Read arrays in memory: images, or a mapping with `x` and label arrays."""
     if not isinstance(data, Mapping):
         data = {"x": data}
-    arrays = {
-        _task_name(key): _from_torch(value)
-        if isinstance(value, torch.Tensor)
-        else _plain_text(np.asanyarray(value))
-        for key, value in data.items()
-    }
+    arrays = {str(key): _as_array(str(key), value) for key, value in data.items()}
     return _read_arrays(arrays, "the mapping")
 
 
-def _task_name(key: str) -> str:
-    if printable(str(key)) != str(key):
-        raise ValueError(f"key '{printable(str(key))}' is not plain text; rename it")
-    return str(key)
-
-
-def _from_torch(value: torch.Tensor) -> NDArray[np.generic]:
-    value = value.detach().cpu()
-    array: NDArray[np.generic] = (value.float() if value.is_floating_point() else value).numpy()
-    return array
-
-
-def _plain_text(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert an object array of strings, such as a column of pandas, to a string array."""
+def _as_array(key: str, value: Array) -> NDArray[np.generic]:
+    """Return a value as an array; object arrays of strings, as in pandas, become text."""
+    if printable(key) != key:
+        raise ValueError(f"key '{printable(key)}' is not plain text; rename it")
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return np.asarray(value.float() if value.is_floating_point() else value)
+    array = np.asanyarray(value)
     is_text = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
     return array.astype(str) if is_text else array
 
 
 def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     if "audio" in arrays:
-        return _read_sound_pack(arrays, source)
-    if "sounds" in arrays:
-        return _read_sounds(arrays, source)
+        recordings = of_pack(arrays, source)
+        tasks = {"class": ("labels", "classes"), "speaker": ("speakers", "speaker_names")}
+        tasks = {task: keys for task, keys in tasks.items() if keys[0] in arrays}
+        return replace(_examples(len(recordings), arrays, tasks), recordings=recordings)
+    if "sounds" in arrays:  # all keys but `sample_rate` are tasks
+        recordings = of_array(arrays, source)
+        tasks = _tasks(arrays, ("sounds", "sample_rate"))
+        return replace(_examples(len(recordings), arrays, tasks), recordings=recordings)
     if "windows" in arrays:
         return read_windows(arrays)
     if "x" in arrays:
         pixels, notes = as_pixels(arrays["x"], "x")
-        return _with_tasks(pixels, notes, arrays, "x")
+        examples = _examples(len(pixels), arrays, _tasks(arrays, ("x",)))
+        return replace(examples, pixels=pixels, notes=notes)
     if "images" in arrays or "bytes" in arrays:
         return _read_pack(arrays, source)
     raise ValueError(
@@ -94,52 +88,29 @@ def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Example
     )
 
 
-def _read_sound_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    """Read clips with the tasks `class` (key `labels`) and `speaker` (key `speakers`)."""
-    recordings = of_pack(arrays, source)
-    n = len(recordings)
-    labels, classes = {}, {}
-    for task, key, names in (
-        ("class", "labels", "classes"),
-        ("speaker", "speakers", "speaker_names"),
-    ):
-        if key in arrays:
-            labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
-    return Examples(names=_row_names(n), labels=labels, classes=classes, recordings=recordings)
-
-
-def _read_sounds(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    """Read sounds of one length, [n, time]; all keys but `sample_rate` are tasks."""
-    recordings = of_array(arrays, source)
-    others = {key: value for key, value in arrays.items() if key not in ("sounds", "sample_rate")}
-    labeled = _with_tasks(np.empty((len(recordings), 1, 0, 1), np.int16), (), others, "sounds")
-    return replace(labeled, pixels=None, recordings=recordings)
-
-
 def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
     """Read windows [n, channels, time] under key `windows`; all other keys are tasks."""
-    pixels, notes = as_windows(arrays["windows"], "windows")
-    return _with_tasks(pixels, notes, arrays, "windows")
+    pixels = as_windows(arrays["windows"], "windows")
+    return replace(_examples(len(pixels), arrays, _tasks(arrays, ("windows",))), pixels=pixels)
 
 
-def _with_tasks(
-    pixels: NDArray[Any], notes: tuple[str, ...], arrays: dict[str, NDArray[np.generic]], key: str
+def _tasks(
+    arrays: dict[str, NDArray[np.generic]], others: tuple[str, ...]
+) -> dict[str, tuple[str, str]]:
+    """Return task -> key of its labels and of its class names, for all keys but `others`."""
+    names = {f"{key}_classes" for key in arrays}
+    return {key: (key, f"{key}_classes") for key in arrays if key not in {*others, *names}}
+
+
+def _examples(
+    n: int, arrays: dict[str, NDArray[np.generic]], tasks: dict[str, tuple[str, str]]
 ) -> Examples:
-    """Return examples whose tasks are the arrays other than `key`."""
+    """Return n examples with the labels of `tasks`, as `_tasks` returns them."""
     labels, classes = {}, {}
-    names = {key for key in arrays if key.endswith("_classes") and key[:-8] in arrays}
-    for task in arrays.keys() - names - {key}:
-        labels[task], classes[task] = as_labels(
-            arrays[task], task, len(pixels), arrays.get(f"{task}_classes"), f"{task}_classes"
-        )
-    order = [key for key in arrays if key in labels]  # the order of the file
-    return Examples(
-        names=_row_names(len(pixels)),
-        labels={task: labels[task] for task in order},
-        classes={task: classes[task] for task in order},
-        pixels=pixels,
-        notes=notes,
-    )
+    for task, (key, names) in tasks.items():
+        labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
+    names_of_rows = [f"row {row}" for row in range(n)]
+    return Examples(names=names_of_rows, labels=labels, classes=classes)
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -160,15 +131,8 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         view = memoryview(data.tobytes())
         files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
-    labels, classes = as_labels(arrays["labels"], "labels", n, arrays["classes"], "classes")
-    return Examples(
-        names=_row_names(n),
-        labels={"class": labels},
-        classes={"class": classes},
-        pixels=pixels,
-        files=files,
-        notes=notes,
-    )
+    examples = _examples(n, arrays, {"class": ("labels", "classes")})
+    return replace(examples, pixels=pixels, files=files, notes=notes)
 
 
 def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
@@ -313,10 +277,6 @@ def _from_strings(
     labels = np.array(positions, dtype=np.int64)[ids]
     _check_class_count(labels, key, len(known))
     return labels, known
-
-
-def _row_names(n: int) -> list[str]:
-    return [f"row {row}" for row in range(n)]
 
 
 def _kind(array: NDArray[np.generic]) -> str:

@@ -15,7 +15,7 @@ from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.decode.images import FORMATS, File, header_size
 from widefield.data.examples import Examples
-from widefield.data.readers.recordings import SUFFIXES, Recordings, check_one_kind
+from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
 _SIZE_SAMPLE = 1_000
@@ -38,7 +38,10 @@ def read_folder(folder: Path) -> Examples:
         ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
             splits.
     """
-    suffixes = _image_suffixes()
+    formats = Image.registered_extensions()
+    suffixes = {
+        suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN
+    }
     ignored: Counter[str] = Counter()
     paths: list[str] = []
     audio_paths: list[str] = []
@@ -50,7 +53,11 @@ def read_folder(folder: Path) -> Examples:
             audio_paths.append(path)
         else:
             ignored[suffix or "without a suffix"] += 1
-    check_one_kind(folder, images=len(paths), sounds=len(audio_paths))
+    if paths and audio_paths:
+        raise ValueError(
+            f"'{printable(str(folder))}' holds {len(paths)} images and {len(audio_paths)} sounds; "
+            "put them into folders of their own"
+        )
     paths = paths or audio_paths
     notes = _ignored_note(ignored)
     if not paths:
@@ -160,15 +167,6 @@ def _mode(entry: os.DirEntry[str]) -> int | None:
         return entry.stat().st_mode
     except OSError:
         return None
-
-
-def _image_suffixes() -> frozenset[str]:
-    Image.init()
-    return frozenset(
-        suffix
-        for suffix, format_name in Image.registered_extensions().items()
-        if format_name in FORMATS and format_name in Image.OPEN
-    )
 
 
 def common_size(files: Sequence[File]) -> Size:

@@ -37,7 +37,12 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
         raise error from None
     with archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
-        _check_memory(members, path)
+        size, free = sum(member.file_size for member in members), free_host_memory()
+        if size > free:
+            raise ValueError(
+                f"'{path}' holds {size / 1e9:,.1f} GB of arrays and {free / 1e9:.1f} GB of memory "
+                "are free; divide it into several files"
+            )
         arrays: dict[str, NDArray[np.generic]] = {}
         for member in members:
             key = member.filename.removesuffix(".npy")
@@ -74,15 +79,6 @@ def _problem_of_file(file: IO[bytes], size: int) -> str | None:
             return _problem(file, size)
         except Exception:  # a damaged header may raise any error
             return _DAMAGED
-
-
-def _check_memory(members: list[zipfile.ZipInfo], path: Path) -> None:
-    size, free = sum(member.file_size for member in members), free_host_memory()
-    if size > free:
-        raise ValueError(
-            f"'{path}' holds {size / 1e9:,.1f} GB of arrays and {free / 1e9:.1f} GB of memory are "
-            "free; divide it into several files"
-        )
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[np.generic]:

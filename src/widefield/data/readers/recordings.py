@@ -1,14 +1,11 @@
 """Recordings as a source: sound files, packs of clips, arrays in memory."""
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
-from widefield.core.names import printable
 
 SUFFIXES = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
 """Suffixes of sound files."""
@@ -113,21 +110,3 @@ def _rate(value: NDArray[np.generic]) -> int:
             f"key 'sample_rate' is {value.tolist()!r}; expected one number of 1,000 to 384,000 Hz"
         )
     return round(float(value.item()))
-
-
-def check_one_kind(folder: Path, *, images: int, sounds: int) -> None:
-    """Check that a folder has images or sounds.
-
-    Raises:
-        ValueError: it has both.
-    """
-    if sounds and images:
-        raise ValueError(
-            f"'{printable(str(folder))}' holds {images} images and {sounds} sounds; "
-            "put them into folders of their own"
-        )
-
-
-def most_common_rate(rates: Counter[int]) -> int:
-    """Return the most common sampling rate, the highest in case of a tie."""
-    return max(rates, key=lambda rate: (rates[rate], rate))

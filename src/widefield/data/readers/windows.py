@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 
 _SHORTEST = 16
@@ -18,8 +18,8 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _COLUMN = "window"
 
 
-def as_windows(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Convert windows [n, channels, time] to float32 [n, 1, time, channels]; also return notes.
+def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
+    """Convert windows [n, channels, time] to float32 [n, 1, time, channels].
 
     [n, time] is one channel. Values keep their units: the encoder normalizes each channel.
 
@@ -51,7 +51,7 @@ def as_windows(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.float32], t
             f"key '{key}' holds NaN or infinity in {int((~finite).sum())} of {n} windows "
             f"(first: row {int(np.flatnonzero(~finite)[0])}); leave them out or fill the gaps"
         )
-    return out, ()
+    return out
 
 
 def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -63,7 +63,7 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    refuse_strange(path, largest=sys.maxsize)
+    check_plain_file(path, largest=sys.maxsize)
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
@@ -83,17 +83,12 @@ def read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
             continue
         if column.null_count:
             raise ValueError(f"column '{printable(name)}' of '{path}' has gaps; fill them")
-        values = np.asarray(column.to_pylist())
-        arrays[printable(name)] = values
+        arrays[printable(name)] = np.asarray(column.to_pylist())
     return arrays
 
 
 def _stacked(rows: list[Any], path: Path) -> NDArray[np.float64]:
-    """Return the windows as one array, [n, channels, time] or [n, time].
-
-    Raises:
-        ValueError: a window is not numeric, or shapes differ.
-    """
+    """Return the windows as one array, [n, channels, time] or [n, time]."""
     shapes: dict[tuple[int, ...], int] = {}
     windows = []
     for number, row in enumerate(rows):

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from widefield.core.files import refuse_strange, write_atomically
+from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
@@ -137,7 +137,7 @@ def has_settings(path: str | Path) -> bool:
 def is_config(path: Path) -> bool:
     """Return whether `path` is a configuration of `save_encoder`, which may be replaced."""
     try:
-        refuse_strange(path, largest=2**20)
+        check_plain_file(path, largest=2**20)
         read_config(path.read_text("utf-8"))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return False

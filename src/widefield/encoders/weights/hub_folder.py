@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from widefield.core.files import refuse_strange
+from widefield.core.files import check_plain_file
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
 from widefield.encoders.weights.foreign import (
@@ -56,7 +56,7 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    refuse_strange(path, largest=_MAX_BYTES)
+    check_plain_file(path, largest=_MAX_BYTES)
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
