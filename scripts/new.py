@@ -52,10 +52,12 @@ KINDS = {
         (
             "src/widefield/views/registry.py",
             "VIEWS",
-            '    "$name": Policy(\n        "Say what it does (source).",\n'
+            '    "$name": Policy(\n'
+            '        "Say what it does (source).",\n'
             "        ${Class}Settings,\n"
             "        lambda settings, channels: $Class(strength=settings.${ident}_strength),\n"
-            '        "picture",\n    ),\n',
+            '        "picture",\n'
+            "    ),\n",
         ),
         {
             "src/widefield/views/registry.py": (
