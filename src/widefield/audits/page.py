@@ -143,31 +143,37 @@ def _by_grade(result: Audit) -> list[Figure]:
         for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
-    neighbors = {
-        name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
-        for name, plant in result.plants.items()
-    }
-    learning = Lines(
-        title="How easy must a planted feature be?",
-        caption=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The earlier "
-        "a curve rises, the more sensitive the encoder is. Grades without a value are not "
-        "separable: too faint for the ceiling, or predictable from raw pixels.",
-        series=learned,
-        x_label="ease",
-        y_label="learned",
-        y_range=(0, 1.03),
-    )
-    agreement = Lines(
-        title=f"Do plants hide the {result.kind}?",
-        caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} that "
-        f"stay the same when all {result.kind} get a plant. It is low where features depend on the "
-        "plant alone.",
-        series=neighbors,
-        x_label="ease",
-        y_label="neighbors kept",
-        y_range=(0, 1.03),
-    )
-    return [figure for figure in (learning, agreement) if figure.series]
+    figures: list[Figure] = []
+    if learned:
+        figures.append(
+            Lines(
+                title="How easy must a planted feature be?",
+                caption=f"Learned share of each plant, from {_GRADE_RANGE[result.kind]} (5). The "
+                "earlier a curve rises, the more sensitive the encoder is. Grades without a value "
+                "are not separable: too faint for the ceiling, or predictable from raw pixels.",
+                series=learned,
+                x_label="ease",
+                y_label="learned",
+                y_range=(0, 1.03),
+            )
+        )
+    if result.plants:
+        figures.append(
+            Lines(
+                title=f"Do plants hide the {result.kind}?",
+                caption=f"Share of the {GRAPH_NEIGHBORS} nearest neighbors of each {_one(result)} "
+                f"that stay the same when all {result.kind} get a plant. It is low where features "
+                "depend on the plant alone.",
+                series={
+                    name: (range(1, len(plant.grades) + 1), plant.neighbors_kept)
+                    for name, plant in result.plants.items()
+                },
+                x_label="ease",
+                y_label="neighbors kept",
+                y_range=(0, 1.03),
+            )
+        )
+    return figures
 
 
 def _trained(result: Audit) -> list[Figure]:

@@ -150,7 +150,7 @@ class Manifest:
             schema_names = pq.read_schema(self.file).names
             columns = (*columns, *(column for column in labels if column in schema_names))
             table = pq.read_table(self.file, columns=["index", *columns])
-            used = table.filter(pc.fits(table["index"])).select(columns)
+            used = table.filter(pc.is_valid(table["index"])).select(columns)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:80]
             raise ValueError(
