@@ -117,7 +117,7 @@ def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.to_json()["tasks"].keys() == {"class", "place"}
     page = done.report.read_text()
     assert summarize(done.table) in page
-    assert "On the left the window as it is" in page
+    assert "On the left the original window" in page
     assert "encoder conv1d" in page
     assert "my-windows.npz" in page
     assert "<audio" not in page
