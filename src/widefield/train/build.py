@@ -24,7 +24,8 @@ from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import zero_padding_gradients
 from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_init, learning_rates
-from widefield.train.state import PretrainModel, TrainState
+from widefield.train.state import TrainState
+from widefield.train.step import PretrainModel
 from widefield.views.base import Augmentation
 
 _SEED_STRIDE = 1_000_003  # between the seeds of two ranks

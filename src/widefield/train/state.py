@@ -1,64 +1,15 @@
 """State of a training run: encoder, method, views, and everything else that a step changes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from widefield.core.micro_batch import MicroBatched
-from widefield.core.types import Loss
 from widefield.head.per_example_head import PerExampleHead
 from widefield.methods.base import Method
-from widefield.methods.target import target_networks
+from widefield.train.step import PretrainModel
 from widefield.views.base import Augmentation
-
-
-class PretrainModel(nn.Module):
-    """Encoder and method as one module, which is wrapped once for distributed training.
-
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D].
-        method: computes the loss.
-        frozen_modules: modules of the encoder that stay in eval mode.
-        micro_batch: examples that are encoded at a time; None for the whole batch.
-    """
-
-    def __init__(
-        self,
-        encoder: nn.Module,
-        method: Method,
-        frozen_modules: Sequence[nn.Module] = (),
-        micro_batch: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.method = method
-        self.frozen_modules = tuple(frozen_modules)
-        seen = encoder
-        if micro_batch is not None:
-            seen = MicroBatched(encoder, max_size=micro_batch)
-            for target in target_networks(method):
-                target.use_micro_batches(size=micro_batch)
-        self._seen = (seen,)  # a tuple, so that the state dict has the weights once
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode of all modules except the frozen ones."""
-        super().train(mode)
-        for module in self.frozen_modules:
-            module.eval()
-        return self
-
-    def forward(
-        self, views: list[Tensor], index: Tensor | NDArray[np.int64]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and its named parts."""
-        (encoder,) = self._seen
-        loss: Loss = self.method(encoder, views, torch.as_tensor(index))
-        return loss.total, loss.parts
 
 
 @dataclass(kw_only=True)

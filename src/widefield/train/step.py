@@ -4,20 +4,27 @@ Views with parameters are trained adversarially: after the encoder's step they t
 increases the loss of new views.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from widefield.core.types import Batch
+from widefield.core.micro_batch import MicroBatched
+from widefield.core.types import Batch, Loss
+from widefield.methods.base import Method
+from widefield.methods.target import target_networks
 from widefield.train.adversary import frozen_state, loss_gradients
-from widefield.train.state import TrainState
 from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+    from widefield.train.state import TrainState
 
 
 @dataclass(kw_only=True)
@@ -44,10 +51,54 @@ class StepMetrics:
         return {k: float(v) / count for k, v in self.sums.items() if k != "count"}
 
 
+class PretrainModel(nn.Module):
+    """Encoder and method as one module, which is wrapped once for distributed training.
+
+    Args:
+        encoder: x[B, C, H, W] -> h[B, D].
+        method: computes the loss.
+        frozen_modules: modules of the encoder that stay in eval mode.
+        micro_batch: examples that are encoded at a time; None for the whole batch.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        method: Method,
+        frozen_modules: Sequence[nn.Module] = (),
+        micro_batch: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.method = method
+        self.frozen_modules = tuple(frozen_modules)
+        seen = encoder
+        if micro_batch is not None:
+            seen = MicroBatched(encoder, max_size=micro_batch)
+            for target in target_networks(method):
+                target.use_micro_batches(size=micro_batch)
+        self._seen = (seen,)  # a tuple, so that the state dict has the weights once
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of all modules except the frozen ones."""
+        super().train(mode)
+        for module in self.frozen_modules:
+            module.eval()
+        return self
+
+    def forward(
+        self, views: list[Tensor], index: Tensor | NDArray[np.int64]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and its named parts."""
+        (encoder,) = self._seen
+        loss: Loss = self.method(encoder, views, torch.as_tensor(index))
+        return loss.total, loss.parts
+
+
 class TrainStep:
     """Takes training steps of a state, in place, and those of adversarial views."""
 
-    def __init__(self, state: TrainState, *, fabric: "Fabric") -> None:
+    def __init__(self, state: "TrainState", *, fabric: "Fabric") -> None:
         self.state, self.fabric = state, fabric
         self.model, self.optimizer = fabric.setup(state.model, state.optimizer)
         self.head_optimizers = state.head_optimizers
@@ -70,7 +121,7 @@ class TrainStep:
         for optimizer in (self.optimizer, *self.head_optimizers):
             optimizer.step()
         self.optimizer.zero_grad()
-        state.method.after_step()
+        state.model.method.after_step()
         state.step += 1
         state.epoch_step += 1
         values = {"loss": total.detach(), **parts}
@@ -94,7 +145,7 @@ class TrainStep:
         state = self.state
         gradients = partial(loss_gradients, state.model, batch.index, self.fabric.autocast)
         context = AugmentContext(mask=batch.mask, gradients=gradients)
-        return self.views(batch.x, state.method.view_count, state.generator, context)
+        return self.views(batch.x, state.model.method.view_count, state.generator, context)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

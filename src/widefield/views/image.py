@@ -140,9 +140,9 @@ class ImageAugmentation(Augmentation):
         pieces = 1 + x.numel() // CHUNK if x.device.type == "cpu" else 1
         out = torch.empty_like(x)
         with torch.no_grad():
-            parts = zip(*(numbers.chunk(pieces) for numbers in draw), strict=True)
+            parts = map(Draw, *map(functools.partial(torch.chunk, chunks=pieces), draw))
             for piece, image, part in zip(out.chunk(pieces), x.chunk(pieces), parts, strict=True):
-                piece.copy_(self.transform(image, Draw(*part)))
+                piece.copy_(self.transform(image, part))
         return out
 
     def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
@@ -153,8 +153,12 @@ class ImageAugmentation(Augmentation):
             return torch.empty(shape, device=device).uniform_(low, high, generator=generator)
 
         use_jitter = uniform(0, 1, n) < self.jitter_prob
-        *amounts, max_hue = self.jitter
-        factors = [uniform(max(0, 1 - amount), 1 + amount, n) for amount in amounts]
+        brightness, contrast, saturation, max_hue = self.jitter
+        factors = [
+            uniform(max(0, 1 - brightness), 1 + brightness, n),
+            uniform(max(0, 1 - contrast), 1 + contrast, n),
+            uniform(max(0, 1 - saturation), 1 + saturation, n),
+        ]
         return Draw(
             boxes=self.draw_boxes(x, generator),
             flip=uniform(0, 1, n) < self.flip_prob,
@@ -182,8 +186,11 @@ class ImageAugmentation(Augmentation):
         left = torch.minimum((u[3] * (width - w + 1)).floor(), width - w)
         first = is_valid.int().argmax(1)[:, None, None]
         boxes = torch.stack([top, left, h, w], dim=2).take_along_dim(first, dim=1).squeeze(1)
-        middle = constant(middle_box(height, width, self.crop_ratio), boxes.dtype, x.device)
-        return boxes.where(is_valid.any(1, keepdim=True), middle)
+        # The largest central crop whose width / height is in `crop_ratio`.
+        h0 = min(height, round(width / self.crop_ratio[0]))
+        w0 = min(width, round(height * self.crop_ratio[1]))
+        middle = ((height - h0) // 2, (width - w0) // 2, h0, w0)
+        return boxes.where(is_valid.any(1, keepdim=True), constant(middle, boxes.dtype, x.device))
 
     def transform(self, x: Tensor, draw: Draw) -> Tensor:
         """Return views of `x` [N, C, H, W] with parameters `draw`, in float32 or float64."""
@@ -204,12 +211,6 @@ class ImageAugmentation(Augmentation):
 def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return `values` on the device; cached, because the transfer synchronizes an accelerator."""
     return torch.tensor(values, dtype=dtype, device=device)
-
-
-def middle_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-    """Return the largest central crop (top, left, height, width), its width / height in `ratio`."""
-    h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
-    return (height - h) // 2, (width - w) // 2, h, w
 
 
 def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
@@ -265,8 +266,8 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     # skipped, which saves half of the work. On an accelerator, its bounds would need a sync.
     hue_position = order.argsort(1)[:, HUE]
     rows = hue_position.argsort()
-    bounds = hue_position.bincount(minlength=4).cumsum(0)[:3].tolist()
-    pre, post = [slice(cut, None) for cut in bounds], [*map(slice, bounds)]
+    a, b, c, _ = hue_position.bincount(minlength=4).cumsum(0).tolist()
+    pre, post = [slice(a, None), slice(b, None), slice(c, None)], [slice(a), slice(b), slice(c)]
     x, factors, hue, order = x.index_select(0, rows), factors[rows], hue[rows], order[rows]
     return jitter_(x, factors, hue, order, pre, post).index_select(0, rows.argsort())
 
