@@ -267,7 +267,7 @@ def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
     file, text = run / "run.yaml", (run / "run.yaml").read_text()
     for edited in ("form: 3", "form: {image_size: [16]}", "form: {color: 3}"):
         file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", f"{edited}\n", text))
-        with pytest.raises(ValueError, match=r"run\.yaml: form .*restore the file") as caught:
+        with pytest.raises(ValueError, match=r"run\.yaml: form .*restore (it|the file)") as caught:
             pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
         assert "\n" not in str(caught.value)
     file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))

@@ -317,7 +317,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     code, out, err = command("pretrain", "data.npz", "--out", "run", *words)
     assert code == 0, err
     said = " ".join(err.split())
-    assert "init: resnet-tiny, its mean" in said
+    assert "init: resnet-tiny, mean" in said
     assert "neighbor consistency under augmentation: " in out
     verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
     assert f"{TEMPLATES[verdict].format('the initial encoder')}: " in out
