@@ -29,7 +29,7 @@ FEATURES, TOP_IMAGES = 8, 4
 ACTIVATION_IMAGES = 64
 """Images on which activations are measured."""
 SOUND_ROWS, SOUND_NEIGHBORS = 5, 2
-"""As `ROWS` and `_NEIGHBORS`; fewer, because a second of sound takes 20 to 40 kilobytes."""
+"""Rows and neighbors of sounds; fewer, because a second of sound takes 20 to 40 kilobytes."""
 STEPS = 128
 """Steps of gradient ascent towards a preferred image."""
 _MAP_SIDE = 32

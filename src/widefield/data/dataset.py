@@ -41,7 +41,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     """Messages to the user, one line each, such as the number of resized images."""
     storage: str = ""
-    """Where the pixels are stored, as text."""
+    """Location of the pixels, as text."""
     max_value: float | None = None
     """Value of white in images of more than 8 bits, if the files do not define it."""
     planted: tuple[Overlay | SoundOverlay, ...] = ()

@@ -51,7 +51,7 @@ class Loader:
     steps_per_epoch: int
     """floor(n / batch_size), or one more with `drop_last=False`."""
     storage: Place
-    """Where the pixels are stored."""
+    """Location of the pixels."""
     wait_seconds: float
     """Total time that the consumer waited for batches."""
 

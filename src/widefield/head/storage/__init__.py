@@ -1,1 +1,1 @@
-"""Where the rows of a per-example head are kept: memory or disk."""
+"""Storage of the rows of a per-example head, in memory or on disk."""
