@@ -68,8 +68,8 @@ def _loss(result: Audit) -> list[str]:
         value = result.settings.get(name)
         if value is not None:  # None: not resolved, because the run did not start
             steps.append(
-                f"Loss: a {direction} `--{name.replace('_', '-')}` than {value:g} contrasts finer "
-                f"differences between {result.kind}."
+                f"Loss: a {direction} `{name}` than {value:g} contrasts finer differences between "
+                f"{result.kind}; set it in a `--config` file."
             )
     return steps
 

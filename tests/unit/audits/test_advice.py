@@ -16,9 +16,14 @@ from widefield.core.memory import Memory
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
 
-OPTION = re.compile(r"`--([a-z-]+)")
-OF_THE_AUDIT = {"compare", "all-checkpoints", "plant"}
+OPTION = re.compile(r"`--([a-z-]+)|(?<=er )`([a-z_]+)`")
+OF_THE_AUDIT = {"compare", "all-checkpoints", "plant", "config"}
 """Options of `widefield audit` itself."""
+
+
+def named(text: str) -> set[str]:
+    """Return the options and settings that a text names."""
+    return {option or setting for option, setting in OPTION.findall(text)}
 
 
 def topics(steps: tuple[str, ...]) -> list[str]:
@@ -28,7 +33,7 @@ def topics(steps: tuple[str, ...]) -> list[str]:
 def test_a_foreign_encoder_is_told_in_words() -> None:
     steps = advice(audited(letters=0.9, shape=0.5, digit=0.2))
     assert topics(steps) == ["Views", "Method", "More training"]
-    assert set(OPTION.findall(" ".join(steps))) <= {"compare"}
+    assert named(" ".join(steps)) <= {"compare"}
     assert "shape and digit" in steps[0]
     assert "letters" not in " ".join(steps)
 
@@ -45,7 +50,7 @@ def test_a_foreign_encoder_is_told_in_words() -> None:
 )
 def test_a_run_is_advised_on_settings_of_its_own_recipe_alone(settings: dict[str, Any]) -> None:
     text = " ".join(advice(audited(settings, shape=0.5)))
-    advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
+    advised = {name.replace("-", "_") for name in named(text) - OF_THE_AUDIT}
     assert advised == settings.keys()
 
 
@@ -55,7 +60,7 @@ def test_values_that_the_run_has_already_are_not_advised() -> None:
     )
     assert "`--views expert` in place of `gentle`" in views
     assert "than `mine`" in method
-    assert finer.startswith("Loss: a smaller `--temperature` than 0.07")
+    assert finer.startswith("Loss: a smaller `temperature` than 0.07")
 
 
 def test_more_training_is_advised_where_it_was_still_rising() -> None:
@@ -98,7 +103,7 @@ def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
     recipe, _ = resolve("default", {"method": method}, facts)  # as a run keeps it
     settings = recipe.flat()
     text = " ".join(advice(audited(settings, shape=0.5)))
-    advised = {option.replace("-", "_") for option in set(OPTION.findall(text)) - OF_THE_AUDIT}
+    advised = {name.replace("-", "_") for name in named(text) - OF_THE_AUDIT}
     assert advised <= settings.keys()
     assert ("logit_scale" in advised) == ("logit_scale" in settings)
 
