@@ -8,7 +8,9 @@ from widefield.audits.pictures import ImageMap, ImageRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
+from widefield.evaluation.comparison import Comparison, compare
 from widefield.evaluation.verdicts import name_share
+from widefield.probes import pixels
 from widefield.report import png
 
 
@@ -37,6 +39,12 @@ def pictures(n: int) -> tuple[str, ...]:
     return tuple(png(image) for image in images)
 
 
+def compared_alike() -> Comparison:
+    """The comparison of pixels with themselves, without labels."""
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    return compare(pixels, pixels, images, baseline="other")
+
+
 def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> Audit:
     """An audit of tasks with these learned shares, and of nothing else."""
     return Audit(
@@ -50,6 +58,7 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         trained=(),
         compared={},
         similarity={},
+        comparisons={},
         checkpoints={},
         features={},
         notes=(),
@@ -97,6 +106,7 @@ def whole(text: str = "plain") -> Audit:
         ),
         compared={"other": {text: task(text, 0.8)}},
         similarity={"other": 0.31},
+        comparisons={"other": compared_alike()},
         checkpoints={1: tasks, 10: tasks},
         features={"effective_rank": 12.345678901234567, "alpha_req": None},
         notes=(text,),

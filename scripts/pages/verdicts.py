@@ -19,7 +19,8 @@ from widefield.metrics import FeatureState
 
 INITIAL, UNTRAINED = "with the initial encoder", "with the encoder untrained"
 STATE, SCORE, SHARE = "state of features", "one score", "share learned (audit)"
-WITH, WITHOUT = f"{INITIAL}, with labels", f"{INITIAL}, without labels"
+WITH = f"{INITIAL}, with labels"
+WITHOUT = "with the initial or another encoder, without labels"
 
 
 def verdicts() -> str:

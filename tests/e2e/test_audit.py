@@ -159,6 +159,10 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
     assert last == found["tasks"]
     assert found["compared"]["timm:resnet-tiny"].keys() == {"kind", "row", "shapes"}
     assert 0 <= found["similarity"]["timm:resnet-tiny"] <= 1
+    against = found["comparisons"]["timm:resnet-tiny"]
+    assert (against["baseline"], against["linear"]) == ("other", {})
+    assert against["cka"] == pytest.approx(found["similarity"]["timm:resnet-tiny"], abs=1e-4)
+    assert against["verdict"] in ("worse", "better", "no significant difference")
     assert len(found["plants"]["shapes"]["grades"]) == 5
     assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbors_kept"])
     page = out.read_text()
@@ -273,6 +277,7 @@ def test_two_encoders_of_one_name_are_told_apart(place: Path) -> None:
     assert "Blind, " in summary(found)
     assert "Blind (compared), " in summary(found)
     assert found.similarity == {}
+    assert found.comparisons == {}  # 24 images are too few
 
 
 def test_a_rival_of_other_images_is_refused_before_anything_is_measured(

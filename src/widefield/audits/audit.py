@@ -41,9 +41,10 @@ from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import Kind
+from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
-from widefield.evaluation.comparison import cka_if_defined
+from widefield.evaluation import comparison
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest, data_notes, open_train_test, overlap_note
@@ -170,13 +171,15 @@ def audit(
         bounds.append(middle)
     own_bounds, tasks = _audit_all_tasks(extractor, split, options)
     bounds.insert(0, (split, own_bounds))
-    compared, similarity = {}, {}
+    compared, similarity, comparisons = {}, {}, {}
     if other is not None:
         compared[other.name] = _audit_all_tasks(other, split, options)[1] | {
             name: audit_plant(other, split, name, options)[0].verdict for name in plant
         }
-        cka = cka_if_defined(test_h, other.features(split.test.images).to(test_h))
+        cka = comparison.cka_if_defined(test_h, other.features(split.test.images).to(test_h))
         similarity = {} if cka is None else {other.name: cka}
+        found = _without_labels(other, extractor, split.test, seed=seed)
+        comparisons = {} if found is None else {other.name: found}
     network = extractor.build(split.test.images[:1])
     result = Audit(
         encoder=extractor.name,
@@ -193,6 +196,7 @@ def audit(
         ),
         compared=compared,
         similarity=similarity,
+        comparisons=comparisons,
         checkpoints={
             epoch: _audit_checkpoint(extractor.at_epoch(path), bounds, seed)
             for epoch, path in folders.items()
@@ -363,3 +367,14 @@ def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
                 f"{name} differs: {expected} for {other.name}, {actual} for the data of the other "
                 "encoder: audit them one by one"
             )
+
+
+def _without_labels(
+    a: FeatureExtractor, b: FeatureExtractor, data: Dataset, *, seed: int
+) -> comparison.Comparison | None:
+    """Compare b with a without labels; None for few images, and for windows and sounds."""
+    min_count, max_count = comparison.IMAGE_COUNTS["other"]
+    if data.kind != "images" or len(data) < min_count:
+        return None
+    images = data.subset(data.spread_rows(max_count)).first_read().images
+    return comparison.compare(a.features, b.features, images, baseline="other", seed=seed)

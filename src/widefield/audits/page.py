@@ -72,6 +72,10 @@ def audit_page(result: Audit) -> str:
                 f"linear CKA with {name}": percent(share)
                 for name, share in result.similarity.items()
             },
+            **{
+                f"without labels, against {name}": found.lines()[0]
+                for name, found in result.comparisons.items()
+            },
             "seed": str(result.seed),
             "widefield": result.widefield,
             **result.machine,

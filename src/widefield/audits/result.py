@@ -13,6 +13,7 @@ from widefield.audits.verdict import TaskAudit
 from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
+from widefield.evaluation.comparison import Comparison
 
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
@@ -43,6 +44,8 @@ class Audit:
     """Other encoder -> its verdicts on the same data."""
     similarity: Mapping[str, float]
     """Other encoder -> linear CKA of its features with this encoder's, on the images scored."""
+    comparisons: Mapping[str, Comparison]
+    """Other encoder -> the comparison with it without labels, on images scored."""
     checkpoints: Mapping[int, Mapping[str, TaskAudit]]
     """Epoch -> verdicts of the encoder after it."""
     features: Mapping[str, float | None]

@@ -44,6 +44,8 @@ def _print(audit: "Audit", out: Path | None) -> None:
         print_line(f"epoch {epoch}: {values}")
     for name, share in audit.similarity.items():
         print_line(f"linear CKA with {name}: {percent(share)} %")
+    for name, found in audit.comparisons.items():
+        print_line(f"without labels, compared with {name}: {'; '.join(found.lines())}")
     for name, tasks in audit.compared.items():
         print_line(_differences(audit.tasks, tasks, name))
     for plant in audit.plants.values():

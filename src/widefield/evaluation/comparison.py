@@ -44,10 +44,11 @@ from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes import extract, pixels
 
 _FORMAT = 2
-Baseline = Literal["untrained", "initial"]
+Baseline = Literal["untrained", "initial", "other"]
 IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
     "untrained": (100, 1000),
     "initial": (30, 2000),
+    "other": (30, 2000),
 }
 """Smallest and largest number of images."""
 _OVERLAYS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
@@ -108,8 +109,8 @@ class Comparison:
     @property
     def text(self) -> str:
         """The verdict and the baseline."""
-        names = {"untrained": "untrained", "initial": "the initial encoder"}
-        return TEMPLATES[self.verdict].format(names[self.baseline])
+        name = self.baseline if self.baseline == "untrained" else f"the {self.baseline} encoder"
+        return TEMPLATES[self.verdict].format(name)
 
     def lines(self) -> list[str]:
         """Return the verdict and the scores, one line each."""
@@ -292,7 +293,7 @@ def _label_free(
     seed: int,
 ) -> dict[str, Scores]:
     """Return the label-free scores of one encoder, whose features of the images are h [n, D]."""
-    if baseline == "initial":
+    if baseline != "untrained":
         return {"neighbor_consistency": neighbor_consistency(h, features(views), whiten=False)}
     scores = {
         "neighbor_consistency": neighbor_consistency(h, features(views)),

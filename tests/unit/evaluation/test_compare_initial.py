@@ -14,6 +14,7 @@ from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, build_encoder
 from widefield.evaluation.comparison import Comparison, compare, compare_with_baseline
 from widefield.evaluation.label_free import Images
+from widefield.probes import pixels
 
 CPU = torch.device("cpu")
 
@@ -141,3 +142,14 @@ def test_swapping_the_encoders_swaps_better_and_worse(low: float, high: float) -
     assert forth.linear["y"].verdict == "higher"
     assert back.linear["y"].verdict == "lower"
     assert compare(a, a, images, labels).verdict == "no significant difference"
+
+
+def test_another_encoder_is_compared_without_labels_and_plants() -> None:
+    images = data(labels=False).images
+    found = compare(pixels, lambda x: torch.ones(len(x), 3), images, baseline="other")
+    assert (found.verdict, found.health) == ("worse", ("healthy", "collapsed"))
+    assert found.text == "worse than the other encoder"
+    assert (found.planted, found.linear, found.cka) == ({}, {}, None)
+    control = compare(pixels, pixels, images, baseline="other")
+    assert control.verdict == "no significant difference"
+    assert control.cka == pytest.approx(1)
