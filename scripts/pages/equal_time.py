@@ -1,11 +1,10 @@
 """The methods at equal time: README.md and benchmarks/NOTEBOOK.md."""
 
-import math
 import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from pages.format import percent, points, read, table
+from pages.format import mean_interval, percent, points, read, table
 from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 from widefield.config.recipe import Recipe
 
@@ -42,8 +41,6 @@ SUMMARY = ("view-contrast", "row-contrast", "s-diet", "simclr", "untrained", "pi
 """Methods and baselines of the README's table."""
 LONGER = ("twice", "longer", "all", "all-longer", "all-longest")
 """Parts that have a table of all their methods."""
-T = {2: 12.706, 3: 4.303}
-"""97.5 % quantile of Student's t, by the number of seeds."""
 
 
 def _runs(part: str) -> list[Run]:
@@ -64,12 +61,6 @@ def _scores(runs: Iterable[Run], method: str, column: Score) -> dict[int, float]
         for run in runs
         if (run["method"], run["data"]) == (method, data)
     }
-
-
-def _mean(values: list[float]) -> dict[str, float]:
-    """Return the mean with the half width of its 95 % t-interval."""
-    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
-    return {"mean": statistics.mean(values), "half_width": half}
 
 
 def _methods(runs: list[Run]) -> list[str]:
@@ -123,7 +114,7 @@ def _cell(runs: list[Run], method: str, column: Score) -> str:
     """Return the mean over seeds and its interval, the score of one seed alone, or nothing."""
     scores = list(_scores(runs, method, column).values())
     if len(scores) > 1:
-        return points(_mean(scores))
+        return points(mean_interval(scores))
     return f"{scores[0]:.1f}" if scores else ""
 
 
@@ -140,7 +131,7 @@ def differences() -> str:
 
 def _gap(runs: list[Run], method: str, column: Score) -> str:
     ours, other = (_scores(runs, name, column) for name in (DEFAULT_METHOD, method))
-    return points(_mean([ours[seed] - other[seed] for seed in sorted(ours)]), signed=True)
+    return points(mean_interval([ours[seed] - other[seed] for seed in sorted(ours)]), signed=True)
 
 
 def winners() -> str:

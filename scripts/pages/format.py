@@ -1,6 +1,7 @@
 """How results are read and how numbers look on a page: the only place that rounds."""
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+T = {2: 12.706, 3: 4.303}
+"""97.5 % quantile of Student's t, by the number of seeds."""
 
 
 def read(name: str) -> Any:
@@ -28,6 +31,12 @@ def percent(share: float) -> str:
 def mean_percent(shares: Sequence[float]) -> str:
     """Return the mean of shares in [0, 1] in percent, with one decimal."""
     return f"{statistics.mean([100 * share for share in shares]):.1f}"
+
+
+def mean_interval(values: Sequence[float]) -> dict[str, float]:
+    """Return the `mean` with the `half_width` of its 95 % t-interval over seeds."""
+    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+    return {"mean": statistics.mean(values), "half_width": half}
 
 
 def points(summary: dict[str, float], *, signed: bool = False) -> str:

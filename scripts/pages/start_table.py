@@ -1,11 +1,9 @@
 """Starting from a pretrained encoder: docs/start.md, docs/classify.md."""
 
-import math
-import statistics
 from collections import Counter
 from typing import Any
 
-from pages.format import percent, points, read, spread, table, whole
+from pages.format import mean_interval, percent, points, read, spread, table, whole
 from widefield.evaluation.paired import PairedDifference
 from widefield.evaluation.verdicts import judge_with_labels
 
@@ -19,8 +17,6 @@ STARTS = {
     "random": "random weights",
 }
 TARGETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "photos": "photos"}
-T = {2: 12.706, 3: 4.303}
-"""97.5 % quantile of Student's t, by the number of seeds."""
 
 
 def start_table() -> str:
@@ -120,8 +116,7 @@ def _mean(values: list[float], *, signed: bool = False) -> str:
     """Return the mean with the half width of its 95 % t-interval, where there are seeds for one."""
     if len(values) < 2:
         return spread(values, signed=signed) if values else ""
-    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
-    return points({"mean": statistics.mean(values), "half_width": half}, signed=signed)
+    return points(mean_interval(values), signed=signed)
 
 
 def _verdict(run: Run) -> str:

@@ -250,7 +250,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
         f"{share:.1%} of what the small-norm slope would give.",
         "It asks for a feature that is not yet aligned. At cosine "
         f"{arrays['cosines'][-1]} the effect is {aligned:.4f} +- {aligned_half:.4f}: "
-        f"{'still there' if aligned + aligned_half < 0 else 'no longer told from nothing'}.",
+        f"{'still there' if aligned + aligned_half < 0 else 'not statistically significant'}.",
         "It needs its 'small enough step': with cos 0.9 already and a step of 1, the "
         f"noisy batch turns the feature away by {arrays['step_mean'][-1]:.4f} rad per unit step.",
         "If theta_k' is orthogonal to mu_k', noise on k' changes nothing at all.",

@@ -24,7 +24,7 @@ class ViewContrast(HeadMethod):
         encoder_dim: D, the encoder's output width.
         config: settings, by default the measured ones.
         examples: n.
-        context: the run, which decides where rows live; by default they are in memory.
+        context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
     Source: ours, on the per-example head of S-DIET (2025), section 5.
