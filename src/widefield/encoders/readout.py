@@ -1,0 +1,417 @@
+"""The wide readout: pooled features h, and directions of earlier stages that h leaves out.
+
+Sources s_1, s_2, ... are maps of stages, averaged over a grid, flattened and standardized. In this
+order, with o the output so far (at first h, standardized):
+
+    B = argmin_B E |s - B o|^2                  least squares
+    V = the k leading eigenvectors of Cov(s - B o)
+    o <- [o, V^T s]                             each column with variance 1
+
+The directions V are those that o leaves out, but the output has s itself along them, not the
+residual: the span with o is the same, and a regularized probe needs smaller weights. As h and all
+V^T s are in the output, a linear probe on it is at least as expressive as one on each of them. No
+labels are used and nothing is trained.
+
+Our method. Related: Head2Toe (Evci et al. 2022) and the linear probes of DINOv2 (Oquab et al. 2023)
+take features of several layers too.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from widefield.core.files import write_atomically
+from widefield.core.modes import eval_mode
+from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_maps
+from widefield.encoders.weights.files import check_weights
+
+READOUT_FILE = "readout.safetensors"
+"""Name of the file in the folder of a run."""
+FIT_EXAMPLES = 10_000
+"""Largest number of examples that a readout is fitted on."""
+EXTRA = 384
+"""Directions beside h by default."""
+_LARGEST_SOURCE = 4096
+"""Largest number of features of a source; a wider stage has a coarser grid."""
+_RIDGE = 1e-4
+"""Ridge of the least squares, relative to the variance of a standardized feature."""
+_ITERATIONS = 8
+"""Steps of the subspace iteration, and further directions of it."""
+_OVERSAMPLING = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A stage, averaged over a grid of at most `side` x `side` positions."""
+
+    stage: str
+    side: int
+    width: int
+    """Number of directions kept."""
+
+    def __post_init__(self) -> None:
+        """Check values that may come from a file."""
+        assert isinstance(self.stage, str)
+        assert 0 < self.side < 2**10
+        assert 0 < self.width < 2**20
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the means over the grid, [B, K g g'], of a map [B, K, h, w]."""
+        height, width = x.shape[-2:]
+        if height == 1:  # windows and waveforms: as many positions, along time
+            grid = (1, min(width, self.side**2))
+        else:
+            grid = (min(height, self.side), min(width, self.side))
+        return functional.adaptive_avg_pool2d(x, grid).flatten(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadoutConfig:
+    """What a readout takes, and what it was fitted on; every field is plain JSON."""
+
+    sources: tuple[Source, ...]
+    input_shape: tuple[int, int, int]
+    """C, H, W of the examples."""
+    pooled: int
+    """Width of h."""
+    fitted_on: str
+    """Source of the examples."""
+    examples: int
+    variance: tuple[float, ...]
+    """Share of each source's variance that a linear map of the output explains, on these."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Stage and grid of each source, such as `s3@4`."""
+        return tuple(f"{source.stage}@{source.side}" for source in self.sources)
+
+    def line(self) -> str:
+        """Return in one sentence what the readout has, and how much it leaves out."""
+        parts = ", ".join(
+            f"{source.width} of {name} (with all others {100 * share:.0f} % of its variance)"
+            for source, name, share in zip(self.sources, self.names, self.variance, strict=True)
+        )
+        return (
+            f"wide readout: {self.pooled} pooled features and directions of earlier stages, {parts}"
+        )
+
+
+class Readout(nn.Module):
+    """Affine map of h and sources to the output o[B, D + k_1 + k_2 + ...]."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, config: ReadoutConfig, source_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.config = config
+        self.dim = config.pooled + sum(source.width for source in config.sources)
+        self.register_buffer("mean", torch.zeros(config.pooled))
+        self.register_buffer("scale", torch.ones(config.pooled))
+        for name, size, source in zip(config.names, source_sizes, config.sources, strict=True):
+            key = _key(name)
+            self.register_buffer(f"{key}_mean", torch.zeros(size))
+            self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
+
+    def forward(self, h: Tensor, maps: Mapping[str, Tensor]) -> Tensor:
+        """Return the output of features h[B, D] and maps, stage -> [B, K, h, w]."""
+        parts = [(h.float() - self.mean) * self.scale]
+        for source, name in zip(self.config.sources, self.config.names, strict=True):
+            s = source.features(maps[source.stage]).float()
+            parts.append((s - self.get_buffer(f"{_key(name)}_mean")) @ self.directions(name))
+        return torch.cat(parts, dim=1)
+
+    def directions(self, name: str) -> Tensor:
+        """Return the directions of a source, such as `s3@4`, [K g g', width]."""
+        return self.get_buffer(f"{_key(name)}_directions")
+
+
+class Wide(nn.Module):
+    """An encoder with a wide readout: x[B, C, H, W] -> o[B, D + k_1 + k_2 + ...].
+
+    One forward pass of the encoder gives h and all maps.
+
+    Example:
+        >>> from widefield.encoders import build_encoder
+        >>> encoder, images = build_encoder("resnet-tiny", seed=0), torch.rand(600, 3, 32, 32)
+        >>> wide = Wide(encoder, fit_readout(encoder, images.split(100)))
+        >>> encoder(images[:2]).shape[1], wide(images[:2]).shape[1]
+        (128, 512)
+    """
+
+    def __init__(self, encoder: nn.Module, readout: Readout) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.readout = readout
+        self.dim = readout.dim
+        self.stages: tuple[Stage, ...] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output of images x[B, C, H, W], one row for each.
+
+        Raises:
+            ValueError: images of other channels or another size than the readout was fitted on.
+        """
+        expected = self.readout.config.input_shape
+        if tuple(x.shape[1:]) != expected:
+            raise ValueError(
+                f"the readout was fitted on examples of {_shape_text(expected)}, not "
+                f"{_shape_text(x.shape[1:])}: give such ones, or take pooled features"
+            )
+        if self.stages is None:
+            self.stages = _needed(find_stages(self.encoder, x[:2]), self.readout.config.sources)
+        h, maps = forward_with_maps(self.encoder, x, self.stages)
+        result: Tensor = self.readout(h, maps)
+        return result
+
+
+def fit_readout(
+    encoder: nn.Module,
+    batches: Iterable[Tensor],
+    *,
+    extra: int = EXTRA,
+    fitted_on: str = "tensors",
+) -> Readout:
+    """Fit a wide readout of `encoder` on images, in evaluation mode; the encoder is not changed.
+
+    Args:
+        encoder: any module with stages (`stage_maps`).
+        batches: images x[B, C, H, W] as the encoder takes them, up to `FIT_EXAMPLES` in all.
+        extra: number of directions beside h.
+        fitted_on: what the images are, for `Readout.config`.
+
+    Raises:
+        ValueError: an encoder without stages, fewer than two examples, or features that are not
+            finite.
+    """
+    if extra < 1:
+        raise ValueError(f"{extra} directions beside the pooled features: give at least 1")
+    h, features, sources, shape = _collect(encoder, batches, extra)
+    if len(h) < 2:
+        raise ValueError(f"a readout is fitted on two examples or more, and there are {len(h)}")
+    if not (h.isfinite().all() and all(s.isfinite().all() for s in features)):
+        raise ValueError("the features of the encoder contain NaN or infinity: train it again")
+    mean, scale = h.mean(0), _inverse(h.std(0))
+    output = (h - mean) * scale
+    kept, means, directions = [], [], []
+    for source, s in zip(sources, features, strict=True):
+        center, inverse = s.mean(0), _inverse(s.std(0))
+        s -= center
+        s *= inverse
+        v = _leading(s - output @ _least_squares(output, s), source.width)
+        projected = s @ v
+        spread = _inverse(projected.std(0))
+        output = torch.cat([output, projected * spread], dim=1)
+        kept.append(Source(stage=source.stage, side=source.side, width=v.shape[1]))
+        means.append(center)
+        directions.append(inverse[:, None] * v * spread)
+    config = ReadoutConfig(
+        sources=tuple(kept),
+        input_shape=shape,
+        pooled=h.shape[1],
+        fitted_on=fitted_on,
+        examples=len(h),
+        variance=tuple(explained(output, s) for s in features),
+    )
+    readout = Readout(config, [len(center) for center in means]).to(h.device)
+    buffers = {"mean": mean, "scale": scale}
+    for name, center, direction in zip(config.names, means, directions, strict=True):
+        buffers |= {f"{_key(name)}_mean": center, f"{_key(name)}_directions": direction}
+    readout.load_state_dict(buffers)
+    return readout.eval()
+
+
+def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, ...]:
+    """Return the sources of an encoder with these stages, in the order in which they are fitted.
+
+    Half of the directions are of the last stage but one, a quarter of that before it, and a
+    quarter of the input.
+
+    Example:
+        >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
+        >>> [(source.stage, source.side, source.width) for source in sources]
+        [('s3', 4, 192), ('s2', 4, 96), ('input', 16, 96)]
+    """
+    inner = [name for name in stages if name != INPUT and "." not in name][:-1]
+    quarter = max(1, extra // 4)
+    chosen = [(name, 4) for name in inner[::-1][:2]] + [(INPUT, 16)]
+    widths = [quarter] * len(chosen)
+    widths[0] = max(1, extra - quarter * (len(chosen) - 1))
+    return tuple(
+        Source(stage=name, side=side, width=width)
+        for (name, side), width in zip(chosen, widths, strict=True)
+    )
+
+
+def explained(output: Tensor, s: Tensor) -> float:
+    """Return the share of the variance of s [n, K] that a linear map of `output` [n, D] explains.
+
+    Example:
+        >>> x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
+        >>> round(explained(x - x.mean(0), x - x.mean(0)), 3)
+        1.0
+    """
+    total = float(s.square().mean())
+    left = float((s - output @ _least_squares(output, s)).square().mean())
+    return 1.0 if total == 0 else 1 - left / total
+
+
+def source_features(
+    encoder: nn.Module, x: Tensor, sources: Sequence[Source], stages: Sequence[Stage] = ()
+) -> tuple[Tensor, list[Tensor]]:
+    """Return h [B, D] and the features [B, K g g'] of each source, of images x[B, C, H, W].
+
+    `stages` are those of `find_stages`, if they are known.
+    """
+    stages = _needed(stages or find_stages(encoder, x[:2]), sources)
+    h, maps = forward_with_maps(encoder, x, stages)
+    return h.float(), [source.features(maps[source.stage]).float() for source in sources]
+
+
+def _collect(
+    encoder: nn.Module, batches: Iterable[Tensor], extra: int
+) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int]]:
+    """Return h [n, D], the features of each source [n, K g g'], the sources and the shape of x."""
+    sources: tuple[Source, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    rows: list[tuple[Tensor, list[Tensor]]] = []
+    shape, count = (0, 0, 0), 0
+    with eval_mode(encoder), torch.no_grad():
+        for x in batches:
+            if not sources:
+                stages = find_stages(encoder, x[:2])
+                _, maps = forward_with_maps(encoder, x[:2], stages)
+                sources = tuple(_fitting(s, maps) for s in default_sources(list(maps), extra))
+                shape = (x.shape[1], x.shape[2], x.shape[3])
+            x = x[: FIT_EXAMPLES - count]
+            rows.append(source_features(encoder, x, sources, stages))
+            count += len(x)
+            if count == FIT_EXAMPLES:
+                break
+    h = torch.cat([h for h, _ in rows]) if rows else torch.empty(0, 1)
+    return (
+        h,
+        [torch.cat(parts) for parts in zip(*(s for _, s in rows), strict=True)],
+        sources,
+        shape,
+    )
+
+
+def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
+    """Return the source with the finest grid of at most `_LARGEST_SOURCE` features."""
+    side = source.side
+    while side > 1 and maps[source.stage].shape[1] * side**2 > _LARGEST_SOURCE:
+        side //= 2
+    return Source(stage=source.stage, side=side, width=source.width)
+
+
+def _needed(stages: Sequence[Stage], sources: Sequence[Source]) -> tuple[Stage, ...]:
+    """Return the stages that the sources are maps of.
+
+    Raises:
+        ValueError: one is not a stage of the encoder.
+    """
+    known = {stage.name: stage for stage in stages}
+    for source in sources:
+        if source.stage not in known:
+            raise ValueError(
+                f"the readout takes stage {source.stage!r}, and the encoder has "
+                f"{', '.join(known)}: fit a readout of this encoder"
+            )
+    return tuple(known[name] for name in dict.fromkeys(source.stage for source in sources))
+
+
+def _least_squares(o: Tensor, s: Tensor) -> Tensor:
+    """Return argmin_B |s - o B|^2 + n ridge |B|^2, for o [n, D] and s [n, K]."""
+    gram = (o.T @ o).double() / len(o)
+    gram += _RIDGE * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    return torch.linalg.solve(gram, (o.T @ s).double() / len(o)).float()
+
+
+def _leading(residual: Tensor, width: int) -> Tensor:
+    """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n, K, width)].
+
+    Subspace iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
+    """
+    width = min(width, *residual.shape)
+    count = min(width + _OVERSAMPLING, residual.shape[1])
+    start = torch.randn(residual.shape[1], count, generator=torch.Generator().manual_seed(0))
+    basis = torch.linalg.qr(start.to(residual))[0]
+    for _ in range(_ITERATIONS):
+        basis = torch.linalg.qr(residual.T @ (residual @ basis))[0]
+    reduced = residual @ basis
+    vectors = torch.linalg.eigh((reduced.T @ reduced).double())[1].flip(1)[:, :width]
+    return basis @ vectors.to(basis)
+
+
+def _inverse(deviation: Tensor) -> Tensor:
+    """Return 1 / deviation; 0 for constant features, which would become noise."""
+    floor = 1e-6 * deviation.max().clamp_min(torch.finfo(deviation.dtype).tiny)
+    return torch.where(deviation > floor, 1 / deviation.clamp_min(floor), 0.0)
+
+
+def _key(name: str) -> str:
+    return name.replace("@", "_").replace(".", "_")
+
+
+def _shape_text(shape: Sequence[int]) -> str:
+    return f"{shape[0]} channels and {shape[1]}x{shape[2]} pixels"
+
+
+def save_readout(readout: Readout, folder: str | Path) -> None:
+    """Write `readout.safetensors` into `folder` atomically, with its configuration."""
+    config = {"readout": json.dumps(asdict(readout.config))}
+    weights = {key: value.contiguous().cpu() for key, value in readout.state_dict().items()}
+    write_atomically(
+        Path(folder) / READOUT_FILE, lambda draft: save_file(weights, draft, metadata=config)
+    )
+
+
+def load_readout(folder: str | Path) -> Readout | None:
+    """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    file = Path(folder) / READOUT_FILE
+    if not file.is_file():
+        return None
+    try:
+        with safe_open(file, framework="pt") as opened:
+            config = _read_config(json.loads((opened.metadata() or {})["readout"]))
+            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        sizes = [len(weights[f"{_key(name)}_mean"]) for name in config.names]
+        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+            check_weights(Readout(config, sizes).state_dict(), weights)
+        readout = Readout(config, sizes)
+        readout.load_state_dict(weights)
+    except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError, AssertionError) as e:
+        reason = (str(e).splitlines() or [type(e).__name__])[0]
+        raise ValueError(f"{file} cannot be read ({reason}): take pooled features instead") from e
+    return readout.eval()
+
+
+def _read_config(values: Any) -> ReadoutConfig:
+    sources = tuple(Source(**source) for source in values["sources"])
+    shape = tuple(values["input_shape"])
+    numbers = (*shape, values["pooled"], values["examples"])
+    if len(shape) != 3 or not all(type(n) is int and 0 < n < 2**31 for n in numbers):
+        raise ValueError("its sizes are not positive integers")
+    if len(values["variance"]) != len(sources) or not isinstance(values["fitted_on"], str):
+        raise ValueError("its fields are of other types")
+    return ReadoutConfig(
+        **{
+            **values,
+            "sources": sources,
+            "input_shape": shape,
+            "variance": tuple(values["variance"]),
+        }
+    )

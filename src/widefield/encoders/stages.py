@@ -1,0 +1,271 @@
+"""Intermediate maps of an encoder, one for each stage, by one forward pass.
+
+Stages are where the resolution changes, or quarters of the depth of a transformer, whose blocks
+have one resolution. Forward hooks record them, so the pass is the encoder's own and costs no more.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from widefield.core.modes import eval_mode
+from widefield.encoders.encoder import Encoder
+
+INPUT = "input"
+"""Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
+_QUARTERS = 4
+"""Blocks of a transformer that are stages."""
+_MAX_PREFIX = 16
+"""Largest number of class and register tokens that is searched for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Where the map of a stage is found, and how its module lays it out."""
+
+    name: str
+    """`stem`, `s1`, `s2`, ... of networks whose resolution falls, `b3`, `b6`, ... of blocks."""
+    module: str
+    """Name of the submodule whose output it is; empty for the input."""
+    layout: Literal["BCHW", "BHWC", "tokens"] = "BCHW"
+    grid: tuple[int, int] | None = None
+    """Rows and columns of patch tokens."""
+    prefix: int = 0
+    """Tokens before those of the patches."""
+    registers: int = 0
+    """Register tokens, the last ones before those of the patches."""
+
+    def maps(self, output: Any) -> dict[str, Tensor]:
+        """Return the maps [B, K, h, w] of the module's output.
+
+        Class and register tokens are maps of one position, `NAME.class` and `NAME.registers`.
+        """
+        x = _tensor(output)
+        if self.layout != "tokens":
+            return {self.name: x.permute(0, 3, 1, 2) if self.layout == "BHWC" else x}
+        assert self.grid is not None
+        patches = x[:, self.prefix :].mT.unflatten(2, self.grid)
+        maps, first_register = {self.name: patches}, self.prefix - self.registers
+        if first_register:
+            maps[f"{self.name}.class"] = x[:, :first_register].flatten(1)[:, :, None, None]
+        if self.registers:
+            tokens = x[:, first_register : self.prefix].flatten(1)
+            maps[f"{self.name}.registers"] = tokens[:, :, None, None]
+        return maps
+
+
+def stage_maps(
+    encoder: nn.Module, x: Tensor, names: Sequence[str] | None = None
+) -> dict[str, Tensor]:
+    """Return the intermediate maps of images x[B, C, H, W], stage -> [B, K, h, w].
+
+    `input` is what the network takes. Networks whose resolution falls have `stem`, `s1`, `s2`, ...,
+    transformers four blocks, as `b3`, `b6`, `b9`, `b12`: patch tokens on their grid, with `.class`
+    and `.registers` for those tokens. They are found by timm's `feature_info`, else by the shapes
+    of the outputs of all submodules.
+
+    Args:
+        encoder: any module; it runs in evaluation mode and is not changed.
+        x: images in [0, 1], windows or sounds, as the encoder takes them.
+        names: stages or submodules of the encoder to return; by default all stages.
+
+    Raises:
+        ValueError: a name that does not exist, a submodule whose output is no map, or an encoder
+            without stages that can be found.
+
+    Example:
+        >>> from widefield.encoders import build_encoder
+        >>> maps = stage_maps(build_encoder("resnet-tiny", seed=0), torch.rand(2, 3, 32, 32))
+        >>> {name: list(m.shape[1:]) for name, m in maps.items()}  # doctest: +NORMALIZE_WHITESPACE
+        {'input': [3, 32, 32], 'stem': [16, 32, 32], 's1': [16, 32, 32], 's2': [32, 16, 16],
+         's3': [64, 8, 8], 's4': [128, 4, 4]}
+    """
+    with eval_mode(encoder), torch.no_grad():
+        stages = find_stages(encoder, x[:2])
+        if names is not None:
+            known = [stage.name for stage in stages]
+            stages = (*stages, *_by_module(encoder, x[:2], set(names) - set(known)))
+        _, maps = forward_with_maps(encoder, x, stages)
+    if names is None:
+        return maps
+    for name in names:
+        if name not in maps:
+            raise ValueError(_unknown(name, maps))
+    return {name: maps[name] for name in names}
+
+
+def forward_with_maps(
+    encoder: nn.Module, x: Tensor, stages: Sequence[Stage]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the output h of the encoder and the maps of `stages`, by one forward pass."""
+    with _recorded(encoder, {stage.module for stage in stages} - {""}) as outputs:
+        h: Tensor = encoder(x)
+    maps: dict[str, Tensor] = {}
+    for stage in stages:
+        if stage.name == INPUT:
+            maps[INPUT] = encoder.normalize(x) if isinstance(encoder, Encoder) else x
+        else:
+            maps |= stage.maps(outputs[stage.module])
+    return h, maps
+
+
+def find_stages(encoder: nn.Module, x: Tensor) -> tuple[Stage, ...]:
+    """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first.
+
+    Raises:
+        ValueError: none are found.
+    """
+    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
+    path = "backbone." if isinstance(encoder, Encoder) else ""
+    size = (encoder.normalize(x) if isinstance(encoder, Encoder) else x).shape[-2:]
+    with _recorded(encoder, None) as outputs, torch.no_grad():
+        encoder(x)
+    listed = [f"{path}{name}" for name in _timm_modules(network)]
+    modules = [name for name in listed if name in outputs] or _by_resolution(outputs, len(x))
+    if not modules:
+        modules = _repeated_blocks(encoder, outputs)
+    if len({_tensor(outputs[name]).shape for name in modules}) == 1 and len(modules) > 1:
+        count = len(modules)
+        depths = [round(count * (i + 1) / _QUARTERS) for i in range(_QUARTERS)]
+        named = {f"b{depth}": modules[depth - 1] for depth in depths if depth}
+    else:
+        named = _stage_names(modules)
+    stages = [_laid_out(encoder, name, m, outputs[m], tuple(size)) for name, m in named.items()]
+    if not stages:
+        raise ValueError(
+            f"no stages are found in {type(network).__name__}: no submodule returns maps "
+            "[B, K, h, w] or tokens [B, T, K]; take pooled features"
+        )
+    return (Stage(name=INPUT, module=""), *stages)
+
+
+def _timm_modules(network: nn.Module) -> list[str]:
+    """Return the submodules that timm lists as stages; none for networks of others."""
+    info = getattr(network, "feature_info", [])
+    entries = getattr(info, "info", info)
+    names = [entry["module"] for entry in entries if isinstance(entry, Mapping)]
+    return list(dict.fromkeys(names))
+
+
+def _by_resolution(outputs: Mapping[str, Any], batch: int) -> list[str]:
+    """Return the last submodule at each resolution, in the order of the pass."""
+    last: dict[torch.Size, str] = {}
+    for name, output in outputs.items():
+        x = _tensor(output)
+        if x.ndim == 4 and len(x) == batch and x.shape[2:].numel() > 1 and name:
+            last.pop(x.shape[2:], None)  # moves the resolution to its last use
+            last[x.shape[2:]] = name
+    return list(last.values()) if len(last) > 1 else []
+
+
+def _repeated_blocks(encoder: nn.Module, outputs: Mapping[str, Any]) -> list[str]:
+    """Return the outermost submodules of one class that return tokens of one shape."""
+    groups: dict[tuple[int, type, torch.Size], list[str]] = {}
+    for name, output in outputs.items():
+        x = _tensor(output)
+        if x.ndim == 3 and name:
+            key = (name.count("."), type(encoder.get_submodule(name)), x.shape)
+            groups.setdefault(key, []).append(name)
+    blocks = [names for names in groups.values() if len(names) > 1]
+    return min(blocks, key=lambda names: (names[0].count("."), -len(names)), default=[])
+
+
+def _stage_names(modules: Sequence[str]) -> dict[str, str]:
+    """Return name -> submodule; the first is the stem if it is named unlike the last."""
+    plain = [re.sub(r"\d+", "", name) for name in modules]
+    first = int(len(modules) > 1 and plain[0] != plain[-1])
+    names = ["stem"][:first] + [f"s{i + 1}" for i in range(len(modules) - first)]
+    return dict(zip(names, modules, strict=True))
+
+
+def _laid_out(
+    encoder: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
+) -> Stage:
+    """Return the stage of a submodule, with the layout of its output."""
+    x = _tensor(output)
+    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
+    if x.ndim == 4:
+        last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        return Stage(name=name, module=module, layout="BHWC" if last else "BCHW")
+    prefix = getattr(network, "num_prefix_tokens", None)
+    candidates = range(_MAX_PREFIX + 1) if prefix is None else (prefix, 0)
+    for count in candidates:
+        grid = _grid(x.shape[1] - count, size)
+        if grid is not None:
+            token = getattr(network, "reg_token", None)  # [1, registers, K] in timm
+            registers = 0 if token is None or not count else token.shape[1]
+            return Stage(
+                name=name,
+                module=module,
+                layout="tokens",
+                grid=grid,
+                prefix=count,
+                registers=registers,
+            )
+    raise ValueError(f"the {x.shape[1]} tokens of {module} form no grid: take pooled features")
+
+
+def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return rows and columns of `count` patches of equal sides; None if they do not divide."""
+    rows = round((count * size[0] / size[1]) ** 0.5) if count > 0 else 0
+    if rows and count % rows == 0 and abs(rows * size[1] - count // rows * size[0]) < max(size):
+        return rows, count // rows
+    return None
+
+
+def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[Stage]:
+    """Return stages for submodules by name; names of class and register tokens are left out."""
+    modules = dict(encoder.named_modules())
+    with _recorded(encoder, names & modules.keys()) as outputs, torch.no_grad():
+        encoder(x)
+    stages = []
+    for name, output in outputs.items():
+        if _tensor(output).ndim not in (3, 4):
+            raise ValueError(
+                f"submodule {name!r} returns shape {list(_tensor(output).shape)}: name one that "
+                "returns a map [B, K, h, w] or tokens [B, T, K]"
+            )
+        stages.append(_laid_out(encoder, name, name, output, tuple(x.shape[-2:])))
+    return stages
+
+
+@contextmanager
+def _recorded(encoder: nn.Module, names: set[str] | None) -> Iterator[dict[str, Any]]:
+    """Record the last output of the submodules `names`, or of all, in the order of the pass."""
+    outputs: dict[str, Any] = {}
+    handles = [
+        module.register_forward_hook(_keep(outputs, name))
+        for name, module in encoder.named_modules()
+        if names is None or name in names
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _keep(outputs: dict[str, Any], name: str) -> Any:
+    def hook(module: nn.Module, inputs: object, output: Any) -> None:
+        if isinstance(_tensor(output), Tensor):
+            outputs.pop(name, None)  # a module that is used twice counts at its last use
+            outputs[name] = output
+
+    return hook
+
+
+def _tensor(output: Any) -> Any:
+    """Return the output, or its first part: transformers' blocks return tuples."""
+    return output[0] if isinstance(output, tuple) and output else output
+
+
+def _unknown(name: str, maps: Mapping[str, Tensor]) -> str:
+    matches = get_close_matches(name, maps, n=1, cutoff=0.5)
+    hint = f"did you mean {matches[0]!r}? " if matches else ""
+    return f"no stage or submodule {name!r}: {hint}the stages are {', '.join(maps)}"
