@@ -20,18 +20,21 @@ from widefield.encoders import (
     EncoderSettings,
     FeatureMap,
     Projected,
+    Readout,
+    Wide,
     load_encoder,
     untrained_like,
     untrained_starts,
 )
+from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.features import FLOOR_RATE
 from widefield.train.progress import images_bar
 from widefield.train.run_dir import RunFolder
 
-FeatureKind = Literal["pooled", "feature-map", "projected"]
-"""The output of the encoder, before pooling, or after the projector."""
+FeatureKind = Literal["pooled", "wide", "feature-map", "projected"]
+"""The output of the encoder, the wide readout, before pooling, or after the projector."""
 
 FeaturePrecision = Literal["auto", "32"]
 """Precision of features: bf16 on devices that have it, or float32."""
@@ -69,6 +72,8 @@ class FeatureExtractor:
     """Which features are computed."""
     projector: nn.Module | None = None
     """The projector that the encoder was trained with, if it was saved."""
+    readout: Readout | None = None
+    """The wide readout of the encoder; None if none was saved or fitted."""
 
     def __post_init__(self) -> None:
         """Check that there is a projector, if it is needed."""
@@ -77,6 +82,25 @@ class FeatureExtractor:
                 f"{self.name} has no projector, as a run keeps one beside its encoder: take "
                 "features pooled or feature-map"
             )
+
+    def with_readout(self, dataset: Dataset, *, quiet: bool = True) -> "FeatureExtractor":
+        """Return the extractor with a readout, fitted on `dataset` unless a run saved one.
+
+        For other features than wide ones it is the same extractor.
+
+        Raises:
+            ValueError: an encoder without stages.
+        """
+        if self.kind != "wide":
+            return self
+        readout = self.readout
+        if readout is None:
+            encoder = replace(self, kind="pooled").build(dataset.images)
+            with images_progress(quiet, "fitting the wide readout") as progress:
+                readout = fit_on_dataset(
+                    encoder, dataset, device=choose_device("auto"), progress=progress
+                )
+        return replace(self, readout=readout, notes=(*self.notes, readout.config.line()))
 
     def require_run(self, hint: str) -> RunFolder:
         """Return the run that trained the encoder.
@@ -149,6 +173,9 @@ class FeatureExtractor:
     def _select_features(self, encoder: nn.Module, projector: nn.Module | None) -> nn.Module:
         if self.kind == "pooled":
             return encoder
+        if self.kind == "wide":
+            assert self.readout is not None, "with_readout comes first"
+            return Wide(encoder, self.readout)
         if self.kind == "projected":
             assert projector is not None, "__post_init__ has checked it"
             return Projected(encoder, projector)
@@ -159,20 +186,23 @@ class FeatureExtractor:
     def untrained_encoders(self, images: np.ndarray, *, seed: int = 1) -> list[nn.Module]:
         """Return the untrained architecture of each usual initialization, its own first.
 
-        The default seed differs from that of training.
+        Those of an extractor of wide features return pooled ones. The default seed differs from
+        that of training.
         """
         like = self.encoder
         if like is None:
             like = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
         projector = None if self.projector is None else untrained_like(self.projector, seed=seed)
+        select = replace(self, kind="pooled") if self.kind == "wide" else self
         return [
-            self._select_features(encoder, projector)
+            select._select_features(encoder, projector)
             for encoder in untrained_starts(like, seed=seed)
         ]
 
     def at_epoch(self, folder: Path) -> "FeatureExtractor":
         """Return the extractor of the encoder in the folder of a checkpoint."""
-        return replace(self, encoder=load_encoder(folder).eval(), projector=load_projector(folder))
+        encoder, projector = load_encoder(folder).eval(), load_projector(folder)
+        return replace(self, encoder=encoder, projector=projector, readout=None)
 
     def features(
         self, images: np.ndarray, *, quiet: bool = True, precision: FeaturePrecision = "auto"

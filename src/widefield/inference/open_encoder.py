@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, overload
 
 from torch import nn
 
@@ -14,12 +14,14 @@ from widefield.encoders import (
     Encoder,
     EncoderSettings,
     WeightMatch,
+    Wide,
     cached_weights,
     has_settings,
     is_model_folder,
     load_encoder,
     load_foreign,
     load_model_folder,
+    load_readout,
 )
 from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
@@ -32,14 +34,28 @@ from widefield.train.run_dir import RunFolder
 EncoderSpec = str | os.PathLike[str] | nn.Module
 
 
+@overload
+def load(path: str | os.PathLike[str]) -> Encoder: ...
+@overload
+def load(path: str | os.PathLike[str], *, features: Literal["pooled"]) -> Encoder: ...
+@overload
+def load(path: str | os.PathLike[str], *, features: Literal["wide"]) -> Wide: ...
+
+
 @input_errors
-def load(path: str | os.PathLike[str]) -> Encoder:
+def load(
+    path: str | os.PathLike[str], *, features: Literal["pooled", "wide"] = "pooled"
+) -> Encoder | Wide:
     """Load the encoder of a run, or of a file or folder that `export` wrote.
 
     It maps float images [B, C, H, W] in [0, 1] to features [B, D], and is in evaluation mode.
 
+    Args:
+        path: folder or file.
+        features: pooled, or wide for these and directions of earlier stages that pooling hides.
+
     Raises:
-        ValueError: there is no encoder at `path`.
+        ValueError: there is no encoder at `path`, or none with a readout for wide features.
 
     Example:
         >>> import tempfile
@@ -51,7 +67,17 @@ def load(path: str | os.PathLike[str]) -> Encoder:
         >>> encoder(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 128])
     """
-    return load_encoder(os.fspath(path)).eval()
+    check_name("features", features, ("pooled", "wide"))
+    encoder = load_encoder(os.fspath(path)).eval()
+    if features == "pooled":
+        return encoder
+    readout = load_readout(os.fspath(path))
+    if readout is None:
+        raise ValueError(
+            f"{path} has no readout, which a finished run has: resume the run, or compute the "
+            "features by widefield.embed(..., features='wide'), which fits one"
+        )
+    return Wide(encoder, readout).eval()
 
 
 @input_errors
@@ -65,7 +91,8 @@ def open_encoder(spec: EncoderSpec, features: FeatureKind = "pooled") -> Feature
     `pixels`.
 
     Features `projected` use `projector.safetensors`, which a run saves beside its encoder, in its
-    folder and in those of its checkpoints.
+    folder and in those of its checkpoints. Features `wide` use `readout.safetensors` in its folder;
+    without it, `FeatureExtractor.with_readout` fits one.
 
     Raises:
         ValueError: nothing of that name, weights that do not fit, or `projected` features of an
@@ -98,12 +125,14 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
     if Path(name).is_file() and not has_settings(name):
         return _with_match(name, name, *load_foreign(name, None))
     if is_model_folder(Path(name)):
-        return _with_match(name, name, *load_model_folder(Path(name)))
+        folder = _with_match(name, name, *load_model_folder(Path(name)))
+        return replace(folder, readout=load_readout(name))
     run = RunFolder(path=Path(name))
     return replace(
         _of_encoder(name, load(name)),
         run=run if run.settings_file.exists() else None,
         projector=load_projector(name),
+        readout=load_readout(name),
     )
 
 

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.encoders import Encoder, first_invalid, save_encoder
+from widefield.encoders import Encoder, first_invalid, save_encoder, save_readout
 from widefield.evaluation.comparison import Comparison
 from widefield.evaluation.monitor import Monitor
+from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
 from widefield.train.adversary import adversary_log
@@ -271,8 +272,11 @@ class PretrainRun:
                     self.log.close()
         self.encoder.eval()
         if self.ranks.is_rank_zero:
+            # A readout of the encoder before must not stay beside this one, even after a kill.
+            self.folder.readout_file.unlink(missing_ok=True)
             self._save_encoder(self.folder.path)
             if not self.stopped_by:
+                self._save_readout()
                 self._compare()
         return Pretrained(
             run=self.folder.path,
@@ -349,6 +353,15 @@ class PretrainRun:
         save_encoder(self.encoder, folder)
         if self._projector is not None:
             save_projector(self._projector, folder)
+
+    def _save_readout(self) -> None:
+        """Fit the wide readout on the training data, and write it."""
+        try:
+            readout = fit_on_dataset(self.encoder, self.dataset, device=self.monitor.device)
+        except ValueError as error:  # features are pooled alone for encoders without stages
+            self._print(f"no wide readout: {error}")
+            return
+        save_readout(readout, self.folder.path)
 
     @property
     def _projector(self) -> Projector | None:

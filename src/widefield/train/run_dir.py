@@ -15,7 +15,7 @@ from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
-from widefield.encoders import Encoder, save_encoder
+from widefield.encoders import READOUT_FILE, Encoder, save_encoder
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
 RESUME_SETTINGS = ("epochs", "device")
@@ -31,7 +31,8 @@ class RunFolder:
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
-    `comparison.json` compares the encoder with its baseline, `init/` has the initial weights.
+    `readout.safetensors` is the wide readout of the encoder, `comparison.json` compares the encoder
+    with its baseline, `init/` has the initial weights.
     """
 
     path: Path
@@ -70,6 +71,11 @@ class RunFolder:
     def _temp_init(self) -> Path:
         """Temporary name of `init_folder`, until `run.yaml` is written."""
         return self.path / ".init.draft"
+
+    @property
+    def readout_file(self) -> Path:
+        """The wide readout of the encoder, once the run has finished."""
+        return self.path / READOUT_FILE
 
     @property
     def comparison_file(self) -> Path:

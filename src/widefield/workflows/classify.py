@@ -121,8 +121,9 @@ def classify(
         labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
             or lead to the file, and an empty label is none. In Python also a table such as a
             DataFrame, a Series indexed by path, or path -> label.
-        features: pooled, feature-map for those before pooling, or projected for those after the
-            projector that the run was trained with.
+        features: pooled, wide for these and directions of earlier stages that pooling hides,
+            feature-map for those before pooling, or projected for those after the projector of the
+            run.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
         overwrite: replace the file if it is there.
@@ -148,6 +149,7 @@ def classify(
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)
+    extractor = extractor.with_readout(dataset, quiet=quiet)
     h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
         raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")

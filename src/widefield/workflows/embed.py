@@ -118,8 +118,9 @@ def embed(
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
             `pixels`. In Python also a module; it is never changed.
         data: images or sounds, as `pretrain` takes them.
-        features: pooled, feature-map for those before pooling, or projected for those after the
-            projector that the run was trained with.
+        features: pooled, wide for these and directions of earlier stages that pooling hides,
+            feature-map for those before pooling, or projected for those after the projector of the
+            run.
         max_examples: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
             (pip install 'widefield[faiss]').
@@ -138,6 +139,7 @@ def embed(
     extractor = open_encoder(encoder, features)
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
+    extractor = extractor.with_readout(dataset, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.images, quiet=quiet, precision="32").cpu().numpy(),
         index=np.arange(len(dataset)),

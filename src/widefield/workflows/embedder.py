@@ -21,7 +21,7 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     Args:
         encoder: anything that `open_encoder` opens, or a module; None to pretrain one.
-        features: pooled, feature-map for those before pooling, or projected.
+        features: pooled, wide, feature-map for those before pooling, or projected.
         out: folder of the run of `fit`; None for a temporary one.
         settings: settings of that run, as for `pretrain`, such as `{"epochs": 20}`.
 
@@ -58,6 +58,9 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         else:
             with tempfile.TemporaryDirectory() as folder:
                 self.extractor_ = self._pretrained(images, Path(folder) / "run")
+        if self.features == "wide":
+            dataset = self.extractor_.open({"x": images}, quiet=True)
+            self.extractor_ = self.extractor_.with_readout(dataset)
         return self
 
     def _pretrained(self, images: NDArray[Any], out: Path) -> FeatureExtractor:

@@ -175,8 +175,9 @@ def explore(
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without a label are included. In Python also a table, as `classify`
             takes it.
-        features: pooled, feature-map for those before pooling, or projected for those after the
-            projector that the run was trained with.
+        features: pooled, wide for these and directions of earlier stages that pooling hides,
+            feature-map for those before pooling, or projected for those after the projector of the
+            run.
         max_examples: take a class-balanced first N examples.
         out: an `.html` file, which loads no other files.
         tables: a folder for tables of the results, Parquet and CSV.
@@ -209,6 +210,7 @@ def explore(
             f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least "
             f"{_MIN_IMAGES}"
         )
+    extractor = extractor.with_readout(dataset, quiet=quiet)
     h = extractor.features(dataset.images, quiet=quiet)
     if not h.isfinite().all():
         raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")

@@ -1,5 +1,6 @@
 """Linear-probe and kNN accuracy of frozen features on each task, with three floors."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.evaluation.floors import floors as measure_floors
+from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import run_views, untrained_views
@@ -58,7 +60,8 @@ class TaskProbe:
     classes: tuple[str, ...]
     floor: dict[str, Score]
     """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
-    better of its usual initializations, and of the `majority` class."""
+    better of its usual initializations and the better of its pooled and wide features, and of
+    the `majority` class."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
@@ -119,8 +122,9 @@ def probe(
             takes it.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
-        features: pooled, feature-map for those before pooling, or projected for those after the
-            projector that the run was trained with; by default pooled, and feature-map under the
+        features: pooled, wide for these and directions of earlier stages that pooling hides,
+            feature-map for those before pooling, or projected for those after the projector of the
+            run; by default pooled, and feature-map under the
             protocol feature-dropout.
         protocol: linear for the best linear probe on features of plain images; feature-dropout for
             100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
@@ -171,6 +175,7 @@ def probe(
         sets = TrainTest(train=train, test=test)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
+    extractor = extractor.with_readout(train, quiet=quiet)
     policy, score_encoder = None, _score
     if protocol == "feature-dropout":
         policy, views = _training_views(extractor, train)
@@ -178,11 +183,10 @@ def probe(
     scores = score_encoder(extractor, sets, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     if floors:
-        encoders = extractor.untrained_encoders(train.images)
         floor_scores = measure_floors(
             partial(score_encoder, data=sets, seed=seed),
             pixels=FeatureExtractor(name="pixels"),
-            untrained=(FeatureExtractor(name="random", encoder=x) for x in encoders),
+            untrained=_untrained(extractor, train),
             majority=majority(*sets.targets(), classes=sets.class_counts),
         )
     return ProbeReport(
@@ -208,6 +212,16 @@ def probe(
             for t in train.labels
         },
     )
+
+
+def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[FeatureExtractor]:
+    """Yield the untrained encoders, and their wide readouts: the floor is the best of them."""
+    device = choose_device("auto")
+    for encoder in extractor.untrained_encoders(train.images):
+        yield FeatureExtractor(name="random", encoder=encoder)
+        wide = wide_or_none(encoder, train.images, device=device)
+        if wide is not None:
+            yield FeatureExtractor(name="random", encoder=wide)
 
 
 def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, Score]:

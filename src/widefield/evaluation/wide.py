@@ -1,0 +1,54 @@
+"""Wide readouts fitted on the images of a data set."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from widefield.core.modes import on_device
+from widefield.core.types import ProgressCallback
+from widefield.data import Dataset
+from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout
+from widefield.probes.features import image_batch
+
+_BATCH = 250
+_UNTRAINED_EXAMPLES = 2000
+"""Examples that the readout of an untrained encoder, a floor, is fitted on."""
+
+
+def fit_on_dataset(
+    encoder: nn.Module,
+    dataset: Dataset,
+    *,
+    device: torch.device,
+    progress: ProgressCallback | None = None,
+) -> Readout:
+    """Fit a readout on examples that are spread over all of `dataset`; the result is on the CPU.
+
+    Raises:
+        ValueError: an encoder without stages, or fewer than two examples.
+    """
+    sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
+    with on_device(encoder, device):
+        batches = _batches(sample.images, device, progress)
+        return fit_readout(encoder, batches, fitted_on=dataset.spec).cpu()
+
+
+def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
+    """Return an encoder with a readout fitted on the first of `images`; None without stages."""
+    with on_device(encoder, device):
+        try:
+            batches = _batches(images[:_UNTRAINED_EXAMPLES], device, None)
+            return Wide(encoder, fit_readout(encoder, batches)).cpu()
+        except ValueError:
+            return None
+
+
+def _batches(
+    images: np.ndarray, device: torch.device, progress: ProgressCallback | None
+) -> Iterator[Tensor]:
+    for start in range(0, len(images), _BATCH):
+        yield image_batch(images[start : start + _BATCH], device)
+        if progress is not None:
+            progress(min(start + _BATCH, len(images)), len(images))
