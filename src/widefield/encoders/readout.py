@@ -35,7 +35,7 @@ from widefield.encoders.weights.files import check_weights
 
 READOUT_FILE = "readout.safetensors"
 """Name of the file in the folder of a run."""
-FIT_EXAMPLES = 10_000
+FIT_EXAMPLES = 5_000
 """Largest number of examples that a readout is fitted on."""
 EXTRA = 384
 """Directions beside h by default."""
@@ -199,16 +199,16 @@ def fit_readout(
         raise ValueError(f"a readout is fitted on two examples or more, and there are {len(h)}")
     if not (h.isfinite().all() and all(s.isfinite().all() for s in features)):
         raise ValueError("the features of the encoder contain NaN or infinity: train it again")
-    mean, scale = h.mean(0), _inverse(h.std(0))
+    mean, scale = h.mean(0), inverse_deviation(h.std(0))
     output = (h - mean) * scale
     kept, means, directions = [], [], []
     for source, s in zip(sources, features, strict=True):
-        center, inverse = s.mean(0), _inverse(s.std(0))
+        center, inverse = s.mean(0), inverse_deviation(s.std(0))
         s -= center
         s *= inverse
-        v = _leading(s - output @ _least_squares(output, s), source.width)
+        v = leading_directions(s - output @ _least_squares(output, s), source.width)
         projected = s @ v
-        spread = _inverse(projected.std(0))
+        spread = inverse_deviation(projected.std(0))
         output = torch.cat([output, projected * spread], dim=1)
         kept.append(Source(stage=source.stage, side=source.side, width=v.shape[1]))
         means.append(center)
@@ -232,22 +232,22 @@ def fit_readout(
 def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, ...]:
     """Return the sources of an encoder with these stages, in the order in which they are fitted.
 
-    Half of the directions are of the last stage but one, a quarter of that before it, and a
-    quarter of the input.
+    These are all stages but the last, backwards, then the input. The first of them, the last stage
+    but one, has twice as many directions as each other one.
 
     Example:
         >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
         >>> [(source.stage, source.side, source.width) for source in sources]
-        [('s3', 4, 192), ('s2', 4, 96), ('input', 16, 96)]
+        [('s3', 4, 128), ('s2', 4, 64), ('s1', 4, 64), ('stem', 4, 64), ('input', 16, 64)]
     """
-    inner = [name for name in stages if name != INPUT and "." not in name][:-1]
-    quarter = max(1, extra // 4)
-    chosen = [(name, 4) for name in inner[::-1][:2]] + [(INPUT, 16)]
-    widths = [quarter] * len(chosen)
-    widths[0] = max(1, extra - quarter * (len(chosen) - 1))
+    inner = [name for name in stages if name != INPUT and "." not in name]
+    inner = inner[:-1] or inner
+    grids = [*((name, 4) for name in reversed(inner)), (INPUT, 16)]
+    share = max(1, extra // (len(grids) + 1))
+    first = max(1, extra - share * (len(grids) - 1))
     return tuple(
-        Source(stage=name, side=side, width=width)
-        for (name, side), width in zip(chosen, widths, strict=True)
+        Source(stage=name, side=side, width=first if i == 0 else share)
+        for i, (name, side) in enumerate(grids)
     )
 
 
@@ -336,7 +336,7 @@ def _least_squares(o: Tensor, s: Tensor) -> Tensor:
     return torch.linalg.solve(gram, (o.T @ s).double() / len(o)).float()
 
 
-def _leading(residual: Tensor, width: int) -> Tensor:
+def leading_directions(residual: Tensor, width: int) -> Tensor:
     """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n, K, width)].
 
     Subspace iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
@@ -352,7 +352,7 @@ def _leading(residual: Tensor, width: int) -> Tensor:
     return basis @ vectors.to(basis)
 
 
-def _inverse(deviation: Tensor) -> Tensor:
+def inverse_deviation(deviation: Tensor) -> Tensor:
     """Return 1 / deviation; 0 for constant features, which would become noise."""
     floor = 1e-6 * deviation.max().clamp_min(torch.finfo(deviation.dtype).tiny)
     return torch.where(deviation > floor, 1 / deviation.clamp_min(floor), 0.0)

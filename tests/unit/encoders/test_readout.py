@@ -136,15 +136,15 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
     assert accuracy(torch.cat([h, random], dim=1)) < 0.6
 
 
-def test_sources_of_a_transformer_are_its_late_blocks() -> None:
+def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:
     stages = ["input", "b3", "b3.class", "b6", "b6.class", "b9", "b9.class", "b12", "b12.class"]
-    assert [source.stage for source in default_sources(stages)] == ["b9", "b6", "input"]
+    assert [source.stage for source in default_sources(stages)] == ["b9", "b6", "b3", "input"]
 
 
 def test_wide_stages_have_a_coarser_grid() -> None:
     encoder = build_encoder("resnet18", seed=0)  # 256 channels in its third stage
     readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], extra=8)
-    assert readout.config.names == ("s3@4", "s2@4", "input@16")
+    assert readout.config.names == ("s3@4", "s2@4", "s1@4", "stem@4", "input@16")
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 3, 9)).shape == (2, 5 * 12)
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 1, 9)).shape == (2, 45)
 

@@ -1,0 +1,129 @@
+"""Where a feature lives: linear-probe accuracy from each stage of an encoder, on grids.
+
+The map of a stage is averaged over a grid of 1 x 1, 2 x 2 and 4 x 4 positions. More than 256
+numbers are reduced to their leading principal directions, standardized, so that all probes take
+about the same time.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from widefield.core.hardware import choose_device
+from widefield.core.modes import eval_mode, on_device
+from widefield.encoders.readout import Source, inverse_deviation, leading_directions
+from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_maps
+from widefield.inference.splits import TrainTest
+from widefield.probes import fit_linear
+from widefield.probes.features import image_batch
+
+Hits = NDArray[np.bool_]
+
+SIDES = (1, 2, 4)
+"""Grids of a stage."""
+MAX_TRAIN = 5000
+"""Largest number of examples that the probes are fitted on."""
+_WIDTH = 256
+"""Largest number of features of a probe."""
+_PCA_EXAMPLES = 1000
+"""Examples that principal directions are fitted on."""
+_BATCH = 250
+
+
+def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, dict[str, Hits]]:
+    """Return cell -> task -> which test examples a linear probe classifies correctly, bool [n].
+
+    Cells are the stages on grids, such as `s3@4`, and class tokens, `b12.class`. The input of the
+    network is none of them. The result is empty for an encoder without stages.
+    """
+    train = data.train.subset(data.train.spread_rows(MAX_TRAIN))
+    device = choose_device("auto")
+    with on_device(encoder, device), eval_mode(encoder), torch.inference_mode():
+        try:
+            stages = find_stages(encoder, image_batch(train.images[:2], device))
+        except ValueError:
+            return {}
+        stages = tuple(stage for stage in stages if stage.name != INPUT)
+        cells = _fit_cells(encoder, stages, train.images, device)
+        halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
+    train_y, test_y = TrainTest(train=train, test=data.test).targets(device)
+    hits: dict[str, dict[str, Hits]] = {}
+    for name in cells:
+        x, test_x = (half[name].clone() for half in halves)
+        probes = fit_linear(x, train_y, test_x, test_y, classes=data.class_counts, seed=seed)
+        hits[name] = {
+            task: (probe.predicted == test_y[task]).cpu().numpy() for task, probe in probes.items()
+        }
+    return hits
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """A stage on a grid, standardized, along its leading principal directions."""
+
+    source: Source
+    mean: Tensor
+    directions: Tensor
+
+    def features(self, maps: Mapping[str, Tensor]) -> Tensor:
+        s = self.source.features(maps[self.source.stage]).float()
+        return (s - self.mean) @ self.directions
+
+
+def _fit_cells(
+    encoder: nn.Module, stages: tuple[Stage, ...], images: np.ndarray, device: torch.device
+) -> dict[str, _Cell]:
+    """Return name -> cell; a grid as fine as that of a coarser one is left out."""
+    cells = {}
+    maps = _concatenated(encoder, stages, images[:_PCA_EXAMPLES], device)
+    for stage, x in maps.items():
+        if stage.endswith(".registers"):
+            continue
+        largest = max(x.shape[2:])
+        for side in (side for side in SIDES if side == 1 or side // 2 < largest):
+            source = Source(stage=stage, side=side, width=_WIDTH)
+            cells[f"{stage}@{side}" if largest > 1 else stage] = _fitted(source, x)
+    return cells
+
+
+def _fitted(source: Source, x: Tensor) -> _Cell:
+    s = source.features(x)
+    mean, inverse = s.mean(0), inverse_deviation(s.std(0))
+    if s.shape[1] <= source.width:
+        return _Cell(source=source, mean=mean, directions=torch.diag(inverse))
+    directions = leading_directions((s - mean) * inverse, source.width)
+    return _Cell(source=source, mean=mean, directions=inverse[:, None] * directions)
+
+
+def _concatenated(
+    encoder: nn.Module, stages: tuple[Stage, ...], images: np.ndarray, device: torch.device
+) -> dict[str, Tensor]:
+    """Return the maps of some images, averaged over at most the finest grid."""
+    parts: dict[str, list[Tensor]] = defaultdict(list)
+    for start in range(0, len(images), _BATCH):
+        x = image_batch(images[start : start + _BATCH], device)
+        for name, found in forward_with_maps(encoder, x, stages)[1].items():
+            parts[name].append(found.float())
+    return {name: torch.cat(part) for name, part in parts.items()}
+
+
+def _features(
+    encoder: nn.Module,
+    stages: tuple[Stage, ...],
+    cells: Mapping[str, _Cell],
+    images: np.ndarray,
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """Return the features [n, D] of every cell, by one pass over the images."""
+    parts: dict[str, list[Tensor]] = defaultdict(list)
+    for start in range(0, len(images), _BATCH):
+        x = image_batch(images[start : start + _BATCH], device)
+        _, maps = forward_with_maps(encoder, x, stages)
+        for name, cell in cells.items():
+            parts[name].append(cell.features(maps))
+    return {name: torch.cat(part) for name, part in parts.items()}
