@@ -2,10 +2,13 @@
 
 Let h be features and c one component of the views. A linear probe is fitted on h(c(x)) of training
 images and scored on h(c(x)) of test images, with one draw of c for each image. Its accuracy a(c) is
-compared with the accuracy a on h(x), paired over test images. With m the accuracy of the commonest
+compared with the accuracy a on h(x), paired over test images. With m the share of the commonest
 class,
 
     kept(c) = (a(c) - m) / (a - m), clipped to [0, 1].
+
+A component weakens the feature if the 95 % interval of kept(c) lies below 0.75, and removes it if
+kept(c) is below 0.25 too. Views keep it if kept is 0.75 or more.
 
 What decides are features that are not trained, those with the highest accuracy under each
 condition: an encoder that was trained with c may ignore the feature whatever c does to it. If none
@@ -28,14 +31,15 @@ from widefield.audits.planting import spread_subset
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import eval_mode, on_device
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
-from widefield.evaluation.verdicts import MIN_GAP, name_share
+from widefield.evaluation.verdicts import LEARNED, MIN_GAP, name_share
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
-from widefield.probes import Pixels, fit_linear, majority_hits
+from widefield.probes import Pixels, fit_linear
 from widefield.probes.features import features, image_batch
+from widefield.probes.linear import wilson
 from widefield.report import Bars
-from widefield.views import VIEWS, Augmentation, ViewSettings, view_components
+from widefield.views import VIEWS, Augmentation, ImageAugmentation, ViewSettings, view_components
 
 IMAGE_VIEWS = (
     "expert",
@@ -48,11 +52,11 @@ IMAGE_VIEWS = (
     "color",
     "flip",
 )
-"""Views of images that may keep a feature, from the strongest to the weakest: first those that lack
-one component of `expert`, then those with a weaker crop, then those without a crop."""
+"""Views of images that may keep a feature, from the strongest to the weakest: without one or two
+components of `expert`, or with the weaker crop of `gentle`."""
 _BATCH = 256
 
-Hits = dict[str, NDArray[np.bool_]]
+_Hits = dict[str, NDArray[np.bool_]]
 """Task -> which test examples a linear probe classifies correctly, bool [n]."""
 
 
@@ -65,12 +69,19 @@ class ViewEffect:
     encoder: PairedDifference
     """Of the features of the encoder."""
     kept: float
-    """Share of the accuracy of untrained features above the commonest class, in [0, 1]."""
+    kept_high: float
+    """Share of the accuracy of untrained features above the commonest class that is left, in
+    [0, 1], and the upper end of its 95 % interval."""
 
     @property
-    def lowers(self) -> bool:
-        """Whether the accuracy of untrained features is much and significantly lower."""
-        return self.untrained.verdict == "lower" and name_share(self.kept) != "learned"
+    def weakens(self) -> bool:
+        """Whether the feature is significantly less predictable."""
+        return self.kept_high < LEARNED
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the feature is about as predictable as without views."""
+        return self.kept >= LEARNED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +92,20 @@ class ViewEffects:
     views: str
     """Names of the policies."""
     majority: float
-    """Accuracy of the commonest class."""
+    """Share of the commonest class in the test examples."""
     components: Mapping[str, ViewEffect]
     """Component -> its effect alone."""
     together: ViewEffect
     """Effect of all components together."""
     is_readable: bool
-    """Whether untrained features predict the task better than the commonest class."""
+    """Whether untrained features predict the task well enough to measure what views change."""
     cause: str | None
     """The component that removes or weakens the feature the most; None if none does."""
+    others: Mapping[str, ViewEffect]
+    """Other views, the strongest first, up to those that keep the feature; empty if the views of
+    the run do."""
     keeps: str | None
-    """The strongest views that keep the feature; None if the views of the run keep it, or no other
-    do."""
-    effect_of_keeps: ViewEffect | None
+    """The last of `others` if it keeps the feature."""
 
     def line(self) -> str:
         """Return in one sentence which component removes the feature, if one does."""
@@ -103,7 +115,7 @@ class ViewEffects:
                 f"{self.task}: untrained features predict it at {plain} without views, the "
                 f"commonest class at {percent(self.majority)}: no effect of views can be measured"
             )
-        if self.cause is None and not self.together.lowers:
+        if self.cause is None and not self.together.weakens:
             return (
                 f"{self.task}: the views do not remove it: untrained features predict it at "
                 f"{plain} without views and at {percent(self.together.untrained.after)} through "
@@ -116,11 +128,9 @@ class ViewEffects:
             f"{self.task}: {name} {verb} it: linear-probe accuracy of untrained features "
             f"{_change(effect.untrained)}, of the encoder's {_change(effect.encoder)}"
         )
-        if self.effect_of_keeps is None:
+        if self.keeps is None:
             return f"{sentence}; no other views keep it"
-        return (
-            f"{sentence}; {self.keeps} keeps it at {percent(self.effect_of_keeps.untrained.after)}"
-        )
+        return f"{sentence}; {self.keeps} keeps {percent(self.others[self.keeps].untrained.after)}"
 
     def command(self, init: str, data: str) -> str | None:
         """Return the command that trains `init` further on `data` with views that keep the feature.
@@ -129,19 +139,21 @@ class ViewEffects:
         """
         if self.keeps is None:
             return None
-        out = f"{init}-{self.keeps}"
+        out = f"{init.rstrip('/')}-{self.keeps}"
         return shlex.join(
             ["widefield", "pretrain", data, "--init", init, "--views", self.keeps, "--out", out]
         )
 
     def figure(self) -> Bars:
-        """Return the accuracies through every component as a figure."""
-        rows = {**self.components, f"{self.views}, all": self.together}
-        if self.keeps is not None and self.effect_of_keeps is not None:
-            rows[f"{self.keeps} instead"] = self.effect_of_keeps
+        """Return the accuracies through every component, and through other views, as a figure."""
+        rows = {
+            **self.components,
+            f"all of {self.views}": self.together,
+            **{f"instead: {name}": effect for name, effect in self.others.items()},
+        }
         return Bars(
             title=f"Which part of the views removes {self.task}?",
-            caption="Linear-probe accuracy of untrained features on images seen through one "
+            caption="Linear-probe accuracy of untrained features on examples seen through one "
             f"component of {self.views}. A component removes the feature where its bar is much "
             f"shorter than the first; the commonest class is at {percent(self.majority)}.",
             shares={"without views": self.together.untrained.before}
@@ -160,7 +172,8 @@ def explain(
     """Return the effects of the run's views on each of `tasks`.
 
     Without a run, they are those of `expert`. At most 2,000 training and 1,000 test examples are
-    used; tasks that leave a class with one training example then are left out.
+    used; tasks that leave a class with one training example then are left out. Nothing is measured
+    of views that need the mask of a planted object or the gradient of a loss.
 
     Args:
         extractor: the encoder.
@@ -174,13 +187,13 @@ def explain(
         >>> import numpy as np
         >>> from widefield.inference.open_encoder import open_encoder
         >>> from widefield.inference.splits import open_train_test
-        >>> x = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3)).astype(np.uint8)
-        >>> y = x[:, :, :, 0].mean((1, 2)) > x[:, :, :, 2].mean((1, 2))
+        >>> side = np.arange(300) % 2
+        >>> x = np.random.default_rng(0).integers(0, 99, (300, 8, 8, 3)).astype(np.uint8)
+        >>> x[np.arange(300), :, 7 * side] += 100  # a bright line at the left or right border
         >>> encoder = open_encoder(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()))
-        >>> arrays = {"x": x, "redder": y.astype(np.int64)}
-        >>> data = open_train_test(encoder, arrays, max_examples=None, seed=0)
-        >>> explain(encoder, data, ["redder"], seed=0)["redder"].cause
-        'jitter'
+        >>> data = open_train_test(encoder, {"x": x, "side": side}, max_examples=None, seed=0)
+        >>> explain(encoder, data, ["side"], seed=0)["side"].cause
+        'flip'
     """
     data = spread_subset(data)
     data = data.only(*(task for task in tasks if _has_two_of_each(data, task)))
@@ -191,6 +204,8 @@ def explain(
     floors = untrained or extractor.untrained_encoders(images)[:1]
     probes = _Probes(extractor, [pixels, *floors], data, seed)
     names, views = _views(extractor, probes)
+    if views.needs_mask or views.gradient_calls:
+        return {}
     return {task: _explain(task, names, views, probes) for task in data.train.labels}
 
 
@@ -205,25 +220,26 @@ def _explain(task: str, names: str, views: Augmentation, probes: "_Probes") -> V
         else dict.fromkeys(parts, together)
     )
     is_readable = probes.is_readable(task)
-    lowering = [name for name, effect in effects.items() if effect.lowers]
-    cause = min(lowering, key=lambda name: effects[name].kept) if lowering and is_readable else None
-    keeps, effect_of_keeps = None, None
-    if is_readable and (cause is not None or together.lowers):
+    weakening = [name for name, effect in effects.items() if effect.weakens]
+    cause = (
+        min(weakening, key=lambda name: effects[name].kept) if weakening and is_readable else None
+    )
+    others: dict[str, ViewEffect] = {}
+    if is_readable and (cause is not None or together.weakens):
         for name, candidate in _candidates(parts, cause, probes):
-            effect = probes.effects(name, candidate)[task]
-            if name_share(effect.kept) == "learned":
-                keeps, effect_of_keeps = name, effect
+            others[name] = probes.effects(name, candidate)[task]
+            if others[name].keeps:
                 break
     return ViewEffects(
         task=task,
         views=names,
-        majority=float(probes.majority[task].mean()),
+        majority=probes.majority[task],
         components=effects,
         together=together,
         is_readable=is_readable,
         cause=cause,
-        keeps=keeps,
-        effect_of_keeps=effect_of_keeps,
+        others=others,
+        keeps=next((name for name, effect in others.items() if effect.keeps), None),
     )
 
 
@@ -240,10 +256,8 @@ class _Probes:
         self.extractor, self.data, self.seed = extractor, data, seed
         self.modules = [*untrained, extractor.build(data.train.images[:1])]
         self._measured: dict[str, dict[str, ViewEffect]] = {}
-        train_y, test_y = data.targets()
         self.majority = {
-            task: majority_hits(train_y[task], test_y[task], count).numpy()
-            for task, count in data.class_counts.items()
+            task: float(np.bincount(y).max() / len(y)) for task, y in data.test.labels.items()
         }
         self.plain = self._hits(self.build("none"))
 
@@ -257,9 +271,10 @@ class _Probes:
         )
 
     def is_readable(self, task: str) -> bool:
-        """Return whether untrained features without views predict `task` above chance."""
-        score = paired_difference(self.majority[task], _best(self.plain[:-1], task), seed=self.seed)
-        return score.low > 0 and score.difference >= MIN_GAP
+        """Return whether untrained features without views predict `task`, by the interval."""
+        right = _best(self.plain[:-1], task)
+        low, _ = wilson(int(right.sum()), len(right))
+        return low >= self.majority[task] + MIN_GAP
 
     def effects(self, name: str, views: Augmentation) -> dict[str, ViewEffect]:
         """Return the effect of `views` on every task; `name` identifies them."""
@@ -268,7 +283,7 @@ class _Probes:
             self._measured[name] = {task: self._effect(hits, task) for task in self.majority}
         return self._measured[name]
 
-    def _effect(self, hits: list[Hits], task: str) -> ViewEffect:
+    def _effect(self, hits: list[_Hits], task: str) -> ViewEffect:
         untrained, encoder = (
             paired_difference(before, after, seed=self.seed)
             for before, after in (
@@ -276,12 +291,15 @@ class _Probes:
                 (self.plain[-1][task], hits[-1][task]),
             )
         )
-        chance = self.majority[task].mean()
+        chance = self.majority[task]
         gap = max(untrained.before - chance, 1e-9)
-        kept = float(np.clip((untrained.after - chance) / gap, 0, 1))
-        return ViewEffect(untrained=untrained, encoder=encoder, kept=kept)
+        kept, kept_high = (
+            float(np.clip((share - chance) / gap, 0, 1))
+            for share in (untrained.after, untrained.before + untrained.high)
+        )
+        return ViewEffect(untrained=untrained, encoder=encoder, kept=kept, kept_high=kept_high)
 
-    def _hits(self, views: Augmentation) -> list[Hits]:
+    def _hits(self, views: Augmentation) -> list[_Hits]:
         """Return the hits of probes on the features of every module, seen through `views`."""
         device = choose_device("auto")
         generator = torch.Generator(device).manual_seed(self.seed)
@@ -339,23 +357,31 @@ def _candidates(
     parts: dict[str, Augmentation], cause: str | None, probes: _Probes
 ) -> Iterator[tuple[str, Augmentation]]:
     """Yield views without the component `cause` or with a weaker one, the strongest first."""
-    names: Sequence[str] = IMAGE_VIEWS
-    if probes.data.train.kind != "images":  # all subsets of the components, the largest first
-        known = [name for name in parts if name in VIEWS]
-        sizes = range(len(known), 0, -1)
-        names = ["+".join(subset) for size in sizes for subset in combinations(known, size)]
-    for name in names:
-        views = probes.build(name)
-        if cause is None or not _are_equal(view_components(name, views).get(cause), parts[cause]):
-            yield name, views
+    if probes.data.train.kind == "images":
+        for name in IMAGE_VIEWS:
+            views = probes.build(name)
+            if not _has_same(cause, parts, view_components(name, views)):
+                yield name, views
+        return
+    # Of windows and sounds: subsets of the components, the largest first.
+    rest = [name for name in parts if name in VIEWS and name != cause]
+    for size in range(len(rest), 0, -1):
+        for subset in map("+".join, combinations(rest, size)):
+            yield subset, probes.build(subset)
 
 
-def _are_equal(part: Augmentation | None, other: Augmentation) -> bool:
-    """Return whether two components are the same operation with the same settings."""
-    return type(part) is type(other) and vars(part) == vars(other)
+def _has_same(
+    cause: str | None, parts: Mapping[str, Augmentation], others: Mapping[str, Augmentation]
+) -> bool:
+    """Return whether `others` have the operation `cause` of `parts`, with the same settings."""
+    if cause is None or cause not in others:
+        return False
+    part, other = parts[cause], others[cause]
+    both = isinstance(part, ImageAugmentation) and isinstance(other, ImageAugmentation)
+    return both and vars(part) == vars(other)
 
 
-def _best(hits: Sequence[Hits], task: str) -> NDArray[np.bool_]:
+def _best(hits: Sequence[_Hits], task: str) -> NDArray[np.bool_]:
     """Return the hits of the features with the highest accuracy."""
     return max((each[task] for each in hits), key=lambda right: right.mean())
 

@@ -26,8 +26,7 @@ def view_components(name: str, views: Augmentation) -> dict[str, Augmentation]:
 
     Components of images are crop, flip, jitter, grayscale and blur, those that the policy uses; of
     chains, those of each part. Another policy is one component. A spectrogram is applied with every
-    component: the encoder has no other input. Components that need the mask of a planted object or
-    the gradient of a loss are left out.
+    component: the encoder has no other input.
 
     Args:
         name: name of the policy.
@@ -38,11 +37,7 @@ def view_components(name: str, views: Augmentation) -> dict[str, Augmentation]:
         >>> list(view_components("gentle+noise", build_views("gentle+noise")))
         ['crop', 'jitter', 'grayscale', 'noise']
     """
-    operations = [
-        (operation, part)
-        for operation, part in _operations(name, views)
-        if not part.needs_mask and not part.gradient_calls
-    ]
+    operations = list(_operations(name, views))
     parts: dict[str, Augmentation] = {}
     uses = Counter[str]()
     for operation, part in operations:
