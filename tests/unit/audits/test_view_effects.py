@@ -14,6 +14,7 @@ from widefield.audits.view_effects import IMAGE_VIEWS, ViewEffect, ViewEffects, 
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.data.planted import Digits
+from widefield.encoders import build_encoder
 from widefield.evaluation.paired import PairedDifference
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import open_encoder
@@ -164,6 +165,21 @@ def test_other_kinds_have_their_own_components(kind: str) -> None:
     assert list(found.components) == expected
     if kind == "windows" and found.cause is not None:
         assert found.cause == "scale"
+
+
+def test_sounds_are_seen_as_the_spectrograms_of_their_encoder() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    tone = 9000 * np.sin(np.pi * (400 + 400 * y)[:, None] * np.arange(1000) / 1000)
+    raw = {"sounds": (tone + rng.normal(size=tone.shape)).astype(np.int16), "tone": y}
+    data = open_dataset(raw | {"sample_rate": np.array(1000)})
+    split = TrainTest(train=data.subset(np.arange(60)), test=data.subset(np.arange(60, 120)))
+    encoder = build_encoder(
+        "resnet-tiny", channels=1, image_size=data.images.shape[1:3], rate=data.rate, seed=0
+    )
+    found = explain(open_encoder(encoder), split, ["tone"], seed=0)["tone"]
+    assert list(found.components) == ["waveaug", "specaug"]
+    assert found.together.untrained.before == 1
 
 
 def effect(after: float) -> ViewEffect:
