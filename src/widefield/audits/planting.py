@@ -116,7 +116,7 @@ def audit_plant(
     Returns:
         The results, and data, floors and ceiling of the middle grade.
     """
-    data = _subset(data)
+    data = spread_subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
     for num_seeds in (1, NUM_SEEDS):
         bounds = graded_bounds(extractor, splits, options, num_seeds=num_seeds)
@@ -201,7 +201,7 @@ def _pretrained(
     return result.encoder
 
 
-def _subset(data: TrainTest) -> TrainTest:
+def spread_subset(data: TrainTest) -> TrainTest:
     """Return a subset spread over all examples of both splits."""
     train, test = (
         half.subset(half.spread_rows(count)).first_read()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from widefield.views.base import AugmentContext as AugmentContext
     from widefield.views.base import trained_parameters as trained_parameters
     from widefield.views.chain import Chain as Chain
+    from widefield.views.components import view_components as view_components
     from widefield.views.cutout import Cutout as Cutout
     from widefield.views.image import ImageAugmentation as ImageAugmentation
     from widefield.views.noise import Noise as Noise

@@ -29,6 +29,7 @@ class Chain(Augmentation):
             reason = _order_error(part, second)
             if reason is not None:
                 raise ValueError(f"views {name!r} cannot come before {second_name!r}: {reason}")
+        self.names = [name for name, _ in parts]
         augmentations = [part for _, part in parts]
         self.parts = nn.ModuleList(augmentations)
         self.needs_mask = any(part.needs_mask for part in augmentations)
