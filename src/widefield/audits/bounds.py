@@ -8,7 +8,7 @@ alone, so they are cached on disk for every encoder that is audited on the same 
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
+from widefield.audits.stage_map import stage_hits
+from widefield.audits.verdict import ProbeResult, StageHits, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
@@ -28,9 +29,10 @@ from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
-from widefield.encoders import Encoder, FeatureMap, Projected
+from widefield.encoders import Encoder, FeatureMap, Projected, has_stages
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
+from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
@@ -53,7 +55,7 @@ BUDGET: dict[str, Any] = {
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Part of every cache key. Increase it when the same settings give other results."""
 
 
@@ -87,9 +89,14 @@ class Bounds:
 
 
 def audit_tasks(
-    extractor: FeatureExtractor, data: TrainTest, bounds: Mapping[str, Bounds], *, seed: int
+    extractor: FeatureExtractor,
+    data: TrainTest,
+    bounds: Mapping[str, Bounds],
+    *,
+    stages: Mapping[str, StageHits] | None = None,
+    seed: int,
 ) -> dict[str, TaskAudit]:
-    """Return the verdict on every task of `data`, by its bounds."""
+    """Return the verdict on every task of `data`, by its bounds, and by its stages if given."""
     if not data.train.labels:
         return {}
     return {
@@ -99,9 +106,26 @@ def audit_tasks(
             bounds[task].floors,
             bounds[task].ceiling,
             classes=len(data.train.classes[task]),
+            stages=(stages or {}).get(task),
             seed=seed,
         )
         for task, result in probe_tasks(extractor.features, data, seed=seed).items()
+    }
+
+
+def measure_stages(
+    extractor: FeatureExtractor, data: TrainTest, *, seed: int
+) -> dict[str, StageHits]:
+    """Return task -> stage and grid -> hits of the encoder and of the untrained network."""
+    pooled = replace(extractor, kind="pooled")
+    if pooled.name == "pixels":
+        return {}
+    images = data.train.images
+    ours = stage_hits(pooled.build(images), data, seed=seed)
+    untrained = stage_hits(pooled.untrained_encoders(images)[0], data, seed=seed)
+    return {
+        task: {cell: (ours[cell][task], untrained[cell][task]) for cell in ours}
+        for task in data.train.labels
     }
 
 
@@ -110,7 +134,8 @@ def measure_bounds(
 ) -> dict[str, Bounds]:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
-    The floor `random` is the best of `num_seeds` untrained encoders of each initialization.
+    The floor `random` is the best of `num_seeds` untrained encoders of each initialization, each
+    with its pooled and its wide features.
     """
     return {
         task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
@@ -150,9 +175,10 @@ def graded_bounds(
         return {task: result}
 
     untrained = [
-        _Source("random", partial(encode, encoder), [_architecture(encoder, sample), seed])
+        source
         for seed in range(num_seeds)
         for encoder in extractor.untrained_encoders(sample, seed=1 + seed)
+        for source in _floor_sources(encoder, mixture, [_architecture(encoder, sample), seed])
     ]
     ceiling = _Source(
         "ceiling",
@@ -174,6 +200,24 @@ def graded_bounds(
         )
         for grade in grades
     ]
+
+
+def _floor_sources(encoder: nn.Module, dataset: Dataset, key: list[Any]) -> Iterator[_Source]:
+    """Yield the features of an untrained encoder, and its wide ones if it has stages."""
+    yield _Source("random", partial(encode, encoder), key)
+    device = choose_device("auto")
+    with on_device(encoder, device):
+        if not has_stages(encoder, image_batch(dataset.images[:2], device)):
+            return
+
+    @functools.cache  # fitted once for all grades
+    def wide() -> nn.Module:
+        module = wide_or_none(encoder, dataset.images, device=device)
+        assert module is not None, "it has stages"
+        return module
+
+    digests = dataset.digests().tolist()
+    yield _Source("random", lambda images: encode(wide(), images), [*key, "wide", digests])
 
 
 def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:

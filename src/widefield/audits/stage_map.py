@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from widefield.audits.verdict import Hits
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
 from widefield.encoders.readout import Source, inverse_deviation, leading_directions
@@ -21,8 +21,6 @@ from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_ma
 from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
-
-Hits = NDArray[np.bool_]
 
 SIDES = (1, 2, 4)
 """Grids of a stage."""

@@ -145,6 +145,16 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[Stage, ...]:
     return (Stage(name=INPUT, module=""), *stages)
 
 
+def has_stages(encoder: nn.Module, x: Tensor) -> bool:
+    """Return whether stages of an encoder are found by a pass of images x[B, C, H, W]."""
+    try:
+        with eval_mode(encoder):
+            find_stages(encoder, x)
+    except ValueError:
+        return False
+    return True
+
+
 def _timm_modules(network: nn.Module) -> list[str]:
     """Return the submodules that timm lists as stages; none for networks of others."""
     info = getattr(network, "feature_info", [])
