@@ -1,20 +1,21 @@
-"""How much suppresses how much: the class learned beside 0 to 16 planted bits, by objective.
+"""How many planted bits suppress the class, by objective.
 
     python benchmarks/bits.py cifar10_train.npz cifar10_test.npz \
         --json benchmarks/results/bits.json
 
 RandBit of Chen, Luo & Li (2021), section 4, at a small scale: 2,000 CIFAR-10 images, each with a
 random integer of `count` bits in as many constant channels that no view changes; resnet-tiny, the
-default recipe of every objective, the same number of epochs for all, two seeds. The linear probe of
-the pooled features is scored on images of the test file, whose integers are drawn apart: on the
-class, and on the lowest four bits. The untrained encoder is the floor.
+default recipe of every objective (SimCLR at the rate of benchmarks/objectives.py), the same number
+of epochs for all, two seeds. The linear probe of the pooled features is scored on images of the
+test file, whose integers are drawn apart: on the class, and on the lowest four bits. The untrained
+encoder is the floor.
 
-The JSON file is rewritten after every run; runs that it already holds are not repeated.
+The JSON file is rewritten after every run; runs that it already holds are not repeated. The tables
+of benchmarks/NOTEBOOK.md are made from it by `make tables`.
 """
 
 import argparse
 import itertools
-import statistics
 import time
 from functools import partial
 from pathlib import Path
@@ -81,23 +82,10 @@ def _pass(metrics: StepMetrics) -> None:
 
 
 def _summary(runs: dict[str, Run]) -> dict[str, Any]:
-    """Return mean accuracies, in %, by task, objective and number of bits."""
     return {
         "command": "python benchmarks/bits.py cifar10_train.npz cifar10_test.npz",
         "settings": {"images": TRAIN, "epochs": EPOCHS, "encoder": ENCODER},
-        **{task: _table(list(runs.values()), task) for task in ("class", "bits")},
     }
-
-
-def _table(runs: list[Run], task: str) -> dict[str, dict[int, float]]:
-    """Return objective -> number of bits -> mean accuracy over the seeds, %."""
-    table: dict[str, dict[int, float]] = {}
-    for method, count in itertools.product((UNTRAINED, *METHODS), COUNTS):
-        of_both = [r["accuracy"] for r in runs if (r["method"], r["bits"]) == (method, count)]
-        values = [accuracy[task] for accuracy in of_both if task in accuracy]
-        if values:
-            table.setdefault(method, {})[count] = round(100 * statistics.mean(values), 1)
-    return table
 
 
 def main() -> None:
