@@ -47,6 +47,7 @@ from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
+from widefield.data.spec import MEMORY
 from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind
@@ -198,7 +199,7 @@ def audit(
         examples=(len(split.train), len(split.test)),
         tasks=verdicts,
         explanations=_explain_all(extractor, bounds, verdicts, seed=seed),
-        wide_probe=_wide_probe(encoder, data, train_data, labels),
+        wide_probe=_wide_probe(encoder, data, labels, split),
         plants=plants,
         trained=tuple(
             audit_training(extractor, split, name, pretrain_with, options)
@@ -275,18 +276,18 @@ def _explain_all(
 
 
 def _wide_probe(
-    encoder: EncoderSpec, data: Data | None, train_data: Data | None, labels: Labels | None
+    encoder: EncoderSpec, data: Data | None, labels: Labels | None, split: TrainTest
 ) -> str | None:
     """Return the command that probes the wide readout; None for what only Python can name."""
-    parts = (("", encoder), ("", data), ("--train-data", train_data), ("--labels", labels))
-    words = ["widefield", "probe"]
-    for option, value in parts:
-        if value is None:
-            continue
-        if not isinstance(value, str | Path):
-            return None
-        words += [option, str(value)] if option else [str(value)]
-    return shlex.join([*words, "--features", "wide"])
+    if labels is None:
+        source, option = split.test.spec, ("--train-data", split.train.spec)
+    else:
+        source, option = str(data), ("--labels", str(labels))
+    named = (encoder, source if data is None else data, "" if labels is None else labels)
+    if source == MEMORY or not all(isinstance(value, str | Path) for value in named):
+        return None
+    words = ["widefield", "probe", str(encoder), source, *option, "--features", "wide"]
+    return shlex.join(words)
 
 
 def _audit_checkpoint(

@@ -11,8 +11,9 @@ each accuracy alone. The interval of the accuracy is Wilson's, as in `probe`.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,28 +170,23 @@ def audit_task(
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
-    hits = (result.hits for result in (encoder, floor, ceiling))
-    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
-    gap = high_means - low_means
-    distance = ceiling.accuracy - floor.accuracy
-    share = None
-    if distance >= MIN_GAP and interval(gap)[0] > 0:
-        learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
-        ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
-        share = (learned, *interval(ratios))
+    share = _share(encoder, floor, ceiling, seed)
     majority = floors["majority"].accuracy if "majority" in floors else 1 / classes
-    best_known = max(floor.accuracy, ceiling.accuracy)
+    predictable = partial(
+        _predictable, majority=majority, best_known=max(floor.accuracy, ceiling.accuracy)
+    )
     verdict = judge_feature(
         share,
         over_floor=paired_difference(floor.hits, encoder.hits, seed=seed),
-        stage=_evidence(encoder.hits, stages, majority, best_known, seed) if stages else None,
+        predictable=predictable(encoder.hits),
+        stage=_evidence(encoder.hits, stages, predictable, seed) if stages else None,
     )
-    learned_share, learned_low, learned_high = share or (None, None, None)
+    learned, learned_low, learned_high = share or (None, None, None)
     low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
     return TaskAudit(
         task=task,
         verdict=verdict,
-        learned=learned_share,
+        learned=learned,
         learned_low=learned_low,
         learned_high=learned_high,
         accuracy=encoder.accuracy,
@@ -208,13 +204,31 @@ def audit_task(
     )
 
 
+def _share(
+    encoder: ProbeResult, floor: ProbeResult, ceiling: ProbeResult, seed: int
+) -> tuple[float, float, float] | None:
+    """Return the learned share with its interval; None if floor and ceiling are too close."""
+    hits = (result.hits for result in (encoder, floor, ceiling))
+    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
+    gap, distance = high_means - low_means, ceiling.accuracy - floor.accuracy
+    if distance < MIN_GAP or interval(gap)[0] <= 0:
+        return None
+    learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
+    ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
+    return learned, *interval(ratios)
+
+
+def _predictable(hits: Hits, *, majority: float, best_known: float) -> float:
+    """Return the accuracy between that of the commonest class (0) and the best known one (1)."""
+    return (float(hits.mean()) - majority) / max(best_known - majority, 1e-9)
+
+
 def _evidence(
-    audited: Hits, stages: StageHits, majority: float, best_known: float, seed: int
+    audited: Hits, stages: StageHits, predictable: Callable[[Hits], float], seed: int
 ) -> StageEvidence:
     best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
-    gap = max(best_known - majority, 1e-9)
     return StageEvidence(
-        predictable=(float(best.mean()) - majority) / gap,
+        predictable=predictable(best),
         over_pooled=paired_difference(audited, best, seed=seed),
         over_untrained=paired_difference(untrained, best, seed=seed),
     )

@@ -169,6 +169,7 @@ def judge_feature(
     share: tuple[float, float, float] | None,
     *,
     over_floor: PairedDifference,
+    predictable: float,
     stage: StageEvidence | None,
 ) -> ShareVerdict:
     """Return the verdict on a feature.
@@ -176,13 +177,15 @@ def judge_feature(
     Args:
         share: learned share with its interval; None if floor and ceiling are not separable.
         over_floor: from the floor to the features audited.
+        predictable: (accuracy - commonest class) / (best known accuracy - commonest class) of
+            these, as in `StageEvidence`.
         stage: evidence of the stages; None for an encoder without them.
 
     Example:
         >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)
         >>> above = PairedDifference(before=0.4, after=0.8, low=0.35, high=0.45)
         >>> seen = StageEvidence(predictable=0.9, over_pooled=above, over_untrained=above)
-        >>> judge_feature((0.0, 0.0, 0.1), over_floor=below, stage=seen)
+        >>> judge_feature((0.0, 0.0, 0.1), over_floor=below, predictable=0.3, stage=seen)
         'hidden'
     """
     if share is not None and name_share(share[1]) == "learned":
@@ -200,7 +203,7 @@ def judge_feature(
     if share is not None:
         return judge_share(share[1], share[2])
     if below_floor:
-        return "weakened"
+        return "weakened" if predictable >= WEAKENED else "not learned"
     return "easy" if over_floor.before >= EASY else "not separable"
 
 

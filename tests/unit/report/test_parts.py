@@ -116,7 +116,7 @@ def test_verdicts_come_first_then_what_to_try_then_figures() -> None:
     text = audited().html()
     titles = re.findall(r"<h2>(.*?)</h2>", text)
     assert titles == [
-        "Learned and suppressed features",
+        "Learned, hidden and lost features",
         "What to try next",
         "Details",
         "Feature statistics",
