@@ -18,7 +18,8 @@ from widefield.audits.bounds import (
     audit_tasks,
     check_trainable,
     measure_bounds,
-    measure_stages,
+    untrained_stages,
+    with_stages,
 )
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import (
@@ -250,10 +251,11 @@ def _audit_all_tasks(
     extractor: FeatureExtractor, data: TrainTest, options: AuditOptions
 ) -> tuple[dict[str, Bounds], dict[str, TaskAudit]]:
     """Audit every task; where a verdict is unclear, with more seeds of the untrained floor."""
-    stages = measure_stages(extractor, data, seed=options.seed) if data.train.labels else {}
+    stages = untrained_stages(extractor, data, seed=options.seed)
     for num_seeds in (1, NUM_SEEDS):
-        bounds = measure_bounds(extractor, data, options, num_seeds=num_seeds)
-        tasks = audit_tasks(extractor, data, bounds, stages=stages, seed=options.seed)
+        measured = measure_bounds(extractor, data, options, num_seeds=num_seeds)
+        bounds = with_stages(measured, stages)
+        tasks = audit_tasks(extractor, data, bounds, seed=options.seed)
         if all(task.verdict != "unclear" for task in tasks.values()):
             break
     return bounds, tasks

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from widefield.audits.stage_map import stage_hits
-from widefield.audits.verdict import ProbeResult, StageHits, TaskAudit, audit_task
+from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
@@ -30,6 +30,7 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected, has_stages
+from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
 from widefield.evaluation.wide import wide_or_none
@@ -86,19 +87,23 @@ class Bounds:
     """`pixels`, `random` or `majority` -> result of the probes."""
     ceiling: ProbeResult
     """Result of the probes for an encoder that was trained with the labels of the task."""
+    stages: Mapping[str, Hits] = field(default_factory=dict)
+    """Stage and grid -> hits of the untrained network; empty if they were not measured."""
 
 
 def audit_tasks(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    bounds: Mapping[str, Bounds],
-    *,
-    stages: Mapping[str, StageHits] | None = None,
-    seed: int,
+    extractor: FeatureExtractor, data: TrainTest, bounds: Mapping[str, Bounds], *, seed: int
 ) -> dict[str, TaskAudit]:
-    """Return the verdict on every task of `data`, by its bounds, and by its stages if given."""
+    """Return the verdict on every task of `data`, by its bounds.
+
+    Stages of the encoder are measured if the bounds have those of the untrained network.
+    """
     if not data.train.labels:
         return {}
+    cells: dict[str, dict[str, Hits]] = {}
+    if any(bound.stages for bound in bounds.values()):
+        encoder = replace(extractor, kind="pooled").build(data.train.images)
+        cells = stage_hits(encoder, data, seed=seed)
     return {
         task: audit_task(
             task,
@@ -106,27 +111,33 @@ def audit_tasks(
             bounds[task].floors,
             bounds[task].ceiling,
             classes=len(data.train.classes[task]),
-            stages=(stages or {}).get(task),
+            stages={
+                cell: (hits[task], bounds[task].stages[cell])
+                for cell, hits in cells.items()
+                if cell in bounds[task].stages
+            },
             seed=seed,
         )
         for task, result in probe_tasks(extractor.features, data, seed=seed).items()
     }
 
 
-def measure_stages(
+def untrained_stages(
     extractor: FeatureExtractor, data: TrainTest, *, seed: int
-) -> dict[str, StageHits]:
-    """Return task -> stage and grid -> hits of the encoder and of the untrained network."""
-    pooled = replace(extractor, kind="pooled")
-    if pooled.name == "pixels":
+) -> dict[str, dict[str, Hits]]:
+    """Return task -> stage and grid -> hits of the untrained network; empty for pixels."""
+    if extractor.name == "pixels" or not data.train.labels:
         return {}
-    images = data.train.images
-    ours = stage_hits(pooled.build(images), data, seed=seed)
-    untrained = stage_hits(pooled.untrained_encoders(images)[0], data, seed=seed)
-    return {
-        task: {cell: (ours[cell][task], untrained[cell][task]) for cell in ours}
-        for task in data.train.labels
-    }
+    encoder = replace(extractor, kind="pooled").untrained_encoders(data.train.images)[0]
+    cells = stage_hits(encoder, data, seed=seed)
+    return {task: {cell: hits[task] for cell, hits in cells.items()} for task in data.train.labels}
+
+
+def with_stages(
+    bounds: Mapping[str, Bounds], stages: Mapping[str, Mapping[str, Hits]]
+) -> dict[str, Bounds]:
+    """Return the bounds of each task with the stages of the untrained network."""
+    return {task: replace(bound, stages=stages.get(task, {})) for task, bound in bounds.items()}
 
 
 def measure_bounds(

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.paired import (
     PairedDifference,
@@ -51,7 +52,6 @@ class ProbeResult:
         return float(self.hits.mean())
 
 
-Hits = NDArray[np.bool_]
 StageHits = Mapping[str, tuple[Hits, Hits]]
 """Stage and grid -> hits of the encoder and of the untrained network."""
 

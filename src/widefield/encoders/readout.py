@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from widefield.core.files import write_atomically
 from widefield.core.modes import eval_mode
-from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_maps
+from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.encoders.weights.files import check_weights
 
 READOUT_FILE = "readout.safetensors"
@@ -152,7 +152,7 @@ class Wide(nn.Module):
         self.encoder = encoder
         self.readout = readout
         self.dim = readout.dim
-        self.stages: tuple[Stage, ...] | None = None
+        self.stages: tuple[EncoderStage, ...] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of images x[B, C, H, W], one row for each.
@@ -265,7 +265,7 @@ def explained(output: Tensor, s: Tensor) -> float:
 
 
 def source_features(
-    encoder: nn.Module, x: Tensor, sources: Sequence[Source], stages: Sequence[Stage] = ()
+    encoder: nn.Module, x: Tensor, sources: Sequence[Source], stages: Sequence[EncoderStage] = ()
 ) -> tuple[Tensor, list[Tensor]]:
     """Return h [B, D] and the features [B, K g g'] of each source, of images x[B, C, H, W].
 
@@ -281,7 +281,7 @@ def _collect(
 ) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int]]:
     """Return h [n, D], the features of each source [n, K g g'], the sources and the shape of x."""
     sources: tuple[Source, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[EncoderStage, ...] = ()
     rows: list[tuple[Tensor, list[Tensor]]] = []
     shape, count = (0, 0, 0), 0
     with eval_mode(encoder), torch.no_grad():
@@ -313,7 +313,7 @@ def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
     return Source(stage=source.stage, side=side, width=source.width)
 
 
-def _needed(stages: Sequence[Stage], sources: Sequence[Source]) -> tuple[Stage, ...]:
+def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
     """Return the stages that the sources are maps of.
 
     Raises:
