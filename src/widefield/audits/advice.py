@@ -52,7 +52,7 @@ def _readout(result: Audit, names: Sequence[str]) -> str:
         if result.wide_probe is None
         else f"take the wide readout: `{result.wide_probe}`"
     )
-    return f"Readout: {_join(names)} is in {stages}, not in the audited features; {how}."
+    return f"Readout: {_join(names)} is in {stages}, not in the audited features; {how}"
 
 
 def _views(result: Audit, behind: Sequence[str]) -> str:
@@ -64,7 +64,7 @@ def _views(result: Audit, behind: Sequence[str]) -> str:
         if effects.keeps is not None:
             command = effects.command(result.encoder, result.fitted_on) if result.settings else None
             option = f"`--views {effects.keeps}`" if command is None else f"`{command}`"
-            return f"Views: {effects.cause or effects.views} removes {name}. Train with {option}."
+            return f"Views: {effects.cause or effects.views} removes {name}. Train with {option}"
     reason = "Views: an encoder drops the features that views change."
     if "views" not in result.settings:
         return f"{reason} Train with views that leave {_join(behind)} as it is."

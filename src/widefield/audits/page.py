@@ -115,6 +115,7 @@ def _rows(result: Audit) -> list[TaskVerdict]:
             encoder=encoder,
             word=tasks[name].describe(),
             learned=_interval(tasks[name]),
+            no_bar=_no_bar(tasks[name]),
             numbers=_numbers(tasks[name]),
         )
         for name in result.tasks
@@ -328,6 +329,13 @@ def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
     if task.learned is None or task.learned_low is None or task.learned_high is None:
         return None
     return task.learned, task.learned_low, task.learned_high
+
+
+def _no_bar(task: TaskAudit) -> str:
+    """Return why a task has no learned share, or where its feature is."""
+    if task.verdict in ("hidden", "lost"):
+        return task.stage_text()
+    return "the ceiling is not significantly above the floor"
 
 
 def _numbers(task: TaskAudit) -> str:

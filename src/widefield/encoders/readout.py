@@ -94,13 +94,14 @@ class ReadoutConfig:
         return tuple(f"{source.stage}@{source.side}" for source in self.sources)
 
     def line(self) -> str:
-        """Return in one sentence what the readout has, and how much it leaves out."""
-        parts = ", ".join(
-            f"{source.width} of {name} (with all others {100 * share:.0f} % of its variance)"
-            for source, name, share in zip(self.sources, self.names, self.variance, strict=True)
-        )
+        """Return in one sentence what the readout has, and how much of the sources it explains."""
+        pairs = zip(self.sources, self.names, strict=True)
+        parts = ", ".join(f"{source.width} of {name}" for source, name in pairs)
+        shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
-            f"wide readout: {self.pooled} pooled features and directions of earlier stages, {parts}"
+            f"wide readout: {self.pooled} pooled features and directions of earlier stages "
+            f"({parts}); a linear map of them explains {shares} % of the variance of these, "
+            f"fitted on {self.examples:,} examples of {self.fitted_on}"
         )
 
 

@@ -48,9 +48,11 @@ class TaskVerdict:
     encoder: str
     word: str
     learned: tuple[float, float, float] | None
-    """Value and interval in [0, 1]; None if it is unclear."""
+    """Value and interval in [0, 1]; None if there is none."""
     numbers: str
     """The measurements, as text."""
+    no_bar: str = ""
+    """Why there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
