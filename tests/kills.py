@@ -41,7 +41,8 @@ from widefield.core.hardware import machine
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
-MODEL = ("m/config.json", "m/model.safetensors", "m/README.md")
+MODEL = ("m/config.json", "m/model.safetensors", "m/README.md", "m/readout.safetensors")
+READOUT = "new/readout.safetensors"
 TABLES = ("clusters", "duplicates", "neighbors", "outliers", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
@@ -65,8 +66,8 @@ COMMANDS: dict[str, Killed] = {
     "probe": Killed(
         "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --json", ()
     ),
-    "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
-    "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json")),
+    "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet", READOUT)),
+    "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json", READOUT)),
     "pretrain --resume": Killed(GROW, ("young/encoder.safetensors", "young/manifest.parquet")),
 }
 
