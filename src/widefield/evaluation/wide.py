@@ -29,10 +29,11 @@ def fit_on_dataset(
     Raises:
         ValueError: an encoder without stages, or fewer than two examples.
     """
+    source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
     sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
     with on_device(encoder, device):
         batches = _batches(sample.images, device, progress)
-        return fit_readout(encoder, batches, fitted_on=dataset.spec).cpu()
+        return fit_readout(encoder, batches, fitted_on=source).cpu()
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:

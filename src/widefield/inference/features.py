@@ -93,14 +93,16 @@ class FeatureExtractor:
         """
         if self.kind != "wide":
             return self
-        readout = self.readout
+        readout, notes = self.readout, self.notes
         if readout is None:
+            if self.run is not None:
+                notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
             encoder = replace(self, kind="pooled").build(dataset.images)
             with images_progress(quiet, "fitting the wide readout") as progress:
                 readout = fit_on_dataset(
                     encoder, dataset, device=choose_device("auto"), progress=progress
                 )
-        return replace(self, readout=readout, notes=(*self.notes, readout.config.line()))
+        return replace(self, readout=readout, notes=(*notes, readout.config.line()))
 
     def require_run(self, hint: str) -> RunFolder:
         """Return the run that trained the encoder.
@@ -130,6 +132,8 @@ class FeatureExtractor:
             ValueError: data that cannot be read, or of another kind or other channels.
         """
         size, channels, max_value = self.image_size, self.channels, self.max_value
+        if self.kind == "wide" and self.readout is not None:
+            size = self.readout.config.input_shape[1:]  # also if the encoder takes any
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             max_value = like.max_value if max_value is None else max_value
