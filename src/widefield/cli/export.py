@@ -22,7 +22,7 @@ def export(
     **arguments: Any,
 ) -> None:
     """Write the encoder, and print how to load it."""
-    from widefield.encoders import READOUT_FILE, Wide, timm_snippet
+    from widefield.encoders import READOUT_FILE, Encoder, Wide, timm_snippet
     from widefield.workflows.export import export as call
 
     findings: list[str] = []
@@ -31,7 +31,9 @@ def export(
 
         findings = read_findings(audit)
     module = call(run, out, findings=findings, **arguments)
-    config = (module.encoder if isinstance(module, Wide) else module).config
+    encoder = module.encoder if isinstance(module, Wide) else module
+    assert isinstance(encoder, Encoder)
+    config = encoder.config
     if json:
         print_json({"out": str(out), "encoder": config.name, "dim": module.dim})
         return

@@ -99,9 +99,9 @@ class ReadoutConfig:
         parts = ", ".join(f"{source.width} of {name}" for source, name in pairs)
         shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
-            f"wide readout: {self.pooled} pooled features and directions of earlier stages "
-            f"({parts}); a linear map of them explains {shares} % of the variance of these, "
-            f"fitted on {self.examples:,} examples of {self.fitted_on}"
+            f"wide readout, fitted on {self.examples:,} examples of {self.fitted_on}: "
+            f"{self.pooled} pooled features and directions of earlier stages ({parts}); a linear "
+            f"map of them explains {shares} % of the variance of these"
         )
 
 

@@ -26,7 +26,7 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
-from widefield.evaluation.wide import fit_on_dataset
+from widefield.evaluation.wide import fit_on_dataset, has_stages_for
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.features import FLOOR_RATE
@@ -83,10 +83,13 @@ class FeatureExtractor:
                 "features pooled or feature-map"
             )
 
-    def with_readout(self, dataset: Dataset, *, quiet: bool = True) -> "FeatureExtractor":
+    def with_readout(
+        self, dataset: Dataset, *, or_pooled: bool = False, quiet: bool = True
+    ) -> "FeatureExtractor":
         """Return the extractor with a readout, fitted on `dataset` unless a run saved one.
 
-        For other features than wide ones it is the same extractor.
+        For other features than wide ones it is the same extractor. With `or_pooled` an encoder
+        without stages keeps pooled features.
 
         Raises:
             ValueError: an encoder without stages.
@@ -95,9 +98,12 @@ class FeatureExtractor:
             return self
         readout, notes = self.readout, self.notes
         if readout is None:
+            pooled = replace(self, kind="pooled")
+            encoder = pooled.build(dataset.images)
+            if or_pooled and not has_stages_for(encoder, dataset.images):
+                return pooled
             if self.run is not None:
                 notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
-            encoder = replace(self, kind="pooled").build(dataset.images)
             with images_progress(quiet, "fitting the wide readout") as progress:
                 readout = fit_on_dataset(
                     encoder, dataset, device=choose_device("auto"), progress=progress
