@@ -353,3 +353,33 @@ def test_an_embedder_is_cloned_and_pickled(run: Path) -> None:
 def test_a_wide_embedding_is_a_tensor_without_a_copy(run: Path) -> None:
     embedding = widefield.embed(run, pixels(4)["x"], features="wide", quiet=True)
     assert torch.from_dlpack(embedding).data_ptr() == embedding.features.ctypes.data
+
+
+def test_classify_takes_wide_features_where_there_are_stages(run: Path) -> None:
+    x = pixels()["x"]
+    known = {f"row {i}": str(i % 2) for i in range(16)}
+    default = widefield.classify(run, x, labels=known)
+    wide, pooled = (
+        widefield.classify(run, x, labels=known, features=kind) for kind in ("wide", "pooled")
+    )
+    np.testing.assert_array_equal(default.probabilities, wide.probabilities)
+    assert not np.array_equal(default.probabilities, pooled.probabilities)
+    assert any("wide readout" in note for note in default.notes)
+    flat = nn.Flatten()  # has no stages
+    by_default, by_name = (
+        widefield.classify(flat, x, labels=known, features=kind) for kind in (None, "pooled")
+    )
+    np.testing.assert_array_equal(by_default.probabilities, by_name.probabilities)
+
+
+def test_a_probe_has_both_readouts(run: Path, command: Command) -> None:
+    data = run.parent / "data.npz"
+    found = command.json("probe", run, data, "--train-data", data)
+    wide = command.json("probe", run, data, "--train-data", data, "--features", "wide")
+    task, of_wide = found["tasks"]["y"], wide["tasks"]["y"]
+    assert task["wide"] == of_wide["accuracy"]
+    assert of_wide["wide"] is None
+    text = command.text("probe", run, data, "--train-data", data)
+    assert "wide features %" in text
+    plain = command.text("probe", run, data, "--train-data", data, "--no-floors")
+    assert "wide features %" not in plain

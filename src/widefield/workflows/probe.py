@@ -69,7 +69,8 @@ class TaskProbe:
         """Return plain values, as `widefield probe --json` prints them."""
         floor = {name: score.accuracy for name, score in self.floor.items()}
         recall = dict(zip(self.classes, self.score.recall, strict=True))
-        return {**asdict(self.score), "recall": recall, "floor": floor}
+        wide = None if self.wide is None else self.wide.accuracy
+        return {**asdict(self.score), "recall": recall, "wide": wide, "floor": floor}
 
 
 @dataclass(frozen=True, kw_only=True)
