@@ -11,34 +11,93 @@ in a folder, and finished ones that are there are only scored.
 
 import argparse
 import itertools
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge
+from torch import Tensor, nn
+from torch.nn import functional
 
 from study import Results, Run, accuracies, train, validation_sets
 from widefield import load
 from widefield.core.hardware import choose_device
+from widefield.core.precision import full_precision
+from widefield.core.types import Loss
 from widefield.encoders import Encoder, Wide
 from widefield.evaluation.wide import fit_on_dataset
+from widefield.methods import METHODS
+from widefield.methods.view_contrast import ViewContrast, ViewContrastConfig
 from widefield.probes import extract
 from widefield.train.run_dir import RunFolder
 from widefield.views.policy import image_views
 from widefield.views.registry import VIEWS
 
-METHOD = "view-contrast"
-TRIED = {
+CROPS = {
     "crop20noflip": {"crop_scale": (0.2, 1.0), "flip_prob": 0.0},
     "crop40": {"crop_scale": (0.4, 1.0)},
     "crop40noflip": {"crop_scale": (0.4, 1.0), "flip_prob": 0.0},
 }
-"""Policies between `expert` and `gentle`: share of the area that is cropped, and mirroring."""
-WEIGHTS = (0.0, 3.0, 10.0)
+"""Policies between `expert` and `gentle`: area of the crop, and mirroring."""
+WEIGHTS = (0.0, 10.0)
 EPOCHS = {2000: 15, 5000: 18, 45_000: 4}
 """Images -> epochs of a run."""
 PLANTS = {"digits": "+digits", "plain": ""}
 FIT = 5000  # images for the probe
+SIDE = 16
+
+
+class Decoder(nn.Module):
+    """A linear map from features to a small gray copy of their own view.
+
+    With LN(h) the features of views x [b, C, H, W], each row with mean 0 and variance 1, and g(x)
+    the mean over channels, averaged over a grid of 16 x 16 positions,
+
+        t = (g(x) - mean_i g(x_i)) / s,         s the deviation of g(x) over examples and positions
+        error = 1/(256 b) sum_i |W LN(h_i) + c - t_i|^2.
+    """
+
+    def __init__(self, encoder_dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(encoder_dim, SIDE**2)
+
+    @full_precision
+    def forward(self, h: Tensor, x: Tensor) -> Tensor:
+        """Return the error for features h [b, D] of views x [b, C, H, W]."""
+        gray = functional.adaptive_avg_pool2d(x.mean(1, keepdim=True), SIDE).flatten(1)
+        target = (gray - gray.mean(0)) / gray.std(correction=0)
+        return functional.mse_loss(self.linear(functional.layer_norm(h, h.shape[1:])), target)
+
+
+class Decoded(ViewContrast):
+    """view-contrast, plus the error of a decoder of the first view."""
+
+    def __init__(self, encoder_dim: int, config: "DecodedConfig", **data: Any) -> None:
+        super().__init__(encoder_dim, config, **data)
+        self.decoder = Decoder(encoder_dim)
+        self.decoder_weight = config.decoder_weight
+
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss, for which the first view is encoded once."""
+        h = encoder(views[0])
+        known: Any = lambda x: h if x is views[0] else encoder(x)  # noqa: E731
+        loss = super()._loss(known, views, index)
+        error = self.decoder(h, views[0])
+        parts = loss.parts | {"decoder_error": error.detach()}
+        return Loss(loss.total + self.decoder_weight * error, parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedConfig(ViewContrastConfig):
+    """Settings of `Decoded`."""
+
+    name: ClassVar[str] = "view-contrast+decoder"
+    method_class = Decoded
+
+    decoder_weight: Annotated[float, Ge(0)] = 10.0
+    """Weight of the decoder's error."""
 
 
 def main() -> None:
@@ -49,16 +108,17 @@ def main() -> None:
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--images", type=int, action="append", choices=EPOCHS)
     parser.add_argument("--data", choices=PLANTS, action="append")
-    parser.add_argument("--views", choices=("expert", "gentle", *TRIED), action="append")
+    parser.add_argument("--views", choices=("expert", "gentle", *CROPS), action="append")
     parser.add_argument("--weight", type=float, choices=WEIGHTS, action="append")
     parser.add_argument("--seed", type=int, action="append")
     args = parser.parse_args()
-    VIEWS.update({name: image_views(name, **settings) for name, settings in TRIED.items()})
+    VIEWS.update({name: image_views(name, **settings) for name, settings in CROPS.items()})
+    METHODS[DecodedConfig.name] = DecodedConfig
     results = Results(args.json, _summary)
     for seed, images, views, weight, data in itertools.product(
         args.seed or (0,),
         args.images or (5000,),
-        args.views or ("expert", "gentle", *TRIED),
+        args.views or ("expert", "gentle", *CROPS),
         args.weight or WEIGHTS,
         args.data or PLANTS,
     ):
@@ -73,10 +133,10 @@ def _run(
     file: Path, out: Path | None, images: int, views: str, weight: float, data: str, seed: int
 ) -> Run:
     """Train once, or take the finished run in `out`, and score its features."""
+    decoder = {"method": DecodedConfig.name, "decoder_weight": weight}
     settings = {
-        "method": METHOD,
+        **(decoder if weight else {"method": ViewContrastConfig.name}),
         "views": views,
-        "decoder_weight": weight,
         "max_examples": images,
         "epochs": EPOCHS[images],
         "seed": seed,

@@ -1,11 +1,11 @@
 """Base class of the methods with a per-example head."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.memory import Memory
@@ -23,7 +23,6 @@ from widefield.head import (
 )
 from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.decoder import Decoder
 from widefield.methods.pair import PairConfig
 
 
@@ -91,22 +90,15 @@ class HeadMethod(Method):
             gap=None if context is None else max(1, round(examples / context.batch_size)),
         )
         optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
-        self.decoder_weight = config.decoder_weight
-        self.decoder = Decoder(encoder_dim) if config.decoder_weight else None
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
-        h = encoder(views[0])
-        z, second = self.projector(h), None
+        z, second = self.projector(encoder(views[0])), None
         if len(views) > 1:
             with torch.no_grad():
                 second = self.projector(encoder(views[1]))
         total = self.head(z, index, second)
-        parts = {"row_norm": self.head.row_norm}
-        if self.decoder is not None:
-            error = self.decoder(h, views[0])
-            total, parts["decoder_error"] = total + self.decoder_weight * error, error.detach()
-        return Loss(total, parts)
+        return Loss(total, {"row_norm": self.head.row_norm})
 
     def memory(self, examples: int) -> dict[str, Part]:
         """Return the bytes of the rows and of their moments."""
@@ -166,17 +158,6 @@ class HeadMethodConfig(PairConfig):
 
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
-    decoder_weight: Annotated[float, Ge(0)] = 0.0
-    """Weight of a linear decoder's error beside the loss, to keep what views share with pixels."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Build the settings that `to_dict` wrote; older runs have no decoder.
-
-        Raises:
-            ValueError: a key is unknown or missing.
-        """
-        return super().from_dict({"decoder_weight": 0.0, **values})
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
