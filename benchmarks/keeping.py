@@ -40,7 +40,7 @@ CROPS = {
     "crop40": {"crop_scale": (0.4, 1.0)},
     "crop40noflip": {"crop_scale": (0.4, 1.0), "flip_prob": 0.0},
 }
-"""Policies between `expert` and `gentle`: area of the crop, and mirroring."""
+"""Policies between `expert` and `gentle`: area of the crop, and mirroring. The last: `moderate`."""
 WEIGHTS = (0.0, 10.0)
 EPOCHS = {2000: 15, 5000: 18, 45_000: 4}
 """Images -> epochs of a run."""

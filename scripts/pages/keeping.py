@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pages.format import mean_interval, points, read, spread, table, whole
+from pages.format import mean_interval, percent, points, read, table, whole
 
 Run = dict[str, Any]
 Case = tuple[int, str, float]
@@ -21,8 +21,8 @@ COLUMNS = {
 VIEWS = {
     "expert": "`expert` (8 to 100 %, mirrored)",
     "crop20noflip": "crop 20 to 100 %",
-    "crop40": "crop 40 to 100 %, mirrored",
-    "crop40noflip": "crop 40 to 100 %",
+    "crop40": "`moderate+flip` (40 to 100 %, mirrored)",
+    "crop40noflip": "`moderate` (40 to 100 %)",
     "gentle": "`gentle` (70 to 100 %)",
 }
 """Views in the order of the table -> area of the crop."""
@@ -48,11 +48,11 @@ def _values(runs: Iterable[Run], column: str) -> dict[int, float]:
 
 
 def keeping() -> str:
-    """Return the accuracies with each policy of views, with and without a decoder."""
+    """Return the accuracies with each policy of views, with and without a decoder, of seed 0."""
     rows = []
     for (images, views, weight), runs in _cases().items():
-        values = [_values(runs, column).values() for column in COLUMNS]
-        cells = [spread(list(seeds)) if seeds else "" for seeds in values]
+        values = [_values(runs, column).get(0) for column in COLUMNS]
+        cells = ["" if value is None else percent(value / 100) for value in values]
         rows.append([whole(images), VIEWS[views], f"{weight:g}" if weight else "", *cells])
     return table(["images", "views", "decoder", *COLUMNS], rows)
 
