@@ -1,0 +1,165 @@
+"""Training that brings directions of earlier stages back into pooled features, at the same width.
+
+With h[D] the pooled features of a plain image, standardized by the mean and deviation that they had
+before, h_0 their former values and t[K] what is wanted beside them,
+
+    L = |A h + a - h_0|^2 / D + w |B h + b - t|^2 / K
+
+The first term keeps what a linear map of h predicts, the second adds t. A starts as the identity,
+B and b as the least-squares solution. AdamW updates the encoder and the linear maps. The encoder is
+in evaluation mode, so running statistics stay as they are, and without the second term the gradient
+at the start is zero.
+
+Our method. The first term is the one of feature distillation (FitNets, Romero et al. 2015, eq. 3).
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from widefield.config.defaults import LR_SCALES
+from widefield.core.modes import eval_mode, on_device
+from widefield.core.types import Precision, ProgressCallback
+from widefield.encoders.family import family_of_network
+from widefield.probes.features import extract, image_batch
+from widefield.train.optim import learning_rates
+from widefield.train.step import set_learning_rate
+
+_LR = 5e-3
+"""Of networks with batch norm; other families take the multiple of it that runs take."""
+_BATCH = 50
+_WEIGHT_DECAY = 0.05
+_WARMUP = 0.1
+"""Share of the steps."""
+_EPS = 1e-6
+"""AdamW's epsilon, far above gradients that are rounding errors, as those without request are."""
+_RIDGE = 1e-3
+"""Ridge of the least squares, relative to the variance of a standardized feature."""
+_CONSTANT = 1e-6
+"""A feature with a smaller deviation, relative to the largest one, is constant."""
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def train_to_predict(
+    encoder: Network,
+    images: np.ndarray,
+    wanted: Tensor,
+    *,
+    weight: float = 1.0,
+    epochs: int,
+    seed: int = 0,
+    device: torch.device | None = None,
+    precision: Precision = "32-true",
+    progress: ProgressCallback | None = None,
+) -> Network:
+    """Return a copy of `encoder`, trained so that linear maps of its output predict `wanted` too.
+
+    Args:
+        encoder: x[B, C, H, W] -> h[B, D]; it is not changed.
+        images: [n, H, W, C] as `extract` takes them.
+        wanted: t, [n, K], with mean 0 and variance 1.
+        weight: w; 0 for the control.
+        epochs: passes over the images.
+        seed: seed of the order of the images.
+        device: where to train; by default on the CPU.
+        precision: precision of the encoder.
+        progress: called after each step with the number of steps done and in all.
+
+    Raises:
+        ValueError: the loss became NaN or infinite.
+
+    Example:
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(192, 8))
+        >>> images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3)).astype(np.uint8)
+        >>> trained = train_to_predict(net, images, torch.randn(60, 1), epochs=2)
+        >>> bool((trained[1].weight != net[1].weight).any())
+        True
+    """
+    device = device or torch.device("cpu")
+    student = deepcopy(encoder)
+    with on_device(student, device), eval_mode(student):
+        before = extract(student, images, device=device, precision=precision)
+        objective = _Objective(before, wanted.to(device), weight=weight)
+        optimizer = _optimizer(student, objective)
+        batches = list(_batches(len(images), epochs=epochs, seed=seed))
+        peak = _LR * LR_SCALES[family_of_network(student)]
+        rates = learning_rates(peak, steps=len(batches), warmup_steps=int(_WARMUP * len(batches)))
+        for step, (rows, lr) in enumerate(zip(batches, rates.tolist(), strict=True)):
+            set_learning_rate(optimizer, lr)
+            x = image_batch(images[rows.numpy()], device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
+                h = student(x)
+            objective(h.float(), rows.to(device)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if progress is not None:
+                progress(step + 1, len(batches))
+    if not all(p.isfinite().all() for p in student.parameters()):
+        raise ValueError("the loss became NaN or infinite: the encoder is as it was")
+    return student
+
+
+class _Objective(nn.Module):
+    """The loss L of features h[B, D] of examples with rows [B]."""
+
+    def __init__(self, before: Tensor, wanted: Tensor, *, weight: float) -> None:
+        super().__init__()
+        deviation = before.std(0)
+        self.mean = before.mean(0)
+        self.scale = 1 / torch.where(deviation > _CONSTANT * deviation.max(), deviation, torch.inf)
+        self.kept, self.wanted, self.weight = self.standardize(before), wanted, weight
+        self.to_kept = _linear(torch.eye(before.shape[1], device=before.device))
+        self.to_wanted = _linear(_least_squares(self.kept, wanted))
+
+    def forward(self, h: Tensor, rows: Tensor) -> Tensor:
+        z = self.standardize(h)
+        kept = (self.to_kept(z) - self.kept[rows]).square().mean()
+        added = (self.to_wanted(z) - self.wanted[rows]).square().mean()
+        return kept + self.weight * added
+
+    def standardize(self, h: Tensor) -> Tensor:
+        return (h - self.mean) * self.scale
+
+
+def _linear(weight: Tensor) -> nn.Linear:
+    """Return the linear map x @ weight for a weight [D, K], without offset at first."""
+    layer = nn.utils.skip_init(nn.Linear, *weight.shape, device=weight.device)
+    with torch.no_grad():
+        layer.weight.copy_(weight.T)
+        layer.bias.zero_()
+    return layer
+
+
+def _least_squares(z: Tensor, t: Tensor) -> Tensor:
+    """Return argmin_B |z B - t|^2 + ridge |B|^2 for z[n, D] and t[n, K] of mean 0, [D, K]."""
+    gram = z.T @ z / len(z) + _RIDGE * torch.eye(z.shape[1], device=z.device)
+    return torch.linalg.solve(gram, z.T @ t / len(z))
+
+
+def _optimizer(student: nn.Module, objective: nn.Module) -> torch.optim.Optimizer:
+    """Return AdamW; matrices of the encoder alone are decayed."""
+    trained = [p for p in student.parameters() if p.requires_grad]
+    groups = {
+        _WEIGHT_DECAY: [p for p in trained if p.ndim > 1],
+        0.0: [*(p for p in trained if p.ndim <= 1), *objective.parameters()],
+    }
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "weight_decay": decay, "lr_scale": 1.0}
+            for decay, parameters in groups.items()
+            if parameters
+        ],
+        eps=_EPS,
+    )
+
+
+def _batches(count: int, *, epochs: int, seed: int) -> Iterator[Tensor]:
+    """Yield the rows of each batch, int64 [B], in another order in every epoch."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        yield from torch.randperm(count, generator=generator).split(_BATCH)
