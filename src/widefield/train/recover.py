@@ -6,9 +6,9 @@ before, h_0 their former values and t[K] what is wanted beside them,
     L = |A h + a - h_0|^2 / D + w |B h + b - t|^2 / K
 
 The first term keeps what a linear map of h predicts, the second adds t. A starts as the identity,
-B and b as the least-squares solution. AdamW updates the encoder and the linear maps. The encoder is
-in evaluation mode, so running statistics stay as they are, and without the second term the gradient
-at the start is zero.
+B and b as the least-squares solution. Adam updates the encoder and the linear maps. The encoder is
+in evaluation mode, so running statistics stay as they are. Without the second term the gradient is
+zero up to rounding, and the encoder stays as it is.
 
 Our method. The first term is the one of feature distillation (FitNets, Romero et al. 2015, eq. 3).
 """
@@ -27,16 +27,14 @@ from widefield.core.types import Precision, ProgressCallback
 from widefield.encoders.family import family_of_network
 from widefield.probes.features import extract, image_batch
 from widefield.train.optim import learning_rates
-from widefield.train.step import set_learning_rate
 
 _LR = 5e-3
 """Of networks with batch norm; other families take the multiple of it that runs take."""
 _BATCH = 50
-_WEIGHT_DECAY = 0.05
 _WARMUP = 0.1
 """Share of the steps."""
 _EPS = 1e-6
-"""AdamW's epsilon, far above gradients that are rounding errors, as those without request are."""
+"""Adam's epsilon, above gradients that are rounding errors, as all of them are if w is 0."""
 _RIDGE = 1e-3
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _CONSTANT = 1e-6
@@ -85,12 +83,13 @@ def train_to_predict(
     with on_device(student, device), eval_mode(student):
         before = extract(student, images, device=device, precision=precision)
         objective = _Objective(before, wanted.to(device), weight=weight)
-        optimizer = _optimizer(student, objective)
+        trained = [p for p in (*student.parameters(), *objective.parameters()) if p.requires_grad]
+        optimizer = torch.optim.Adam(trained, eps=_EPS)
         batches = list(_batches(len(images), epochs=epochs, seed=seed))
         peak = _LR * LR_SCALES[family_of_network(student)]
         rates = learning_rates(peak, steps=len(batches), warmup_steps=int(_WARMUP * len(batches)))
         for step, (rows, lr) in enumerate(zip(batches, rates.tolist(), strict=True)):
-            set_learning_rate(optimizer, lr)
+            optimizer.param_groups[0]["lr"] = lr
             x = image_batch(images[rows.numpy()], device)
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
                 h = student(x)
@@ -139,23 +138,6 @@ def _least_squares(z: Tensor, t: Tensor) -> Tensor:
     """Return argmin_B |z B - t|^2 + ridge |B|^2 for z[n, D] and t[n, K] of mean 0, [D, K]."""
     gram = z.T @ z / len(z) + _RIDGE * torch.eye(z.shape[1], device=z.device)
     return torch.linalg.solve(gram, z.T @ t / len(z))
-
-
-def _optimizer(student: nn.Module, objective: nn.Module) -> torch.optim.Optimizer:
-    """Return AdamW; matrices of the encoder alone are decayed."""
-    trained = [p for p in student.parameters() if p.requires_grad]
-    groups = {
-        _WEIGHT_DECAY: [p for p in trained if p.ndim > 1],
-        0.0: [*(p for p in trained if p.ndim <= 1), *objective.parameters()],
-    }
-    return torch.optim.AdamW(
-        [
-            {"params": parameters, "weight_decay": decay, "lr_scale": 1.0}
-            for decay, parameters in groups.items()
-            if parameters
-        ],
-        eps=_EPS,
-    )
 
 
 def _batches(count: int, *, epochs: int, seed: int) -> Iterator[Tensor]:

@@ -36,7 +36,7 @@ from widefield.train.recover import train_to_predict
 
 GOAL = 2 / 3
 """Share of the gap between pooled and wide features that a recovered feature closes."""
-EPOCHS_SHARE = 0.5
+EPOCHS_SHARE = 0.4
 """Epochs by default, relative to those of the run."""
 _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
 """Weight of the loss of a single feature, and of all directions."""
@@ -116,12 +116,21 @@ def recover(
             column path and one of labels, of some of the examples; by default all directions of
             the wide readout, without labels. In Python also a table, as `classify` takes it.
         out: a new folder for the encoder and its wide readout.
-        epochs: passes over the images; by default half of the epochs of the run.
+        epochs: passes over the images; by default two fifths of the epochs of the run.
         seed: seed of the order of the images.
         quiet: show no progress.
 
     Raises:
         ValueError: invalid input, or a feature that is not hidden; the message names the remedy.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.workflows.pretrain import pretrain
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = pretrain("photos", out=f"{folder}/run", epochs=1, max_examples=64, quiet=True)
+        ...     found = recover(run.run, out=f"{folder}/new", epochs=1, quiet=True)
+        >>> found.epochs, sum(found.examples)
+        (1, 64)
     """
     out = Path(out)
     _check_new(out)
@@ -270,7 +279,7 @@ def default_epochs(epochs: int) -> int:
 
     Example:
         >>> default_epochs(18), default_epochs(1)
-        (9, 1)
+        (7, 1)
     """
     return max(1, round(EPOCHS_SHARE * epochs))
 
