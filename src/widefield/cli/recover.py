@@ -22,13 +22,12 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     ]
     columns = ["task", "pooled, before", "pooled, after", "wide, before"]
     trained_on, scored_on = result.examples
-    title = f"{result.run}: linear-probe accuracy, %, on {scored_on} examples that were left out"
-    print_table(title, columns, rows)
+    print_table(f"linear-probe accuracy of {result.run}, %", columns, rows)
     for name, task in result.tasks.items():
         print_line(f"{name}: {task.change.line()}")
     for line in (*result.missed, *(f"note: {note}" for note in result.notes)):
         print_line(line)
     print_line(
         f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
-        f"{result.seconds:.0f} s"
+        f"{result.seconds:.0f} s; scored on {scored_on} others"
     )
