@@ -32,7 +32,7 @@ STEPS = (
         "probe run ./my-images:test --train-data ./my-images:train",
     ),
     (
-        "Audit: learned and suppressed features",
+        "Audit: learned, hidden and lost features",
         "audit run ./my-images --max-examples 400 --out audit.html",
     ),
     ("Export features and encoder", "embed run ./my-images --out features.parquet"),

@@ -31,6 +31,17 @@ def task(name: str, learned: float | None) -> TaskAudit:
         classes=3,
         test_examples=100,
         right=packed(np.arange(100) % 2 == 0),
+        stages={
+            "s3@4": {
+                "accuracy": 0.7,
+                "low": 0.6,
+                "high": 0.8,
+                "untrained": 0.65,
+                "untrained_low": 0.55,
+                "untrained_high": 0.75,
+            }
+        },
+        best_stage="s3@4",
     )
 
 
@@ -56,6 +67,8 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         tasks={name: task(name, share) for name, share in learned.items()},
         plants={},
         trained=(),
+        explanations={},
+        wide_probe="widefield probe run --features wide",
         compared={},
         similarity={},
         comparisons={},
@@ -104,6 +117,8 @@ def whole(text: str = "plain") -> Audit:
                 neighbors_shared=0.25,
             ),
         ),
+        explanations={},
+        wide_probe=f"widefield probe {text}",
         compared={"other": {text: task(text, 0.8)}},
         similarity={"other": 0.31},
         comparisons={"other": compared_alike()},

@@ -63,7 +63,7 @@ BOXES = {
         596,
         READ,
         "audits/",
-        ("learned, weakened or", "suppressed, between", "floor and ceiling"),
+        ("learned, hidden,", "weakened or lost, between", "floor and ceiling"),
         "read",
     ),
     "report": Box(788, READ, "report/", ("one HTML page,", "no torch"), "read"),

@@ -6,6 +6,7 @@ from pages.format import table
 from widefield.evaluation.paired import ScoreVerdict
 from widefield.evaluation.verdicts import (
     CONSISTENCY_DECREASE,
+    EASY,
     LEARNED,
     MAX_DECREASE,
     MIN_GAP,
@@ -17,6 +18,8 @@ from widefield.evaluation.verdicts import (
 )
 from widefield.metrics import FeatureState
 
+BEHIND = "not learned by its share, or below the floor (audit)"
+CLOSE = "ceiling not significantly above the floor, or by less than 5 points (audit)"
 INITIAL, UNTRAINED = "with the initial encoder", "with the encoder untrained"
 STATE, SCORE, SHARE = "state of features", "one score", "share learned (audit)"
 WITH = f"{INITIAL}, with labels"
@@ -25,6 +28,7 @@ WITHOUT = "with the initial or another encoder, without labels"
 
 def verdicts() -> str:
     """Return every verdict, what it judges, and its rule."""
+    gap = f"{100 * MIN_GAP:g} points or more"
     point, fall = f"{100 * MAX_DECREASE:g} point", f"{100 * CONSISTENCY_DECREASE:g} points"
     rules = [
         (STATE, "healthy", "neither of the two below"),
@@ -87,14 +91,24 @@ def verdicts() -> str:
         (UNTRAINED, "no significant difference", "else"),
         (SHARE, "learned", f"the 95 % interval of the share lies at {LEARNED:g} or above"),
         (SHARE, "weakened", f"it lies at {WEAKENED:g} or above, and below {LEARNED:g}"),
-        (SHARE, "suppressed", f"it lies below {WEAKENED:g}"),
+        (SHARE, "not learned", f"it lies below {WEAKENED:g}"),
         (SHARE, "unclear", "it holds several of these"),
         (
-            SHARE,
-            "not separable",
-            f"the ceiling is less than {100 * MIN_GAP:g} points above the floor, or not "
-            "significantly",
+            BEHIND,
+            "hidden",
+            f"the best stage on its best grid is significantly higher by {gap}, and at "
+            f"{LEARNED:g} or more of the way from the commonest class to the best known accuracy",
         ),
+        (
+            BEHIND,
+            "lost",
+            f"else, if the best stage is significantly lower than that of the untrained network, "
+            f"by {gap}, and below {WEAKENED:g} of the way",
+        ),
+        (CLOSE, "weakened", f"significantly below the floor, by {gap}, at {WEAKENED:g} of the way"),
+        (CLOSE, "not learned", f"the same, below {WEAKENED:g} of the way"),
+        (CLOSE, "easy", f"else, if the floor is at {100 * EASY:g} % or more"),
+        (CLOSE, "not separable", "else"),
     ]
     shares = {word for part in get_args(ShareVerdict) for word in get_args(part) or (part,)}
     known = {*get_args(FeatureState), *get_args(ScoreVerdict), *get_args(ComparisonVerdict)}

@@ -20,6 +20,7 @@ from widefield.audits.page import audit_page, summary
 from widefield.cli import main
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
+from widefield.evaluation.verdicts import SHARE_VERDICTS
 
 Typed = Callable[..., tuple[int, str, str]]
 TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "low", "high", "knn"}
@@ -91,7 +92,7 @@ def test_a_run_on_the_data_it_was_trained_on(typed: Typed, place: Path) -> None:
     assert found["tasks"].keys() == {"kind", "row"}
     for task in found["tasks"].values():
         assert task.keys() >= TASK_KEYS
-        assert task["verdict"] in ("learned", "weakened", "suppressed", "not separable")
+        assert task["verdict"] in SHARE_VERDICTS
         assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
     assert 1 <= found["features"]["effective_rank"] <= found["features"]["possible_rank"]
     assert answered(typed, place / "run", "--cache", place / "cache") == found

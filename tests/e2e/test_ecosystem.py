@@ -50,7 +50,7 @@ def test_the_card_says_what_an_audit_found(run: Path, command: Command) -> None:
     command.text("export", run, "--out", "model", "--audit", "audit.json")
     card = Path("model/README.md").read_text()
     assert f"- `{made.tasks['digit'].line()}`" in card
-    assert "suppressed" in card.partition("## What it learned")[2]
+    assert "not learned" in card.partition("## What it learned")[2]
     message = command.refused("export", run, "--out", "e.onnx", "--audit", "audit.json")
     assert "no model card" in message
 

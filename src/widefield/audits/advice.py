@@ -1,10 +1,10 @@
-"""Advice on what to try next, for the encoder that was audited.
+"""Advice on what to try next, for the encoder that was audited: one sentence for each verdict.
 
-For a widefield run it names options that the method of the run has; for others it names none.
+Commands name the encoder and the data of the audit. For a widefield run it names options that the
+method of the run has; for others it names none.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
@@ -16,11 +16,12 @@ _LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}
 
 
 def advice(result: Audit) -> tuple[str, ...]:
-    """Return what to try next: views, method, loss, more training, other data."""
-    behind = _select(result, "suppressed", "weakened")
+    """Return what to try next: another readout, views, method, loss, more training, other data."""
     steps: list[str] = []
-    if behind:
-        steps += [_views(result.settings, behind), _method(result)]
+    if names := _select(result, "hidden"):
+        steps.append(_readout(result, names))
+    if behind := _select(result, "lost", "weakened", "not learned"):
+        steps += [_views(result, behind), _method(result)]
         steps += _loss(result)
         steps.append(_training(result, behind))
     if names := _select(result, "unclear"):
@@ -33,19 +34,44 @@ def advice(result: Audit) -> tuple[str, ...]:
             f"Data: floor and ceiling nearly meet for {_join(names)}. Score on more "
             f"{result.kind}, or choose data on which raw pixels have a lower accuracy."
         )
+    if names := _select(result, "easy"):
+        steps.append(
+            f"Data: {_join(names)} is easy, since features that are not trained predict it too. "
+            "Audit harder features, with other labels or `--plant`."
+        )
     if not steps:
         steps.append("Nothing asked about is missing: plant harder features with `--plant`.")
     return tuple(steps)
 
 
-def _views(settings: Mapping[str, Any], behind: Sequence[str]) -> str:
+def _readout(result: Audit, names: Sequence[str]) -> str:
+    """Return how to read features that are hidden by pooling."""
+    stages = _join(sorted({str(result.tasks[name].best_stage) for name in names}))
+    how = (
+        "take the wide readout, in Python by `features='wide'`"
+        if result.wide_probe is None
+        else f"take the wide readout: `{result.wide_probe}`"
+    )
+    return f"Readout: {_join(names)} is in {stages}, not in the audited features; {how}"
+
+
+def _views(result: Audit, behind: Sequence[str]) -> str:
+    """Return views that keep the features, measured where possible."""
+    for name in behind:
+        effects = result.explanations.get(name)
+        if effects is None or not effects.is_readable:
+            continue
+        if effects.keeps is not None:
+            command = effects.command(result.encoder, result.fitted_on) if result.settings else None
+            option = f"`--views {effects.keeps}`" if command is None else f"`{command}`"
+            return f"Views: {effects.cause or effects.views} removes {name}. Train with {option}"
     reason = "Views: an encoder drops the features that views change."
-    if "views" not in settings:
+    if "views" not in result.settings:
         return f"{reason} Train with views that leave {_join(behind)} as it is."
-    other = "gentle" if settings["views"] != "gentle" else "expert"
+    other = "gentle" if result.settings["views"] != "gentle" else "expert"
     return (
-        f"{reason} Train with `--views {other}` in place of `{settings['views']}` and compare "
-        f"that run with this one by `--compare`, on {_join(behind)}."
+        f"{reason} Train with `--views {other}` in place of `{result.settings['views']}` and "
+        f"compare that run with this one by `--compare`, on {_join(behind)}."
     )
 
 

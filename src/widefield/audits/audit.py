@@ -1,5 +1,6 @@
-"""The audit of an encoder: which features it learned, and which it suppressed."""
+"""The audit of an encoder: which features it learned, which it hides, and which it lost."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,8 @@ from widefield.audits.bounds import (
     audit_tasks,
     check_trainable,
     measure_bounds,
+    untrained_stages,
+    with_stages,
 )
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import (
@@ -35,6 +38,7 @@ from widefield.audits.planting import (
 )
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
+from widefield.audits.view_effects import ViewEffects, explain
 from widefield.audits.view_features import view_features
 from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
@@ -44,7 +48,9 @@ from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
+from widefield.data.spec import MEMORY
 from widefield.evaluation import comparison
+from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest, data_notes, open_train_test, overlap_note
@@ -82,11 +88,12 @@ def audit(
     seed: int = 0,
     quiet: bool = False,
 ) -> Audit:
-    """Find which features an encoder learned, weakened or suppressed, from floor to ceiling.
+    """Find which features an encoder learned, which pooling hides, and which are weakened or lost.
 
     Every task is placed between a floor (raw pixels, the same architecture untrained, or the
     commonest class, whichever is best) and a ceiling (the same architecture, trained briefly with
-    the task's labels). Where there are no labels, features are planted into the images.
+    the task's labels). What is not learned is searched for in earlier stages. Where there are no
+    labels, features are planted into the images.
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
@@ -99,14 +106,15 @@ def audit(
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without one of them are left out. In Python also a table, as `classify`
             takes it.
-        features: pooled, feature-map for those before pooling, or projected for those after the
-            projector that the run was trained with.
+        features: pooled, wide for these and directions of earlier stages that pooling hides,
+            feature-map for those before pooling, or projected for those after the projector of the
+            run.
         plant: features to plant, such as shapes,digits: shapes, digits, letters into images, tone,
             clicks, background into sounds; where there are no labels, the first two by default. In
             Python a sequence of names.
         compare: another encoder to compare with this one.
         all_checkpoints: audit every checkpoint of the run too, to find out when a feature was
-            learned or suppressed.
+            learned or lost.
         pretrain_with: also pretrain by this method, without and with each plant, which takes
             minutes.
         max_examples: fit on a class-balanced first N examples, and score on a quarter as many.
@@ -144,6 +152,8 @@ def audit(
     _check_data(split, plant, max_examples=max_examples, seed=seed)
     if other is not None:
         _check_same_input(other, split)
+    extractor = extractor.with_readout(split.train, quiet=quiet)
+    other = None if other is None else other.with_readout(split.train, quiet=quiet)
     extractors = [extractor] if other is None else [extractor, other]
     for each in extractors:
         check_trainable(each, split.test.images[:2])
@@ -181,13 +191,16 @@ def audit(
         found = _without_labels(other, extractor, split.test, seed=seed)
         comparisons = {} if found is None else {other.name: found}
     network = extractor.build(split.test.images[:1])
+    verdicts = tasks | {name: result.verdict for name, result in plants.items()}
     result = Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else extractor.run.recipe().flat(),
         fitted_on=split.train.spec,
         scored_on=split.test.spec,
         examples=(len(split.train), len(split.test)),
-        tasks=tasks | {name: result.verdict for name, result in plants.items()},
+        tasks=verdicts,
+        explanations=_explain_all(extractor, bounds, verdicts, seed=seed),
+        wide_probe=_wide_probe(encoder, data, labels, split),
         plants=plants,
         trained=tuple(
             audit_training(extractor, split, name, pretrain_with, options)
@@ -198,7 +211,9 @@ def audit(
         similarity=similarity,
         comparisons=comparisons,
         checkpoints={
-            epoch: _audit_checkpoint(extractor.at_epoch(path), bounds, seed)
+            epoch: _audit_checkpoint(
+                extractor.at_epoch(path).with_readout(split.train), bounds, seed
+            )
             for epoch, path in folders.items()
         },
         features=describe(test_h, view_features(extractor, split.test, seed=seed)),
@@ -236,12 +251,45 @@ def _audit_all_tasks(
     extractor: FeatureExtractor, data: TrainTest, options: AuditOptions
 ) -> tuple[dict[str, Bounds], dict[str, TaskAudit]]:
     """Audit every task; where a verdict is unclear, with more seeds of the untrained floor."""
+    stages = untrained_stages(extractor, data, seed=options.seed)
     for num_seeds in (1, NUM_SEEDS):
-        bounds = measure_bounds(extractor, data, options, num_seeds=num_seeds)
+        measured = measure_bounds(extractor, data, options, num_seeds=num_seeds)
+        bounds = with_stages(measured, stages)
         tasks = audit_tasks(extractor, data, bounds, seed=options.seed)
         if all(task.verdict != "unclear" for task in tasks.values()):
             break
     return bounds, tasks
+
+
+def _explain_all(
+    extractor: FeatureExtractor,
+    bounds: Sequence[tuple[TrainTest, dict[str, Bounds]]],
+    verdicts: Mapping[str, TaskAudit],
+    *,
+    seed: int,
+) -> dict[str, ViewEffects]:
+    """Return which component of the views removes each feature that is not learned."""
+    found: dict[str, ViewEffects] = {}
+    for data, bound in bounds:
+        behind = [task for task in bound if verdicts[task].verdict in NOT_LEARNED]
+        if behind:
+            found |= explain(extractor, data, behind, seed=seed)
+    return found
+
+
+def _wide_probe(
+    encoder: EncoderSpec, data: Data | None, labels: Labels | None, split: TrainTest
+) -> str | None:
+    """Return the command that probes the wide readout; None for what only Python can name."""
+    if labels is None:
+        source, option = split.test.spec, ("--train-data", split.train.spec)
+    else:
+        source, option = str(data), ("--labels", str(labels))
+    named = (encoder, source if data is None else data, "" if labels is None else labels)
+    if source == MEMORY or not all(isinstance(value, str | Path) for value in named):
+        return None
+    words = ["widefield", "probe", str(encoder), source, *option, "--features", "wide"]
+    return shlex.join(words)
 
 
 def _audit_checkpoint(

@@ -8,8 +8,8 @@ alone, so they are cached on disk for every encoder that is audited on the same 
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from widefield.audits.stage_map import stage_hits
 from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
@@ -28,9 +29,11 @@ from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
-from widefield.encoders import Encoder, FeatureMap, Projected
+from widefield.encoders import Encoder, FeatureMap, Projected, has_stages
+from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
+from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
@@ -53,7 +56,7 @@ BUDGET: dict[str, Any] = {
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Part of every cache key. Increase it when the same settings give other results."""
 
 
@@ -84,14 +87,23 @@ class Bounds:
     """`pixels`, `random` or `majority` -> result of the probes."""
     ceiling: ProbeResult
     """Result of the probes for an encoder that was trained with the labels of the task."""
+    stages: Mapping[str, Hits] = field(default_factory=dict)
+    """Stage and grid -> hits of the untrained network; empty if they were not measured."""
 
 
 def audit_tasks(
     extractor: FeatureExtractor, data: TrainTest, bounds: Mapping[str, Bounds], *, seed: int
 ) -> dict[str, TaskAudit]:
-    """Return the verdict on every task of `data`, by its bounds."""
+    """Return the verdict on every task of `data`, by its bounds.
+
+    Stages of the encoder are measured if the bounds have those of the untrained network.
+    """
     if not data.train.labels:
         return {}
+    cells: dict[str, dict[str, Hits]] = {}
+    if any(bound.stages for bound in bounds.values()):
+        encoder = replace(extractor, kind="pooled").build(data.train.images)
+        cells = stage_hits(encoder, data, seed=seed)
     return {
         task: audit_task(
             task,
@@ -99,10 +111,33 @@ def audit_tasks(
             bounds[task].floors,
             bounds[task].ceiling,
             classes=len(data.train.classes[task]),
+            stages={
+                cell: (hits[task], bounds[task].stages[cell])
+                for cell, hits in cells.items()
+                if cell in bounds[task].stages
+            },
             seed=seed,
         )
         for task, result in probe_tasks(extractor.features, data, seed=seed).items()
     }
+
+
+def untrained_stages(
+    extractor: FeatureExtractor, data: TrainTest, *, seed: int
+) -> dict[str, dict[str, Hits]]:
+    """Return task -> stage and grid -> hits of the untrained network; empty for pixels."""
+    if extractor.name == "pixels" or not data.train.labels:
+        return {}
+    encoder = replace(extractor, kind="pooled").untrained_encoders(data.train.images)[0]
+    cells = stage_hits(encoder, data, seed=seed)
+    return {task: {cell: hits[task] for cell, hits in cells.items()} for task in data.train.labels}
+
+
+def with_stages(
+    bounds: Mapping[str, Bounds], stages: Mapping[str, Mapping[str, Hits]]
+) -> dict[str, Bounds]:
+    """Return the bounds of each task with the stages of the untrained network."""
+    return {task: replace(bound, stages=stages.get(task, {})) for task, bound in bounds.items()}
 
 
 def measure_bounds(
@@ -110,7 +145,8 @@ def measure_bounds(
 ) -> dict[str, Bounds]:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
-    The floor `random` is the best of `num_seeds` untrained encoders of each initialization.
+    The floor `random` is the best of `num_seeds` untrained encoders of each initialization, each
+    with its pooled and its wide features.
     """
     return {
         task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
@@ -150,9 +186,10 @@ def graded_bounds(
         return {task: result}
 
     untrained = [
-        _Source("random", partial(encode, encoder), [_architecture(encoder, sample), seed])
+        source
         for seed in range(num_seeds)
         for encoder in extractor.untrained_encoders(sample, seed=1 + seed)
+        for source in _floor_sources(encoder, mixture, [_architecture(encoder, sample), seed])
     ]
     ceiling = _Source(
         "ceiling",
@@ -174,6 +211,24 @@ def graded_bounds(
         )
         for grade in grades
     ]
+
+
+def _floor_sources(encoder: nn.Module, dataset: Dataset, key: list[Any]) -> Iterator[_Source]:
+    """Yield the features of an untrained encoder, and its wide ones if it has stages."""
+    yield _Source("random", partial(encode, encoder), key)
+    device = choose_device("auto")
+    with on_device(encoder, device):
+        if not has_stages(encoder, image_batch(dataset.images[:2], device)):
+            return
+
+    @functools.cache  # fitted once for all grades
+    def wide() -> nn.Module:
+        module = wide_or_none(encoder, dataset.images, device=device)
+        assert module is not None, "it has stages"
+        return module
+
+    digests = dataset.digests().tolist()
+    yield _Source("random", lambda images: encode(wide(), images), [*key, "wide", digests])
 
 
 def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:

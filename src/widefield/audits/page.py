@@ -10,9 +10,11 @@ import numpy as np
 from widefield.audits.advice import advice
 from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
+from widefield.audits.stage_map import SIDES
 from widefield.audits.verdict import TaskAudit
 from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.paired import percent
+from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -21,6 +23,7 @@ from widefield.report import (
     Bars,
     Figure,
     Gallery,
+    HeatMap,
     Lines,
     Recording,
     ScatterPlot,
@@ -34,6 +37,8 @@ _GRADE_RANGE = {
     "sounds": "far below the sound (1) to as loud as it",
 }
 """The first and last grade of planted features."""
+_GRIDS = {str(side): f"{side} x {side}" for side in SIDES}
+"""Columns of the maps of stages."""
 _MAX_LINES = 4
 """Largest number of curves that are legible in one figure."""
 
@@ -48,6 +53,8 @@ def audit_page(result: Audit) -> str:
         next_steps=advice(result),
         example=_one(result),
         figures=[
+            *_by_stage(result),
+            *(effects.figure() for effects in result.explanations.values()),
             *_over_training(result),
             *_by_grade(result),
             *_trained(result),
@@ -84,7 +91,7 @@ def audit_page(result: Audit) -> str:
 
 
 def summary(result: Audit) -> str:
-    """Return which tasks are learned, weakened and suppressed, one sentence for each encoder."""
+    """Return which tasks are learned, hidden, weakened and lost, one sentence for each encoder."""
     if not result.compared:
         text = _grouped(result.tasks)
         return f"{text[:1].upper()}{text[1:]}."
@@ -95,7 +102,7 @@ def summary(result: Audit) -> str:
 def _grouped(tasks: Mapping[str, TaskAudit]) -> str:
     groups = {
         word: [name for name, task in tasks.items() if task.verdict == word]
-        for word in ("learned", "weakened", "suppressed", "unclear", "not separable")
+        for word in SHARE_VERDICTS
     }
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items() if names)
 
@@ -108,11 +115,38 @@ def _rows(result: Audit) -> list[TaskVerdict]:
             encoder=encoder,
             word=tasks[name].describe(),
             learned=_interval(tasks[name]),
+            no_bar=_no_bar(tasks[name]),
             numbers=_numbers(tasks[name]),
         )
         for name in result.tasks
         for encoder, tasks in rows.items()
         if name in tasks
+    ]
+
+
+def _by_stage(result: Audit) -> list[HeatMap]:
+    """Return for each task which stage predicts it, on which grid."""
+    return [
+        HeatMap(
+            title=f"Where is {name}?",
+            caption="Linear-probe accuracy in % from the map of each stage, first to last, "
+            "averaged over a grid; the small number is that of the untrained network.",
+            rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
+            columns=list(_GRIDS.values()),
+            cells={
+                (stage, _GRIDS[side or "1"]): (
+                    values["accuracy"],
+                    values["low"],
+                    values["high"],
+                    values["untrained"],
+                )
+                for cell, values in task.stages.items()
+                for stage, _, side in [cell.partition("@")]
+            },
+            reference="untrained",
+        )
+        for name, task in result.tasks.items()
+        if task.stages
     ]
 
 
@@ -129,7 +163,7 @@ def _over_training(result: Audit) -> list[Figure]:
         Lines(
             title="When was it learned?",
             caption="Learned share of each task at every checkpoint. A feature whose curve rises "
-            "and falls again was suppressed later in training.",
+            "and falls again was lost later in training.",
             series={
                 task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
                 for task in tasks[:_MAX_LINES]
@@ -297,10 +331,17 @@ def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
     return task.learned, task.learned_low, task.learned_high
 
 
+def _no_bar(task: TaskAudit) -> str:
+    """Return why a task has no learned share, or where its feature is."""
+    if task.verdict in ("hidden", "lost"):
+        return task.stage_text()
+    return "the ceiling is not significantly above the floor"
+
+
 def _numbers(task: TaskAudit) -> str:
     floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
     return (
         f"linear probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], "
         f"kNN {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
-        f"{task.classes} classes"
+        f"{task.classes} classes" + ("" if task.best_stage is None else f"; {task.stage_text()}")
     )

@@ -19,6 +19,8 @@ from widefield.audits.bounds import (
     audit_tasks,
     graded_bounds,
     measure_bounds,
+    untrained_stages,
+    with_stages,
 )
 from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
@@ -118,8 +120,10 @@ def audit_plant(
     """
     data = spread_subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
+    stages = untrained_stages(extractor, splits[MIDDLE], seed=options.seed)
     for num_seeds in (1, NUM_SEEDS):
         bounds = graded_bounds(extractor, splits, options, num_seeds=num_seeds)
+        bounds[MIDDLE] = with_stages({name: bounds[MIDDLE]}, stages)[name]
         grades = tuple(
             audit_tasks(extractor, split, {name: bound}, seed=options.seed)[name]
             for split, bound in zip(splits, bounds, strict=True)

@@ -10,6 +10,7 @@ from typing import Any
 from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.verdict import TaskAudit
+from widefield.audits.view_effects import ViewEffects
 from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
@@ -17,7 +18,7 @@ from widefield.evaluation.comparison import Comparison
 
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
-_FORMAT = 3
+_FORMAT = 4
 """Version of the JSON."""
 
 
@@ -40,6 +41,10 @@ class Audit:
     plants: Mapping[str, PlantAudit]
     trained: tuple[TrainAudit, ...]
     """Short pretrainings with and without each plant."""
+    explanations: Mapping[str, ViewEffects]
+    """Task that is not learned -> which component of the views removes its feature."""
+    wide_probe: str | None
+    """Command that probes the wide readout; None for what only Python can name."""
     compared: Mapping[str, Mapping[str, TaskAudit]]
     """Other encoder -> its verdicts on the same data."""
     similarity: Mapping[str, float]

@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
 from widefield.encoders.readout import Source, inverse_deviation, leading_directions
-from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_maps
+from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
+from widefield.evaluation.cross_fit import Hits
 from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
-
-Hits = NDArray[np.bool_]
 
 SIDES = (1, 2, 4)
 """Grids of a stage."""
@@ -76,7 +74,7 @@ class _Cell:
 
 
 def _fit_cells(
-    encoder: nn.Module, stages: tuple[Stage, ...], images: np.ndarray, device: torch.device
+    encoder: nn.Module, stages: tuple[EncoderStage, ...], images: np.ndarray, device: torch.device
 ) -> dict[str, _Cell]:
     """Return name -> cell; a grid as fine as that of a coarser one is left out."""
     cells = {}
@@ -101,7 +99,7 @@ def _fitted(source: Source, x: Tensor) -> _Cell:
 
 
 def _concatenated(
-    encoder: nn.Module, stages: tuple[Stage, ...], images: np.ndarray, device: torch.device
+    encoder: nn.Module, stages: tuple[EncoderStage, ...], images: np.ndarray, device: torch.device
 ) -> dict[str, Tensor]:
     """Return the maps of some images, averaged over at most the finest grid."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
@@ -114,7 +112,7 @@ def _concatenated(
 
 def _features(
     encoder: nn.Module,
-    stages: tuple[Stage, ...],
+    stages: tuple[EncoderStage, ...],
     cells: Mapping[str, _Cell],
     images: np.ndarray,
     device: torch.device,

@@ -2,18 +2,23 @@
 
     learned = (accuracy - floor) / (ceiling - floor), clipped to [0, 1]
 
+A feature that is not learned is hidden if an earlier stage of the encoder predicts it on a grid,
+and lost if no stage does and the untrained network can.
+
 Its 95 % interval is a percentile bootstrap over the test examples. Encoder, floor and ceiling are
 resampled together, since they are scored on the same examples: differences then vary less than
 each accuracy alone. The interval of the accuracy is Wilson's, as in `probe`.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.paired import (
     PairedDifference,
@@ -22,7 +27,13 @@ from widefield.evaluation.paired import (
     paired_difference,
     percent,
 )
-from widefield.evaluation.verdicts import MIN_GAP, ShareVerdict, judge_share, name_share
+from widefield.evaluation.verdicts import (
+    MIN_GAP,
+    ShareVerdict,
+    StageEvidence,
+    judge_feature,
+    name_share,
+)
 from widefield.probes.linear import wilson
 
 
@@ -39,6 +50,10 @@ class ProbeResult:
     def accuracy(self) -> float:
         """Return the share of test examples that are hits."""
         return float(self.hits.mean())
+
+
+StageHits = Mapping[str, tuple[Hits, Hits]]
+"""Stage and grid -> hits of the encoder and of the untrained network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +80,11 @@ class TaskAudit:
     test_examples: int
     right: str
     """Which test examples the probe classifies correctly: one bit each, in base 64."""
+    stages: Mapping[str, Mapping[str, float]]
+    """Stage and grid, such as `s3@4` -> linear-probe `accuracy`, `low` and `high`, and those of the
+    untrained network, `untrained`, `untrained_low` and `untrained_high`."""
+    best_stage: str | None
+    """The one with the highest accuracy; None if stages were not measured."""
 
     def hits(self) -> NDArray[np.bool_]:
         """Return `right` as bool [n]."""
@@ -98,9 +118,25 @@ class TaskAudit:
             position = f"{accuracy}, above full supervision at {ceiling}; {name} at {floor}"
         else:
             position = f"{accuracy} between {name} at {floor} and full supervision at {ceiling}"
-        if self.learned is None:
+        if self.best_stage is not None and self.verdict in ("hidden", "lost"):
+            return f"{self.task}: {self.verdict}; {position}; {self.stage_text()}"
+        if self.verdict == "easy":
+            return f"{self.task}: easy; {position}"
+        if self.verdict == "not separable":
             return f"{self.task}: not separable; {position}, which are too close"
+        if self.learned is None:
+            return f"{self.task}: {self.verdict}; {position}"
         return f"{self.task}: {self.describe()}, {percent(self.learned)} of the way; {position}"
+
+    def stage_text(self) -> str:
+        """Return the accuracy of the best stage, and of the best untrained one."""
+        assert self.best_stage is not None
+        other = max(self.stages, key=lambda name: self.stages[name]["untrained"])
+        ours, untrained = self.stages[self.best_stage], self.stages[other]
+        return (
+            f"best stage {self.best_stage} {percent(ours['accuracy'])}, of the untrained network "
+            f"{other} {percent(untrained['untrained'])}"
+        )
 
     def describe(self) -> str:
         """Return the verdict; if it is unclear, with the verdicts that it lies between."""
@@ -118,9 +154,12 @@ def audit_task(
     ceiling: ProbeResult,
     *,
     classes: int,
+    stages: StageHits | None = None,
     seed: int = 0,
 ) -> TaskAudit:
     """Return the verdict on one task, from probes that were scored on the same test examples.
+
+    Without `stages`, no feature is hidden or lost.
 
     Example:
         >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
@@ -131,17 +170,18 @@ def audit_task(
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
-    hits = (result.hits for result in (encoder, floor, ceiling))
-    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
-    gap = high_means - low_means
-    distance = ceiling.accuracy - floor.accuracy
-    learned = learned_low = learned_high = None
-    verdict: ShareVerdict = "not separable"
-    if distance >= MIN_GAP and interval(gap)[0] > 0:
-        learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
-        ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
-        learned_low, learned_high = interval(ratios)
-        verdict = judge_share(learned_low, learned_high)
+    share = _share(encoder, floor, ceiling, seed)
+    majority = floors["majority"].accuracy if "majority" in floors else 1 / classes
+    predictable = partial(
+        _predictable, majority=majority, best_known=max(floor.accuracy, ceiling.accuracy)
+    )
+    verdict = judge_feature(
+        share,
+        over_floor=paired_difference(floor.hits, encoder.hits, seed=seed),
+        predictable=predictable(encoder.hits),
+        stage=_evidence(encoder.hits, stages, predictable, seed) if stages else None,
+    )
+    learned, learned_low, learned_high = share or (None, None, None)
     low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
     return TaskAudit(
         task=task,
@@ -159,7 +199,53 @@ def audit_task(
         classes=classes,
         test_examples=len(encoder.hits),
         right=packed(encoder.hits),
+        stages={name: _stage_scores(*pair) for name, pair in (stages or {}).items()},
+        best_stage=_best(stages, 0) if stages else None,
     )
+
+
+def _share(
+    encoder: ProbeResult, floor: ProbeResult, ceiling: ProbeResult, seed: int
+) -> tuple[float, float, float] | None:
+    """Return the learned share with its interval; None if floor and ceiling are too close."""
+    hits = (result.hits for result in (encoder, floor, ceiling))
+    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
+    gap, distance = high_means - low_means, ceiling.accuracy - floor.accuracy
+    if distance < MIN_GAP or interval(gap)[0] <= 0:
+        return None
+    learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
+    ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
+    return learned, *interval(ratios)
+
+
+def _predictable(hits: Hits, *, majority: float, best_known: float) -> float:
+    """Return the accuracy between that of the commonest class (0) and the best known one (1)."""
+    return (float(hits.mean()) - majority) / max(best_known - majority, 1e-9)
+
+
+def _evidence(
+    audited: Hits, stages: StageHits, predictable: Callable[[Hits], float], seed: int
+) -> StageEvidence:
+    best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
+    return StageEvidence(
+        predictable=predictable(best),
+        over_pooled=paired_difference(audited, best, seed=seed),
+        over_untrained=paired_difference(untrained, best, seed=seed),
+    )
+
+
+def _best(stages: StageHits, side: int) -> str:
+    """Return the stage with the most hits of the encoder (0) or of the untrained network (1)."""
+    return max(stages, key=lambda name: stages[name][side].mean())
+
+
+def _stage_scores(encoder: Hits, untrained: Hits) -> dict[str, float]:
+    scores: dict[str, float] = {}
+    for prefix, hits in (("", encoder), ("untrained_", untrained)):
+        low, high = wilson(int(hits.sum()), len(hits))
+        name = "untrained" if prefix else "accuracy"
+        scores |= {name: float(hits.mean()), f"{prefix}low": low, f"{prefix}high": high}
+    return scores
 
 
 def packed(hits: NDArray[np.bool_]) -> str:

@@ -31,7 +31,7 @@ from widefield.audits.planting import spread_subset
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import eval_mode, on_device
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
-from widefield.evaluation.verdicts import LEARNED, MIN_GAP, name_share
+from widefield.evaluation.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
@@ -123,7 +123,7 @@ class ViewEffects:
             )
         effect = self.together if self.cause is None else self.components[self.cause]
         name = f"{self.views} as a whole" if self.cause is None else self.cause
-        verb = "removes" if name_share(effect.kept) == "suppressed" else "weakens"
+        verb = "removes" if effect.kept < WEAKENED else "weakens"
         sentence = (
             f"{self.task}: {name} {verb} it: linear-probe accuracy of untrained features "
             f"{_change(effect.untrained)}, of the encoder's {_change(effect.encoder)}"

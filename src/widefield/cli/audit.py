@@ -31,6 +31,8 @@ def audit(
 
 
 def _print(audit: "Audit", out: Path | None) -> None:
+    from widefield.audits.advice import advice
+
     for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
         print_table(
             f"{name}, scored on {audit.scored_on}",
@@ -39,6 +41,10 @@ def _print(audit: "Audit", out: Path | None) -> None:
         )
     for task in audit.tasks.values():
         print_line(task.line())
+    for effects in audit.explanations.values():
+        print_line(f"why: {effects.line()}")
+    for step in advice(audit):
+        print_line(f"next: {step}")
     for epoch, tasks in audit.checkpoints.items():
         values = ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
         print_line(f"epoch {epoch}: {values}")
@@ -86,6 +92,6 @@ def _row(task: "TaskAudit") -> list[str]:
 
 def _learned(task: "TaskAudit") -> str:
     if task.learned is None or task.learned_low is None or task.learned_high is None:
-        return "not separable"
+        return "none"
     low, high = 100 * task.learned_low, 100 * task.learned_high
     return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"

@@ -51,6 +51,8 @@ class Dataset:
     are those of read 0."""
     stacked: DigitChannel | None = None
     """Planted digits in the last channel."""
+    bits: int = 0
+    """Number of planted bits, each in one of the last channels; views leave them as they are."""
     rate: int | None = None
     """Sampling rate of sounds, Hz."""
     clips: Clips | None = None
@@ -201,7 +203,7 @@ class Dataset:
         if self.stacked is None:
             return mask
         image = np.repeat(mask, channels - 1, axis=3)
-        return np.concatenate([image, self.stacked.draw(index)[..., None] > 0], axis=3)
+        return np.concatenate([image, self.stacked.draw(index) > 0], axis=3)
 
     @property
     def varies(self) -> bool:

@@ -26,6 +26,8 @@ from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
 from widefield.data.planted import (
     AudioFeature,
+    BitPlanes,
+    Bits,
     Canvas,
     DigitChannel,
     Feature,
@@ -42,6 +44,9 @@ from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spe
 
 Data = str | Path | Array | Mapping[str, Any]
 """Data as calls accept it: a spec or path, images as an array, or arrays by name."""
+
+Appended = DigitChannel | BitPlanes
+"""Planted channels after those of the image."""
 
 _CHUNK = 512
 
@@ -179,11 +184,15 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
     names = [feature.name for feature in features if isinstance(feature, AudioFeature)]
     if names:
         raise ValueError(f"'+{names[0]}' is planted in sounds, and '{spec.base}' holds images")
-    stacked = [feature for feature in features if isinstance(feature, StackedDigits)]
-    if stacked and any(isinstance(f, ImageFeature) and f.fresh for f in features):
-        raise ValueError(f"'+{stacked[0].name}' cannot be combined with ':fresh'")
-    if stacked and any((y < 0).any() for y in examples.labels.values()):
-        raise ValueError(f"'+{stacked[0].name}' needs labels, and some examples have none")
+    appended = [feature for feature in features if isinstance(feature, StackedDigits | Bits)]
+    if len(appended) > 1:
+        names = [feature.name for feature in appended]
+        raise ValueError(f"'+{names[0]}' and '+{names[1]}' both append channels: plant one of them")
+    if appended and any(isinstance(f, ImageFeature) and f.fresh for f in features):
+        raise ValueError(f"'+{appended[0].name}' cannot be combined with ':fresh'")
+    unlabeled = any((y < 0).any() for y in examples.labels.values())
+    if unlabeled and any(isinstance(f, StackedDigits) for f in appended):
+        raise ValueError(f"'+{appended[0].name}' needs labels, and some examples have none")
     return features
 
 
@@ -198,12 +207,12 @@ def _open(
     memory_budget: int | None,
     progress: ProgressCallback | None,
 ) -> Dataset:
-    """Select and decode images, draw overlays, append a stacked channel."""
+    """Select and decode images, draw overlays, append channels."""
     rows = split_rows(examples.names, spec)
     overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageFeature)]
-    channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits)), None)
+    channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits)), None)
     *size, channels = canvas.shape
-    shape = (*size, channels + (channel is not None))
+    shape = (*size, channels + (0 if channel is None else channel.count))
 
     def build(out: NDArray[np.uint8]) -> Record:
         read = _copy if examples.files is None else partial(_decode, max_value=max_value)
@@ -238,29 +247,40 @@ def _open(
     else:  # arrays in memory: they fit, and have no identity for a cache key
         images, record, storage = load_or_build(whole, build, key=None)
     dataset = _dataset(spec, examples, images, record, overlays, storage)
-    return replace(dataset, stacked=_of_rows(channel, record))
+    channel = _of_rows(channel, record)
+    if isinstance(channel, DigitChannel):
+        return replace(dataset, stacked=channel)
+    return dataset if channel is None else _with_bits(dataset, channel)
 
 
-def _of_rows(channel: DigitChannel | None, record: Record) -> DigitChannel | None:
-    """Return the channel of the decoded examples, in their order."""
-    if channel is None:
-        return None
+def _with_bits(dataset: Dataset, planes: BitPlanes) -> Dataset:
+    """Return the examples with the task of their bits, where there are any."""
+    if not planes.count:
+        return dataset
+    labels = {**dataset.labels, planes.name: planes.labels(np.arange(len(dataset)))}
+    classes = {**dataset.classes, planes.name: planes.classes}
+    return replace(dataset, labels=labels, classes=classes, bits=planes.count)
+
+
+def _of_rows(channel: Appended | None, record: Record) -> Appended | None:
+    """Return the channels of the decoded examples, in their order."""
+    if not isinstance(channel, DigitChannel):
+        return channel  # bits depend on the position alone, as overlays do
     return replace(channel, class_ids=channel.class_ids[np.array(record["rows"], dtype=np.int64)])
 
 
-def _plant(
-    images: NDArray[np.uint8], overlays: list[Overlay], channel: DigitChannel | None
-) -> None:
-    """Draw overlays on `images` [n, H, W, C] in place; a stacked channel is the last one."""
+def _plant(images: NDArray[np.uint8], overlays: list[Overlay], channel: Appended | None) -> None:
+    """Draw overlays on `images` [n, H, W, C] in place; appended channels are the last."""
+    drawn_on = images.shape[-1] - (0 if channel is None else channel.count)
     for first in range(0, len(images), _CHUNK):
         index = np.arange(first, min(first + _CHUNK, len(images)))
         part = images[first : first + len(index)]
-        below = part if channel is None else np.ascontiguousarray(part[..., :-1])
+        below = part if channel is None else np.ascontiguousarray(part[..., :drawn_on])
         for overlay in overlays:
             overlay.apply(below, index)
         if channel is not None:
-            part[..., :-1] = below
-            part[..., -1] = channel.draw(index)
+            part[..., :drawn_on] = below
+            part[..., drawn_on:] = channel.draw(index)
 
 
 def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from widefield.encoders.readout import load_readout as load_readout
     from widefield.encoders.readout import save_readout as save_readout
     from widefield.encoders.settings import EncoderSettings as EncoderSettings
+    from widefield.encoders.stages import has_stages as has_stages
     from widefield.encoders.stages import stage_maps as stage_maps
     from widefield.encoders.untrained import untrained_like as untrained_like
     from widefield.encoders.untrained import untrained_starts as untrained_starts

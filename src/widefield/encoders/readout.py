@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from widefield.core.files import write_atomically
 from widefield.core.modes import eval_mode
-from widefield.encoders.stages import INPUT, Stage, find_stages, forward_with_maps
+from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.encoders.weights.files import check_weights
 
 READOUT_FILE = "readout.safetensors"
@@ -94,13 +94,14 @@ class ReadoutConfig:
         return tuple(f"{source.stage}@{source.side}" for source in self.sources)
 
     def line(self) -> str:
-        """Return in one sentence what the readout has, and how much it leaves out."""
-        parts = ", ".join(
-            f"{source.width} of {name} (with all others {100 * share:.0f} % of its variance)"
-            for source, name, share in zip(self.sources, self.names, self.variance, strict=True)
-        )
+        """Return in one sentence what the readout has, and how much of the sources it explains."""
+        pairs = zip(self.sources, self.names, strict=True)
+        parts = ", ".join(f"{source.width} of {name}" for source, name in pairs)
+        shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
-            f"wide readout: {self.pooled} pooled features and directions of earlier stages, {parts}"
+            f"wide readout: {self.pooled} pooled features and directions of earlier stages "
+            f"({parts}); a linear map of them explains {shares} % of the variance of these, "
+            f"fitted on {self.examples:,} examples of {self.fitted_on}"
         )
 
 
@@ -152,7 +153,7 @@ class Wide(nn.Module):
         self.encoder = encoder
         self.readout = readout
         self.dim = readout.dim
-        self.stages: tuple[Stage, ...] | None = None
+        self.stages: tuple[EncoderStage, ...] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of images x[B, C, H, W], one row for each.
@@ -265,7 +266,7 @@ def explained(output: Tensor, s: Tensor) -> float:
 
 
 def source_features(
-    encoder: nn.Module, x: Tensor, sources: Sequence[Source], stages: Sequence[Stage] = ()
+    encoder: nn.Module, x: Tensor, sources: Sequence[Source], stages: Sequence[EncoderStage] = ()
 ) -> tuple[Tensor, list[Tensor]]:
     """Return h [B, D] and the features [B, K g g'] of each source, of images x[B, C, H, W].
 
@@ -281,7 +282,7 @@ def _collect(
 ) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int]]:
     """Return h [n, D], the features of each source [n, K g g'], the sources and the shape of x."""
     sources: tuple[Source, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[EncoderStage, ...] = ()
     rows: list[tuple[Tensor, list[Tensor]]] = []
     shape, count = (0, 0, 0), 0
     with eval_mode(encoder), torch.no_grad():
@@ -313,7 +314,7 @@ def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
     return Source(stage=source.stage, side=side, width=source.width)
 
 
-def _needed(stages: Sequence[Stage], sources: Sequence[Source]) -> tuple[Stage, ...]:
+def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
     """Return the stages that the sources are maps of.
 
     Raises:

@@ -26,7 +26,7 @@ _MAX_PREFIX = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class EncoderStage:
     """Where the map of a stage is found, and how its module lays it out."""
 
     name: str
@@ -101,7 +101,7 @@ def stage_maps(
 
 
 def forward_with_maps(
-    encoder: nn.Module, x: Tensor, stages: Sequence[Stage]
+    encoder: nn.Module, x: Tensor, stages: Sequence[EncoderStage]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the output h of the encoder and the maps of `stages`, by one forward pass."""
     with _recorded(encoder, {stage.module for stage in stages} - {""}) as outputs:
@@ -115,7 +115,7 @@ def forward_with_maps(
     return h, maps
 
 
-def find_stages(encoder: nn.Module, x: Tensor) -> tuple[Stage, ...]:
+def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first.
 
     Raises:
@@ -142,7 +142,17 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[Stage, ...]:
             f"no stages are found in {type(network).__name__}: no submodule returns maps "
             "[B, K, h, w] or tokens [B, T, K]; take pooled features"
         )
-    return (Stage(name=INPUT, module=""), *stages)
+    return (EncoderStage(name=INPUT, module=""), *stages)
+
+
+def has_stages(encoder: nn.Module, x: Tensor) -> bool:
+    """Return whether stages of an encoder are found by a pass of images x[B, C, H, W]."""
+    try:
+        with eval_mode(encoder):
+            find_stages(encoder, x)
+    except ValueError:
+        return False
+    return True
 
 
 def _timm_modules(network: nn.Module) -> list[str]:
@@ -186,13 +196,13 @@ def _stage_names(modules: Sequence[str]) -> dict[str, str]:
 
 def _laid_out(
     encoder: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
-) -> Stage:
+) -> EncoderStage:
     """Return the stage of a submodule, with the layout of its output."""
     x = _tensor(output)
     network = encoder.backbone if isinstance(encoder, Encoder) else encoder
     if x.ndim == 4:
         last = getattr(network, "output_fmt", "NCHW") == "NHWC"
-        return Stage(name=name, module=module, layout="BHWC" if last else "BCHW")
+        return EncoderStage(name=name, module=module, layout="BHWC" if last else "BCHW")
     prefix = getattr(network, "num_prefix_tokens", None)
     candidates = range(_MAX_PREFIX + 1) if prefix is None else (prefix, 0)
     for count in candidates:
@@ -200,7 +210,7 @@ def _laid_out(
         if grid is not None:
             token = getattr(network, "reg_token", None)  # [1, registers, K] in timm
             registers = 0 if token is None or not count else token.shape[1]
-            return Stage(
+            return EncoderStage(
                 name=name,
                 module=module,
                 layout="tokens",
@@ -219,7 +229,7 @@ def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
     return None
 
 
-def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[Stage]:
+def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderStage]:
     """Return stages for submodules by name; names of class and register tokens are left out."""
     modules = dict(encoder.named_modules())
     with _recorded(encoder, names & modules.keys()) as outputs, torch.no_grad():

@@ -5,7 +5,7 @@ the rule of the verdict depend on it; see `verdicts.py`.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -22,7 +22,6 @@ from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
 from widefield.evaluation.cross_fit import ClassIds, CrossFit, Hits, cross_fit
-from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import (
     FeatureFunction,
     Images,
@@ -40,10 +39,11 @@ from widefield.evaluation.verdicts import (
     judge_without_labels,
     overruled_by_labels,
 )
+from widefield.evaluation.wide import wide_or_none
 from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes import extract, pixels
 
-_FORMAT = 2
+_FORMAT = 3
 Baseline = Literal["untrained", "initial", "other"]
 IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
     "untrained": (100, 1000),
@@ -88,9 +88,13 @@ class Comparison:
     planted: Mapping[str, PairedDifference]
     """Planted feature -> linear-probe accuracy; empty against the untrained encoder."""
     linear: Mapping[str, PairedDifference]
-    """Task -> linear-probe accuracy; empty without labels."""
+    """Task -> linear-probe accuracy; empty without labels. Against the untrained encoder, both
+    sides have the better of their pooled and wide features."""
     knn: Mapping[str, PairedDifference]
     """Task -> kNN accuracy."""
+    pooled: Mapping[str, float]
+    """Task -> linear-probe accuracy of the encoder's pooled features; `linear` has those of its
+    best readout against the untrained encoder."""
     pixels: Mapping[str, PairedDifference]
     """Task -> linear-probe accuracy from raw pixels to the encoder; empty against the initial
     encoder."""
@@ -133,7 +137,9 @@ class Comparison:
     def _linear_line(self, task: str) -> str:
         floors = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
         values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
-        line = f"linear-probe accuracy ({task}): {percent(self.linear[task].after)}, {values}"
+        best, pooled = percent(self.linear[task].after), percent(self.pooled[task])
+        ours = best if best == pooled else f"{best} (pooled {pooled})"
+        line = f"linear-probe accuracy ({task}): {ours}, {values}"
         lower = [name for name, score in floors.items() if score.verdict == "lower"]
         equal = [name for name, s in floors.items() if s.verdict == "no significant difference"]
         groups = (("significantly below", lower), ("not significantly above", equal))
@@ -161,7 +167,7 @@ class Comparison:
 
 def compare(
     a: FeatureFunction | Iterable[FeatureFunction],
-    b: FeatureFunction,
+    b: FeatureFunction | Iterable[FeatureFunction],
     images: Images,
     labels: Mapping[str, ClassIds] | None = None,
     *,
@@ -173,8 +179,9 @@ def compare(
 
     Args:
         a: images [n, H, W, C] -> h [n, D], or several encoders, such as the untrained one with each
-            usual initialization: with labels the best counts, task by task, without the first.
-        b: the other encoder.
+            usual initialization and readout. Against the untrained encoder the linear probe of the
+            best counts, task by task; everything else is of the first.
+        b: the other encoder, or several readouts of it, likewise.
         images: uint8 [n, H, W, C].
         labels: task -> class ids [n]; tasks without two classes of six examples are left out.
         baseline: what `a` is; scores and rule depend on it.
@@ -187,8 +194,8 @@ def compare(
         >>> compare(flat, flat, images).verdict
         'no significant difference'
     """
-    others = iter([a] if callable(a) else a)
-    first = next(others)
+    others, readouts = (iter([x] if callable(x) else x) for x in (a, b))
+    first, b = next(others), next(readouts)
     h = first(images), b(images)
     views = augmented(images, seed)
     scores = [
@@ -200,16 +207,19 @@ def compare(
         hits = (_overlay_hits(f, images, plants, seed) for f in (first, b))
         planted = _compare_scores(*hits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, seed=seed)
-    new = score(h[1])
+    old, new = score(h[0]), score(h[1])
+    best_old, best_new = old, new
     if baseline == "untrained" and new:
-        untrained = chain([h[0]], (f(images) for f in others))
-        floor = floors(score, pixels=pixels(images), untrained=untrained)
-        old, pixel_scores = floor["random"], floor["pixels"]
-    else:
-        old = score(h[0])
+        best_old = _best_linear(old, (score(f(images)) for f in others))
+        best_new = _best_linear(new, (score(f(images)) for f in readouts))
+        pixel_scores = score(pixels(images))
     linear, knn, over_pixels = (
         _compare_scores(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
-        for kind, *pair in (("linear", old, new), ("knn", old, new), ("linear", pixel_scores, new))
+        for kind, *pair in (
+            ("linear", best_old, best_new),
+            ("knn", old, new),
+            ("linear", pixel_scores, best_new),
+        )
     )
     states = health(h[0]), health(h[1])
     rank = states[0].effective_rank, states[1].effective_rank
@@ -238,6 +248,7 @@ def compare(
         planted=planted,
         linear=linear,
         knn=knn,
+        pooled={task: fit.accuracy for task, fit in new.items()},
         pixels=over_pixels,
         pixels_consistency=pixels_consistency,
     )
@@ -272,10 +283,16 @@ def compare_with_baseline(
     def features(network: nn.Module) -> FeatureFunction:
         return partial(extract, network.to(device), device=device)
 
+    def readouts(network: nn.Module) -> Iterator[FeatureFunction]:
+        yield features(network)
+        wide = wide_or_none(network, data.images, device=device) if initial is None else None
+        if wide is not None:
+            yield features(wide)
+
     before = untrained_starts(encoder, seed=seed) if initial is None else [initial]
     return compare(
-        map(features, before),
-        features(encoder),
+        chain.from_iterable(map(readouts, before)),
+        readouts(encoder),
         data.images,
         data.labels if use_labels else None,
         baseline=baseline,
@@ -301,6 +318,14 @@ def _label_free(
         "quadrant_retrieval": quadrant_retrieval(features, images),
     }
     return scores | {"mean": np.mean(list(scores.values()), axis=0)}
+
+
+def _best_linear(
+    first: Mapping[str, CrossFit], others: Iterable[Mapping[str, CrossFit]]
+) -> dict[str, CrossFit]:
+    """Return the fit with the highest linear-probe accuracy of each task."""
+    fits = [first, *others]
+    return {task: max((fit[task] for fit in fits), key=lambda fit: fit.accuracy) for task in first}
 
 
 def _overlay_hits(

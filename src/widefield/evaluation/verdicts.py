@@ -5,13 +5,28 @@ tested one-sided: a score is probably lower if its one-sided 95 % interval lies 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from widefield.evaluation.paired import PairedDifference
 
 ComparisonVerdict = Literal["better", "worse", "no significant difference", "inconclusive"]
-LearnedShare = Literal["learned", "weakened", "suppressed"]
-ShareVerdict = Literal[LearnedShare, "unclear", "not separable"]
+LearnedShare = Literal["learned", "weakened", "not learned"]
+ShareVerdict = Literal[LearnedShare, "hidden", "lost", "unclear", "easy", "not separable"]
+
+SHARE_VERDICTS: tuple[ShareVerdict, ...] = (
+    "learned",
+    "hidden",
+    "weakened",
+    "lost",
+    "not learned",
+    "unclear",
+    "easy",
+    "not separable",
+)
+"""In the order of a summary."""
+NOT_LEARNED: tuple[ShareVerdict, ...] = ("hidden", "weakened", "lost", "not learned")
+"""Verdicts on features of which the audit searches the cause."""
 
 Judgement = tuple[ComparisonVerdict, str]
 """A verdict and its reason."""
@@ -29,7 +44,9 @@ ONE_SIDED = 1.645 / 1.960
 LEARNED = 0.75
 """Smallest share of a learned feature."""
 WEAKENED = 0.25
-"""Smallest share of a weakened feature; below it a feature is suppressed."""
+"""Smallest share of a weakened feature; below it a feature is not learned."""
+EASY = 0.98
+"""A feature that a floor predicts at this accuracy is easy."""
 MIN_GAP = 0.05
 """Smallest distance of floor and ceiling that are separable; it has to be significant too."""
 
@@ -135,6 +152,61 @@ def overruled_by_labels(
     return "worse", f"linear-probe accuracy ({', '.join(lower)}) is significantly lower"
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageEvidence:
+    """How well the best stage of an encoder, on its best grid, predicts a feature."""
+
+    predictable: float
+    """(accuracy - commonest class) / (best known accuracy - commonest class), where the best known
+    accuracy is that of the floor or of the ceiling."""
+    over_pooled: PairedDifference
+    """From the features audited to the best stage."""
+    over_untrained: PairedDifference
+    """From the best stage of the untrained network to that of the encoder."""
+
+
+def judge_feature(
+    share: tuple[float, float, float] | None,
+    *,
+    over_floor: PairedDifference,
+    predictable: float,
+    stage: StageEvidence | None,
+) -> ShareVerdict:
+    """Return the verdict on a feature.
+
+    Args:
+        share: learned share with its interval; None if floor and ceiling are not separable.
+        over_floor: from the floor to the features audited.
+        predictable: (accuracy - commonest class) / (best known accuracy - commonest class) of
+            these, as in `StageEvidence`.
+        stage: evidence of the stages; None for an encoder without them.
+
+    Example:
+        >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)
+        >>> above = PairedDifference(before=0.4, after=0.8, low=0.35, high=0.45)
+        >>> seen = StageEvidence(predictable=0.9, over_pooled=above, over_untrained=above)
+        >>> judge_feature((0.0, 0.0, 0.1), over_floor=below, predictable=0.3, stage=seen)
+        'hidden'
+    """
+    if share is not None and name_share(share[1]) == "learned":
+        return "learned"
+    below_floor = over_floor.verdict == "lower" and over_floor.difference <= -MIN_GAP
+    is_behind = below_floor if share is None else share[0] < LEARNED
+    if is_behind and stage is not None:
+        gained, kept = stage.over_pooled, stage.over_untrained
+        is_better = gained.verdict == "higher" and gained.difference >= MIN_GAP
+        if is_better and stage.predictable >= LEARNED:
+            return "hidden"
+        is_lower = kept.verdict == "lower" and kept.difference <= -MIN_GAP
+        if is_lower and stage.predictable < WEAKENED:
+            return "lost"
+    if share is not None:
+        return judge_share(share[1], share[2])
+    if below_floor:
+        return "weakened" if predictable >= WEAKENED else "not learned"
+    return "easy" if over_floor.before >= EASY else "not separable"
+
+
 def judge_share(low: float, high: float) -> ShareVerdict:
     """Return the verdict on a learned share with a 95 % interval.
 
@@ -150,8 +222,8 @@ def name_share(learned: float) -> LearnedShare:
 
     Example:
         >>> [name_share(share) for share in (0.1, 0.25, 0.75)]
-        ['suppressed', 'weakened', 'learned']
+        ['not learned', 'weakened', 'learned']
     """
     if learned >= LEARNED:
         return "learned"
-    return "weakened" if learned >= WEAKENED else "suppressed"
+    return "weakened" if learned >= WEAKENED else "not learned"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from widefield.core.modes import on_device
 from widefield.core.types import ProgressCallback
 from widefield.data import Dataset
-from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout
+from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout, has_stages
 from widefield.probes.features import image_batch
 
 _BATCH = 250
@@ -38,11 +38,10 @@ def fit_on_dataset(
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
     """Return an encoder with a readout fitted on the first of `images`; None without stages."""
     with on_device(encoder, device):
-        try:
-            batches = _batches(images[:_UNTRAINED_EXAMPLES], device, None)
-            return Wide(encoder, fit_readout(encoder, batches)).cpu()
-        except ValueError:
+        if len(images) < 2 or not has_stages(encoder, image_batch(images[:2], device)):
             return None
+        batches = _batches(images[:_UNTRAINED_EXAMPLES], device, None)
+        return Wide(encoder, fit_readout(encoder, batches).cpu())
 
 
 def _batches(

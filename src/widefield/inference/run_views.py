@@ -10,25 +10,33 @@ from widefield.train.run_dir import RunFolder
 from widefield.views import Augmentation
 
 
-def run_views(run: str | Path) -> Augmentation:
+def run_views(run: str | Path, *, kept: int = 0) -> Augmentation:
     """Return the views of a run with their trained parameters, on the CPU.
+
+    Args:
+        run: the run folder.
+        kept: number of planted bits in its data, `Dataset.bits`.
 
     Raises:
         ValueError: `run` is not a run, or its checkpoint cannot be read.
     """
-    views, folder = untrained_views(run), RunFolder(path=Path(run))
+    views, folder = untrained_views(run, kept=kept), RunFolder(path=Path(run))
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
     views.load_state_dict(state)
     return views
 
 
-def untrained_views(run: str | Path) -> Augmentation:
-    """Return the views of a run, untrained.
+def untrained_views(run: str | Path, *, kept: int = 0) -> Augmentation:
+    """Return the views of a run, untrained; as `run_views`.
 
     Raises:
         ValueError: `run` is not a run.
     """
     recipe, config = RunFolder(path=Path(run)).recipe(), load(run).config
     return recipe.views.build(
-        channels=config.channels, seed=recipe.seed, kind=config.kind, front_end=config.front_end
+        channels=config.channels,
+        kept=kept,
+        seed=recipe.seed,
+        kind=config.kind,
+        front_end=config.front_end,
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from widefield.report.parts import Bars as Bars
     from widefield.report.parts import Figure as Figure
     from widefield.report.parts import Gallery as Gallery
+    from widefield.report.parts import HeatMap as HeatMap
     from widefield.report.parts import Lines as Lines
     from widefield.report.parts import Recording as Recording
     from widefield.report.parts import ScatterPlot as ScatterPlot

@@ -48,9 +48,11 @@ class TaskVerdict:
     encoder: str
     word: str
     learned: tuple[float, float, float] | None
-    """Value and interval in [0, 1]; None if it is unclear."""
+    """Value and interval in [0, 1]; None if there is none."""
     numbers: str
     """The measurements, as text."""
+    no_bar: str = ""
+    """Why there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,32 @@ class Bars:
     title: str
     caption: str
     shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatMap:
+    """Shares in [0, 1] by row and column, each beside that of a reference.
+
+    Raises:
+        ValueError: a cell of no row or column, or a share outside [0, 1].
+    """
+
+    title: str
+    caption: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[tuple[str, str], tuple[float, float, float, float]]
+    """(row, column) -> (share, low, high, reference); missing ones are left empty."""
+    reference: str
+    """What the reference is."""
+
+    def __post_init__(self) -> None:
+        """Check every cell."""
+        for (row, column), shares in self.cells.items():
+            if row not in self.rows or column not in self.columns:
+                raise ValueError(f"cell {(row, column)} is not in the rows and columns of the map")
+            if not all(0 <= share <= 1 for share in shares):
+                raise ValueError(f"cell {(row, column)} is {shares}: give shares in [0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,4 +194,4 @@ class AudioRows:
     rows: Sequence[Sequence[Sound]]
 
 
-Figure = Lines | Bars | Gallery | AudioRows | ScatterPlot
+Figure = Lines | Bars | HeatMap | Gallery | AudioRows | ScatterPlot

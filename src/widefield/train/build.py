@@ -44,6 +44,8 @@ class DataInfo(InputSpec):
     """Kind of the examples."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
+    bits: int = 0
+    """Number of the last channels that hold a planted bit, and that no view changes."""
     growth: Growth | None = None
     """When examples were added to the run; None if it has had all from the start."""
 
@@ -63,6 +65,7 @@ class DataInfo(InputSpec):
             max_value=dataset.max_value,
             kind=dataset.kind,
             rate=dataset.rate,
+            bits=dataset.bits,
             spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(first),
         )
 
@@ -104,6 +107,7 @@ def build(
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
     views = recipe.views.build(
         channels=data.channels,
+        kept=data.bits,
         seed=recipe.seed,
         kind=data.kind,
         front_end=encoder.config.front_end if isinstance(encoder, Encoder) else None,

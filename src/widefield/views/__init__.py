@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from widefield.views.components import view_components as view_components
     from widefield.views.cutout import Cutout as Cutout
     from widefield.views.image import ImageAugmentation as ImageAugmentation
+    from widefield.views.kept import KeepChannels as KeepChannels
     from widefield.views.noise import Noise as Noise
     from widefield.views.noise import ObjectNoise as ObjectNoise
     from widefield.views.policy import Policy as Policy

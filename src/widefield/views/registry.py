@@ -13,6 +13,7 @@ from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import Augmentation
 from widefield.views.chain import Chain
 from widefield.views.cutout import Cutout, CutoutSettings
+from widefield.views.kept import KeepChannels
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
 from widefield.views.policy import Policy, fixed, image_views, stacked_views
 from widefield.views.signal import (
@@ -248,6 +249,7 @@ class ViewSettings:
         self,
         *,
         channels: int = 3,
+        kept: int = 0,
         seed: int = 0,
         kind: Kind = "images",
         front_end: FrontEnd | None = None,
@@ -259,6 +261,7 @@ class ViewSettings:
 
         Args:
             channels: C of the images.
+            kept: number of the last channels that the views leave as they are.
             seed: seed of the weights of learned views; the global random state is not changed.
             kind: kind of the examples.
             front_end: settings of the spectrogram of the encoder; None without one.
@@ -269,9 +272,9 @@ class ViewSettings:
         """
         policies = self.policies if kind == "images" else _signal_policies(self, kind, front_end)
         with seeded(seed):
-            parts = [(name, VIEWS[name].build(s, channels)) for name, s in policies]
+            parts = [(name, VIEWS[name].build(s, channels - kept)) for name, s in policies]
         if front_end is None:
-            return _chain(parts)
+            return KeepChannels(_chain(parts), kept) if kept else _chain(parts)
         samples = [(n, part) for n, part in parts if VIEWS[n].stage == "samples"]
         images = [(n, part) for n, part in parts if VIEWS[n].stage != "samples"]
         signal_part = _chain([*samples, ("spectrogram", Spectrogram(front_end))])

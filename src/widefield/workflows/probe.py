@@ -42,7 +42,6 @@ from widefield.views import (
     Augmentation,
     AugmentContext,
     ViewSettings,
-    build_views,
     trained_parameters,
 )
 
@@ -270,16 +269,18 @@ def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, A
     """Return name and augmentation of the views of the run if they are trainable, else expert."""
     if extractor.run is not None:
         recipe = extractor.run.recipe()
-        views = untrained_views(extractor.run.path)
+        views = untrained_views(extractor.run.path, kept=train.bits)
         if trained_parameters(views):
             _check_views(views, recipe.views.names, train)
-            return recipe.views.names, run_views(extractor.run.path)
-    if train.kind == "images":
-        return EXPERT_VIEWS, build_views(EXPERT_VIEWS)
-    views = ViewSettings.named("expert").build(
-        channels=train.images.shape[3], kind=train.kind, front_end=extractor.front_end
+            return recipe.views.names, run_views(extractor.run.path, kept=train.bits)
+    name = EXPERT_VIEWS if train.kind == "images" else "expert"
+    views = ViewSettings.named(name).build(
+        channels=train.images.shape[3],
+        kept=train.bits,
+        kind=train.kind,
+        front_end=extractor.front_end,
     )
-    return "expert", views
+    return name, views
 
 
 def _check_views(views: Augmentation, names: str, train: Dataset) -> None:

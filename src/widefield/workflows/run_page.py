@@ -93,7 +93,7 @@ def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
 
     None for views that need the gradient of the loss.
     """
-    views = run_views(folder.path)
+    views = run_views(folder.path, kept=dataset.bits)
     if views.gradient_calls:
         return None
     rows = dataset.spread_rows(_EXAMPLES)

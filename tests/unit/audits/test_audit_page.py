@@ -19,14 +19,14 @@ HOSTILE = "<script>alert('x')</script>\"&'"
 def test_the_summary_groups_tasks_by_their_verdict() -> None:
     audit = audited(letters=0.9, shape=0.5, class_=0.1, digit=0.2, light=None)
     assert summary(audit) == (
-        "Learned: letters; weakened: shape; suppressed: class_, digit; not separable: light."
+        "Learned: letters; weakened: shape; not learned: class_, digit; not separable: light."
     )
 
 
 def test_the_summary_names_the_encoders_that_it_compares() -> None:
     audit = audited(letters=0.9, digit=0.2)
     audit = replace(audit, compared={"other": {"digit": task("digit", 0.8)}})
-    assert summary(audit) == "random, learned: letters; suppressed: digit. other, learned: digit."
+    assert summary(audit) == "random, learned: letters; not learned: digit. other, learned: digit."
 
 
 def test_findings_are_read_from_the_json_of_an_audit(tmp_path: Path) -> None:
@@ -40,6 +40,8 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     text = audit_page(whole())
     titles = re.findall(r"<h3>(.*?)</h3>", text)
     assert titles == [
+        "Where is plain?",
+        "Where is unclear?",
         "When was it learned?",
         "How easy must a planted feature be?",
         "Do plants hide the images?",
@@ -56,7 +58,9 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     assert "<b>not defined</b>" in text
     assert "linear CKA with other" in text
     assert "31 %" in text
-    assert len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 2  # spectrum, neighbors
+    assert (
+        len(re.findall(r"<h3>", audit_page(audited(shape=0.5)))) == 3
+    )  # its stages, spectrum, neighbors
 
 
 def test_what_cannot_be_told_at_all_draws_no_empty_figure() -> None:
@@ -80,9 +84,9 @@ def test_every_string_of_an_audit_is_escaped() -> None:
         ("", "holds no JSON"),
         ("[1, 2]", "holds no audit"),
         ('{"encoder": "resnet18", "tasks": {}}', "holds no audit"),
-        ('{"format": 3, "encoder": "resnet18"}', "damaged"),
-        (json.dumps({"format": 3, "tasks": {"digit": {**DIGIT, "learned": "x"}}}), "damaged"),
-        (json.dumps({"format": 3, "tasks": {"digit": {**DIGIT, "color": 1}}}), "damaged"),
+        ('{"format": 4, "encoder": "resnet18"}', "damaged"),
+        (json.dumps({"format": 4, "tasks": {"digit": {**DIGIT, "learned": "x"}}}), "damaged"),
+        (json.dumps({"format": 4, "tasks": {"digit": {**DIGIT, "color": 1}}}), "damaged"),
     ],
     ids=["empty", "list", "unmarked", "short", "broken", "unknown"],
 )

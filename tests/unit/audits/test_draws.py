@@ -48,6 +48,7 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
 
     monkeypatch.setattr(module, "measure_bounds", measure)
     monkeypatch.setattr(module, "audit_tasks", judge)
+    monkeypatch.setattr(module, "untrained_stages", lambda *_, **__: {})
     data: Any = SimpleNamespace(train=SimpleNamespace(labels={"kind": np.zeros(3)}))
     extractor: Any = None
     _, tasks = module._audit_all_tasks(extractor, data, OPTIONS)

@@ -77,9 +77,9 @@ def audited(encoder: nn.Module) -> planting.PlantAudit:
 
 
 @pytest.mark.usefixtures("known_bounds")
-def test_a_plant_that_is_not_seen_is_suppressed_and_hides_nothing() -> None:
+def test_a_plant_that_is_not_seen_is_not_learned_and_hides_nothing() -> None:
     found = audited(Corner())
-    assert [grade.verdict for grade in found.grades] == ["suppressed"] * len(GRADES["shapes"])
+    assert [grade.verdict for grade in found.grades] == ["not learned"] * len(GRADES["shapes"])
     assert found.neighbors_kept == (1.0,) * len(found.grades)
     assert found.verdict is found.grades[MIDDLE]
 
@@ -96,7 +96,7 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     assert found.neighbors_by_chance == pytest.approx(10 / 299)
 
 
-@pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("suppressed", [1])])
+@pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("not learned", [1])])
 def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
     first: ShareVerdict, draws: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.audits.verdict import audit_task as judged
-from widefield.evaluation.verdicts import LEARNED, WEAKENED, name_share
+from widefield.evaluation.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_share
 from widefield.probes.linear import wilson
 
 
@@ -49,8 +49,11 @@ def test_whatever_is_measured_is_judged(rates: list[float]) -> None:
     assert found.floor == max(round(rates[1] * 200), round(rates[2] * 200)) / 200
     assert found.low <= found.accuracy <= found.high
     if found.learned is None:
-        assert found.verdict == "not separable"
         assert found.ceiling - found.floor < 0.2
+        if found.verdict in ("weakened", "not learned"):
+            assert found.floor - found.accuracy >= MIN_GAP
+        else:
+            assert found.verdict == ("easy" if found.floor >= EASY else "not separable")
     else:
         assert 0 <= found.learned_low <= found.learned <= found.learned_high <= 1
         words = {name_share(found.learned_low), name_share(found.learned_high)}
@@ -92,19 +95,19 @@ def test_the_commonest_class_is_a_floor() -> None:
     floors = {"pixels": probed(0.3), "random": probed(0.35), "majority": probed(0.6)}
     found = judged("t", probed(0.62, seed=3), floors, probed(0.9, seed=4), classes=2)
     assert (found.floor, found.floor_of) == (0.6, "majority")
-    assert found.verdict == "suppressed"
+    assert found.verdict == "not learned"
     assert "between the commonest class at 60 %" in found.line()
     without = {name: result for name, result in floors.items() if name != "majority"}
     assert judged("t", probed(0.62, seed=3), without, probed(0.9, seed=4), classes=2).learned > 0.25
 
 
-def test_the_thresholds_divide_learned_weakened_and_suppressed() -> None:
+def test_the_thresholds_divide_learned_weakened_and_not_learned() -> None:
     assert verdict(0.9, 0.1, 0.1, 0.9).verdict == "learned"
     assert verdict(0.0, 0.1, 0.1, 0.9).learned == 0
     assert verdict(1.0, 0.1, 0.1, 0.9).learned == 1
     for edge, above, below in (
         (LEARNED, "learned", "weakened"),
-        (WEAKENED, "weakened", "suppressed"),
+        (WEAKENED, "weakened", "not learned"),
     ):
         assert (name_share(edge), name_share(edge - 1e-9)) == (above, below)
 
@@ -145,3 +148,53 @@ def test_an_audit_keeps_which_examples_are_read(hits: list[bool]) -> None:
     probe = ProbeResult(hits=np.array(hits), knn=0.5)
     audit = judged("t", probe, {"pixels": probe}, probe, classes=2)
     assert audit.hits().tolist() == hits
+
+
+def staged(encoder: float, pixels: float, ceiling: float, best: float, untrained: float):
+    """The verdict on a task of ten classes with one stage beside the pooled features."""
+    floors = {"pixels": probed(pixels, seed=1), "majority": probed(0.1, seed=2)}
+    stages = {
+        "s1@4": (probed(best, seed=5).hits, probed(untrained, seed=6).hits),
+        "s2@1": (probed(0.1, seed=7).hits, probed(0.1, seed=8).hits),
+    }
+    parts = (probed(encoder, seed=3), floors, probed(ceiling, seed=4))
+    return judged("t", *parts, classes=10, stages=stages)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "pixels", "ceiling", "best", "untrained", "word"),
+    [
+        (0.38, 0.94, 0.96, 0.85, 0.90, "hidden"),  # pooling hides it; floor and ceiling are close
+        (0.38, 0.40, 0.90, 0.80, 0.40, "hidden"),
+        (0.38, 0.94, 0.96, 0.20, 0.90, "lost"),
+        (0.12, 0.30, 0.90, 0.12, 0.50, "lost"),
+        (0.38, 0.94, 0.96, 0.50, 0.90, "weakened"),  # some of it is left in the stage
+        (0.38, 0.94, 0.96, 0.39, 0.40, "weakened"),  # no stage is better, none untrained either
+        (0.12, 0.13, 0.90, 0.12, 0.13, "not learned"),
+        (0.12, 0.94, 0.96, 0.13, 0.12, "not learned"),
+        (0.85, 0.40, 0.90, 0.95, 0.40, "learned"),  # a better stage hides nothing
+        (0.985, 0.98, 0.99, 0.99, 0.99, "easy"),
+        (0.41, 0.40, 0.43, 0.44, 0.40, "not separable"),
+    ],
+)
+def test_a_feature_is_hidden_or_lost_by_its_stages(
+    encoder: float, pixels: float, ceiling: float, best: float, untrained: float, word: str
+) -> None:
+    found = staged(encoder, pixels, ceiling, best, untrained)
+    assert found.verdict == word
+    assert found.best_stage == "s1@4"
+    assert found.stages["s1@4"]["accuracy"] == pytest.approx(best)
+    assert (
+        found.stages["s1@4"]["untrained_low"] < untrained < found.stages["s1@4"]["untrained_high"]
+    )
+    line = found.line()
+    assert word in line
+    if word in ("hidden", "lost"):
+        assert f"best stage s1@4 {100 * best:.0f} %, of the untrained network s1@4" in line
+
+
+def test_without_stages_nothing_is_hidden_or_lost() -> None:
+    """The control arm: the same accuracies of the features, and no stage to compare with."""
+    floors = {"pixels": probed(0.94, seed=1), "majority": probed(0.1, seed=2)}
+    found = judged("t", probed(0.38, seed=3), floors, probed(0.96, seed=4), classes=10)
+    assert (found.verdict, found.best_stage, found.stages) == ("weakened", None, {})

@@ -111,10 +111,10 @@ def test_a_line_says_the_numbers_that_were_found() -> None:
     assert found is not None
     up = PairedDifference(before=0.314, after=0.402, low=0.05, high=0.15)
     down = PairedDifference(before=0.507, after=0.402, low=-0.2, high=-0.01)
-    made = replace(found, linear={"kind": up}, pixels={"kind": down})
+    made = replace(found, linear={"kind": up}, pixels={"kind": down}, pooled={"kind": 0.38})
     assert made.lines()[2] == (
-        "linear-probe accuracy (kind): 40 %, untrained 31 %, raw pixels 51 %: significantly below "
-        "raw pixels"
+        "linear-probe accuracy (kind): 40 % (pooled 38 %), untrained 31 %, raw pixels 51 %: "
+        "significantly below raw pixels"
     )
 
 

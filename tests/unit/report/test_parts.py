@@ -9,7 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widefield.report import AuditReport, Bars, Gallery, Lines, ScatterPlot, TaskVerdict, png
+from widefield.report import (
+    AuditReport,
+    Bars,
+    Gallery,
+    HeatMap,
+    Lines,
+    ScatterPlot,
+    TaskVerdict,
+    png,
+)
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 LONG = "a/very/long/path/without/any/space/" * 4
@@ -30,7 +39,12 @@ def audited(text: str = "plain") -> AuditReport:
         verdicts=[
             TaskVerdict(task=text, encoder=text, word="weakened", learned=learned, numbers=text),
             TaskVerdict(
-                task=text, encoder="other", word="not separable", learned=None, numbers=text
+                task=text,
+                encoder="other",
+                word="hidden",
+                learned=None,
+                numbers=text,
+                no_bar=f"in stage s3, {text}",
             ),
             TaskVerdict(task="second", encoder=text, word="learned", learned=learned, numbers=text),
         ],
@@ -53,6 +67,17 @@ def audited(text: str = "plain") -> AuditReport:
                 log_scale=True,
             ),
             Bars(title=text, caption=text, shares={text: 0.25, LONG: 1.0}),
+            HeatMap(
+                title=text,
+                caption=text,
+                rows=[text, "s4"],
+                columns=["1 x 1", "4 x 4"],
+                cells={
+                    (text, "1 x 1"): (0.3, 0.2, 0.4, 0.5),
+                    ("s4", "4 x 4"): (0.8, 0.7, 0.9, 0.6),
+                },
+                reference=text,
+            ),
             Gallery(title=text, caption=text, rows=[(text, pictures(8))], separate_first=True),
             ScatterPlot(
                 title=text,
@@ -116,7 +141,7 @@ def test_verdicts_come_first_then_what_to_try_then_figures() -> None:
     text = audited().html()
     titles = re.findall(r"<h2>(.*?)</h2>", text)
     assert titles == [
-        "Learned and suppressed features",
+        "Learned, hidden and lost features",
         "What to try next",
         "Details",
         "Feature statistics",
@@ -129,10 +154,19 @@ def test_a_verdict_shows_its_word_bar_and_interval() -> None:
     assert '<b class="weakened">weakened</b>' in text
     assert '<i style="width:50.00%"></i><b style="left:40.00%;width:20.00%"></b>' in text
     assert "40 – 60" in text
-    assert text.count("the ceiling is not significantly above the floor") == 1
+    assert text.count("in stage s3, plain") == 1
+    assert '<b class="hidden">hidden</b>' in text
     # The encoder is named where there are several to a task.
     assert text.count("<span>other</span>") == 1
     assert text.count("</b>\n<span>plain</span>") == 1
+
+
+def test_a_heat_map_shows_each_share_beside_its_reference() -> None:
+    text = audited().html()
+    assert re.search(r'<td class="" style="--share:30%"[^>]*><b>30</b> <small>50</small>', text)
+    assert re.search(r'<td class="deep" style="--share:80%"[^>]*><b>80</b> <small>60</small>', text)
+    assert "95 % interval 70 to 90 %; plain 60 %" in text
+    assert text.count("<td></td>") == 3  # the corner, and two cells that were not measured
 
 
 def test_each_curve_has_a_color_and_a_shape_of_its_own() -> None:
@@ -144,6 +178,11 @@ def test_each_curve_has_a_color_and_a_shape_of_its_own() -> None:
 
 
 def test_parts_that_cannot_be_drawn_are_refused() -> None:
+    cells = {"title": "t", "caption": "h", "rows": ["a"], "columns": ["b"], "reference": "r"}
+    with pytest.raises(ValueError, match="not in the rows and columns of the map"):
+        HeatMap(cells={("a", "c"): (0.1, 0.1, 0.1, 0.1)}, **cells)
+    with pytest.raises(ValueError, match="give shares in"):
+        HeatMap(cells={("a", "b"): (0.1, 0.1, 1.1, 0.1)}, **cells)
     axes = {"title": "t", "caption": "h", "x_label": "x", "y_label": "y"}
     with pytest.raises(ValueError, match="has 0 curves"):
         Lines(series={}, **axes)

@@ -247,6 +247,21 @@ def test_a_mask_viewmaker_spares_what_is_planted(tmp_path: Path, seen: list[Draw
         probe(run, "photos:test", train_data="photos", max_examples=16, protocol="feature-dropout")
 
 
+@pytest.mark.parametrize("views", ["expert", "viewmaker"])
+def test_no_view_of_the_probe_changes_planted_bits(
+    views: str, tmp_path: Path, seen: list[DrawBatch]
+) -> None:
+    """The run's own views are loaded for the channels of the image alone."""
+    run, data = trained(views, tmp_path, data="photos+bits:count=2"), "photos+bits:count=2"
+    with pytest.raises(Stopped):
+        probe(run, "photos:test+bits:count=2", max_examples=16, protocol="feature-dropout")
+    x = first_batch(seen[0])[0]
+    images = image_batch(open_dataset(data, max_examples=32, image_size=16).images, CPU)
+    assert torch.equal(x[:, 3:], images[:, 3:])
+    assert not torch.equal(x[:, :3], images[:, :3])
+    assert (run / "report.html").exists()
+
+
 def test_fresh_overlays_are_drawn_anew_in_each_epoch_of_the_probe(
     tmp_path: Path, seen: list[DrawBatch]
 ) -> None:

@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from widefield.data.planted.audio import Background as Background
 from widefield.data.planted.audio import Clicks as Clicks
 from widefield.data.planted.audio import Tone as Tone
+from widefield.data.planted.bits import BitPlanes as BitPlanes
+from widefield.data.planted.bits import Bits as Bits
 from widefield.data.planted.digits import Digits as Digits
 from widefield.data.planted.letters import Letters as Letters
 from widefield.data.planted.options import read_options
@@ -31,13 +33,14 @@ from widefield.data.planted.sounds import SoundOverlay as SoundOverlay
 from widefield.data.planted.stacked import DigitChannel as DigitChannel
 from widefield.data.planted.stacked import StackedDigits as StackedDigits
 
-Feature = ImageFeature | StackedDigits | AudioFeature
+Feature = ImageFeature | StackedDigits | Bits | AudioFeature
 
 _CLASSES: tuple[type[Feature], ...] = (
     Digits,
     Shapes,
     Letters,
     StackedDigits,
+    Bits,
     Background,
     Tone,
     Clicks,

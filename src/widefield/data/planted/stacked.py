@@ -32,6 +32,8 @@ class DigitChannel:
     held_out: bool
     masked: bool
     """Whether the channel is empty."""
+    count: ClassVar[int] = 1
+    """Number of channels."""
     stream_index: NDArray[np.int64] | None = None
     """Index of each example in the random stream, int64 [n]; None: 0..n-1."""
 
@@ -41,16 +43,16 @@ class DigitChannel:
         return replace(self, class_ids=self.class_ids[index], stream_index=stream_index)
 
     def draw(self, index: ArrayLike) -> NDArray[np.uint8]:
-        """Return the channel of the examples `index`, uint8 [k, H, W]."""
+        """Return the channel of the examples `index`, uint8 [k, H, W, 1]."""
         index = np.asarray(index)
         if self.masked:
-            return np.zeros((len(index), *self.digits.shape[1:]), dtype=np.uint8)
+            return np.zeros((len(index), *self.digits.shape[1:], 1), dtype=np.uint8)
         class_ids = self.class_ids[index]
         counter = index if self.stream_index is None else self.stream_index[index]
         stream = f"{StackedDigits.name}/{'held out' if self.held_out else 'train'}"
         count = self.first[class_ids + 1] - self.first[class_ids]
         digit = self.first[class_ids] + rng.integers(self.seed, stream, counter, count)
-        images: NDArray[np.uint8] = self.digits[digit]
+        images: NDArray[np.uint8] = self.digits[digit][..., None]
         return images
 
 
@@ -77,7 +79,7 @@ class StackedDigits:
             ...     shape=(8, 8, 3), seed=0, held_out=False, class_ids=y, class_count=4
             ... )
             >>> StackedDigits().draw(canvas).draw([1]).shape
-            (1, 8, 8)
+            (1, 8, 8, 1)
         """
         images, labels, names = digit_source(self.source)
         if canvas.class_ids is None or not 1 <= canvas.class_count <= len(names):
