@@ -112,26 +112,19 @@ class _Objective(nn.Module):
         self.mean = before.mean(0)
         self.scale = 1 / torch.where(deviation > _CONSTANT * deviation.max(), deviation, torch.inf)
         self.kept, self.wanted, self.weight = self.standardize(before), wanted, weight
-        self.to_kept = _linear(torch.eye(before.shape[1], device=before.device))
-        self.to_wanted = _linear(_least_squares(self.kept, wanted))
+        self.to_kept = nn.Parameter(torch.eye(before.shape[1], device=before.device))
+        self.to_wanted = nn.Parameter(_least_squares(self.kept, wanted))
+        self.kept_offset = nn.Parameter(torch.zeros_like(self.kept[0]))
+        self.wanted_offset = nn.Parameter(torch.zeros_like(wanted[0]))
 
     def forward(self, h: Tensor, rows: Tensor) -> Tensor:
         z = self.standardize(h)
-        kept = (self.to_kept(z) - self.kept[rows]).square().mean()
-        added = (self.to_wanted(z) - self.wanted[rows]).square().mean()
-        return kept + self.weight * added
+        kept = z @ self.to_kept + self.kept_offset - self.kept[rows]
+        added = z @ self.to_wanted + self.wanted_offset - self.wanted[rows]
+        return kept.square().mean() + self.weight * added.square().mean()
 
     def standardize(self, h: Tensor) -> Tensor:
         return (h - self.mean) * self.scale
-
-
-def _linear(weight: Tensor) -> nn.Linear:
-    """Return the linear map x @ weight for a weight [D, K], without offset at first."""
-    layer = nn.utils.skip_init(nn.Linear, *weight.shape, device=weight.device)
-    with torch.no_grad():
-        layer.weight.copy_(weight.T)
-        layer.bias.zero_()
-    return layer
 
 
 def _least_squares(z: Tensor, t: Tensor) -> Tensor:
@@ -144,4 +137,6 @@ def _batches(count: int, *, epochs: int, seed: int) -> Iterator[Tensor]:
     """Yield the rows of each batch, int64 [B], in another order in every epoch."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
-        yield from torch.randperm(count, generator=generator).split(_BATCH)
+        order = torch.randperm(count, generator=generator)
+        for start in range(0, count, _BATCH):
+            yield order[start : start + _BATCH]

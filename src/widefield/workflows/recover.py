@@ -231,15 +231,15 @@ def _features(extractor: FeatureExtractor, data: TrainTest, *, quiet: bool = Tru
 
 def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearResult]:
     """Return task -> linear probe, for tasks with two labeled examples of each class and a test."""
-    probes = {}
+    probes: dict[str, LinearResult] = {}
     for task, count in data.class_counts.items():
         (x, y), (test_x, test_y) = (
             (h[rows], torch.from_numpy(half.labels[task][rows]).to(h.device))
             for h, half in zip(features, (data.train, data.test), strict=True)
             for rows in [_labeled(half, task)]
         )
-        sizes = y.unique(return_counts=True)[1]
-        if len(sizes) > 1 and sizes.min() > 1 and len(test_y):
+        sizes = y.bincount()
+        if (sizes > 0).sum() > 1 and not (sizes == 1).any() and len(test_y):
             probes |= fit_linear(x, {task: y}, test_x, {task: test_y}, classes={task: count})
     return probes
 

@@ -106,6 +106,10 @@ def test_the_loss_is_that_of_the_formula() -> None:
     objective = _Objective(before, t, weight=0.5)
     rows, h = torch.arange(7), torch.randn(7, 5, generator=generator)
     a, b = objective.to_kept, objective.to_wanted
+    with torch.no_grad():
+        a += 0.1 * torch.randn(5, 5, generator=generator)
+        objective.kept_offset.fill_(0.1)
+        objective.wanted_offset.fill_(0.2)
     expected = torch.tensor(0.0)
     for row in range(7):
         z, z0 = (
@@ -117,10 +121,10 @@ def test_the_loss_is_that_of_the_formula() -> None:
             )
             for x in (h[row], before[row])
         )
-        expected += (a.weight @ z + a.bias - z0).square().sum() / 5
-        expected += 0.5 * (b.weight @ z + b.bias - t[row]).square().sum() / 3
+        expected += (a.T @ z + 0.1 - z0).square().sum() / 5
+        expected += 0.5 * (b.T @ z + 0.2 - t[row]).square().sum() / 3
     torch.testing.assert_close(objective(h, rows), expected / 7)
-    assert _Objective(before, t, weight=0.0)(before[rows], rows) == 0
+    assert _Objective(before, t, weight=0.0)(before[rows], rows) < 1e-12
 
 
 def test_least_squares_are_those_of_stacked_rows() -> None:
