@@ -84,6 +84,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "diagnostics": audit.diagnostics,
     "audit-cifar10": audit.cifar10,
     "feature-dropout": audit.feature_dropout,
+    "recover": audit.recovered,
     "audio": audio.audio,
     "audio-speeds": audio.speeds,
     "audio-suppressed": audio.suppressed,

@@ -69,6 +69,7 @@ COMMANDS: dict[str, str] = {
     "audit": "audit pixels data.npz --out page.html",
     "classify": "classify run data.npz --labels labels.csv --out p.csv",
     "explore": "explore run data.npz --out x.html --tables tab --max-examples 24",
+    "recover": "recover run --out r --epochs 1",
     "start": f"pretrain data.npz --out new --epochs 1 --init run {ADAPT}",
     "plan": f"plan data.npz --epochs 1 {TINY}",
     "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
@@ -165,8 +166,8 @@ def damaged_words(rng: random.Random) -> list[str]:
 
 
 READERS = {
-    "run/run.yaml": ("resume", "finished", "probe", "embed", "export", "start"),
-    "run/manifest.parquet": ("resume", "finished", "probe"),
+    "run/run.yaml": ("resume", "finished", "probe", "embed", "export", "start", "recover"),
+    "run/manifest.parquet": ("resume", "finished", "probe", "recover"),
     "run/metrics.csv": ("resume", "finished"),
     "run/checkpoints/last.pt": ("resume", "finished"),
     "run/checkpoints/last-step-2-rank-0-of-1.pt": ("resume", "finished"),

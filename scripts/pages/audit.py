@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pages.format import bounds, percent, read, table
+from pages.format import bounds, percent, read, spread, table
 from widefield.evaluation.floors import FLOORS
 from widefield.metrics import DIAGNOSTICS
 
@@ -35,6 +35,28 @@ def _verdict(task: dict[str, Any]) -> list[str]:
         f"{percent(task['floor'])} % ({floor_of})",
         f"{percent(task['ceiling'])} %",
     ]
+
+
+def recovered() -> str:
+    """Return accuracies before and after a feature is recovered, and those of the controls."""
+    names = {
+        "before": "pooled features of the run",
+        "digits": "pooled, `--feature digits`",
+        "all": "pooled, without `--feature`",
+        "no request": "control: the same steps with weight 0",
+        "shuffled labels": "control: shuffled labels in place of the digits",
+        "wide": "wide features of the run, for comparison",
+    }
+    runs = list(read("recover")["runs"].values())
+    rows = [
+        [
+            name,
+            *(spread([100 * r["accuracy"][task] for r in found]) for task in ("class", "digits")),
+        ]
+        for way, name in names.items()
+        if (found := [run for run in runs if run["way"] == way])
+    ]
+    return table(("features", "class, %", "digit, %"), rows)
 
 
 def feature_dropout() -> str:

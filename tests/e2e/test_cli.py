@@ -169,6 +169,7 @@ COMMANDS = (
     "classify",
     "embed",
     "export",
+    "recover",
     "lab",
 )
 

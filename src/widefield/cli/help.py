@@ -11,7 +11,7 @@ ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
-        *("data", "train_data", "labels", "max_examples", "image_size", "plant", "task"),
+        *("data", "train_data", "labels", "max_examples", "image_size", "plant", "task", "feature"),
         *("seconds", "sample_rate"),
     ),
     "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
@@ -52,6 +52,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
+    "recover": (
+        "widefield recover run --feature digits --out recovered",
+        "widefield recover run --feature labels.csv --out recovered",
+    ),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }

@@ -112,7 +112,7 @@ def open_train_test(
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
     elif data is not None and not isinstance(data, str | Path):
-        return checked(_split(open_data(data, seed=seed), max_examples))
+        return checked(split_by_hash(open_data(data, seed=seed), max_examples))
     elif data is not None:
         text = _with_split(spec_text(data), labels)
         train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
@@ -223,7 +223,7 @@ def _test_count(max_examples: int | None, source: Data, labels: LabelTable | Non
     return min(max(1, max_examples // 4), count_of_source(source, labels))
 
 
-def _split(dataset: Dataset, max_examples: int | None) -> TrainTest:
+def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTest:
     """Split off a fifth of the rows for testing, by a hash of each; then take the first."""
     share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
     test = np.flatnonzero(share < _TEST_SHARE)

@@ -18,7 +18,10 @@ from widefield.workflows.demo import demo
 
 CALLS = {
     name: getattr(widefield, name)
-    for name in ("plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export")
+    for name in (
+        *("plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
+        "recover",
+    )
 } | {"demo": demo}
 PYTHON_ONLY = {
     "quiet": set(CALLS),
@@ -29,7 +32,7 @@ PYTHON_ONLY = {
     "settings": {"plan", "pretrain"},
 }
 TERMINAL_ONLY = {"json": set(CALLS), "config": {"plan", "pretrain"}, "audit": {"export"}}
-OWN = {"out", "plant", "run", "data", "recipe"}
+OWN = {"feature", "out", "plant", "run", "data", "recipe"}
 """What a command may declare anew: a file that Python need not be given, words without types."""
 
 

@@ -1,0 +1,33 @@
+"""`widefield recover`."""
+
+from pathlib import Path
+from typing import Any
+
+from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.signature import Json, like
+
+
+@like("widefield.workflows.recover")
+def recover(*, feature: str | None = None, out: Path, json: Json = False, **arguments: Any) -> None:
+    """Train an encoder further, and print the accuracies before and after."""
+    from widefield.workflows.recover import recover as call
+
+    result = call(**arguments, feature=feature, out=out)
+    if json:
+        print_json({**result.to_json(), "out": str(out)})
+        return
+    rows = [
+        [name, percent(task.change.before), percent(task.change.after), percent(task.wide)]
+        for name, task in result.tasks.items()
+    ]
+    columns = ["task", "pooled, before", "pooled, after", "wide, before"]
+    trained_on, scored_on = result.examples
+    print_table(f"linear-probe accuracy of {result.run}, %", columns, rows)
+    for name, task in result.tasks.items():
+        print_line(f"{name}: {task.change.line()}")
+    for line in (*result.missed, *(f"note: {note}" for note in result.notes)):
+        print_line(line)
+    print_line(
+        f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
+        f"{result.seconds:.0f} s; scored on {scored_on} others"
+    )

@@ -1,0 +1,307 @@
+"""Bring a feature that pooling hides back into the pooled features of a run, in the weights."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.core.files import check_writable
+from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.input_errors import input_errors
+from widefield.data import Dataset
+from widefield.data.labels import Labels, read_labels
+from widefield.data.spec import parse
+from widefield.encoders import Encoder, save_encoder, save_readout
+from widefield.evaluation.paired import PairedDifference, paired_difference, percent
+from widefield.evaluation.verdicts import MAX_DECREASE, MIN_GAP
+from widefield.evaluation.wide import fit_on_dataset
+from widefield.inference.features import FeatureExtractor, images_progress
+from widefield.inference.open_encoder import open_encoder
+from widefield.inference.splits import (
+    TrainTest,
+    data_notes,
+    run_source,
+    split_by_hash,
+    training_data,
+)
+from widefield.probes import LinearResult, fit_linear
+from widefield.train.recover import train_to_predict
+
+GOAL = 2 / 3
+"""Share of the gap between pooled and wide features that a recovered feature closes."""
+EPOCHS_SHARE = 0.4
+"""Epochs by default, relative to those of the run."""
+_FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
+"""Weight of the loss of a single feature, and of all directions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecovery:
+    """Linear-probe accuracy of a task on examples that were left out."""
+
+    change: PairedDifference
+    """From the pooled features, before and after."""
+    wide: float
+    """From the wide features of the run."""
+
+    @property
+    def share(self) -> float:
+        """Return the share of the gap between pooled and wide features that was closed."""
+        return self.change.difference / (self.wide - self.change.before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """A run's encoder, trained further, and what its pooled features hold now."""
+
+    encoder: Encoder
+    run: str
+    feature: str | None
+    """Task of the feature; None for all directions of the wide readout."""
+    epochs: int
+    examples: tuple[int, int]
+    """Numbers of examples that it was trained on, and that were left out to be scored."""
+    seconds: float
+    """Time of training."""
+    tasks: dict[str, TaskRecovery]
+    notes: list[str]
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Return what was not reached, one sentence each; empty if the feature was recovered."""
+        lines = []
+        for name, task in self.tasks.items():
+            if name == self.feature and task.share < GOAL:
+                lines.append(
+                    f"{name} is not recovered: {100 * task.share:.0f} % of the gap between pooled "
+                    f"and wide features is closed, and at least {100 * GOAL:.0f} % are expected; "
+                    "give more --epochs, or take features wide"
+                )
+            elif name != self.feature and task.change.difference < -MAX_DECREASE:
+                lines.append(f"{name} decreased by {-100 * task.change.difference:.1f} points")
+        return tuple(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield recover --json` prints them."""
+        values = {k: v for k, v in vars(self).items() if k not in ("encoder", "tasks")}
+        tasks = {name: asdict(task) for name, task in self.tasks.items()}
+        return values | {"tasks": tasks, "missed": list(self.missed)}
+
+
+@input_errors
+def recover(
+    run: str | Path,
+    *,
+    feature: str | Labels | None = None,
+    out: str | Path,
+    epochs: int | None = None,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Recovery:
+    """Train the encoder of a run further, so that its pooled features have a hidden feature too.
+
+    They keep their width. A linear map of them predicts the former ones, and what the wide readout
+    has of the feature. A fifth of the examples is left out to be scored.
+
+    Args:
+        run: folder of a run that was trained on files or built-in data; it is not changed.
+        feature: a task of the run's data, such as planted digits, or a `.csv` file with the
+            column path and one of labels, of some of the examples; by default all directions of
+            the wide readout, without labels. In Python also a table, as `classify` takes it.
+        out: a new folder for the encoder and its wide readout.
+        epochs: passes over the images; by default two fifths of the epochs of the run.
+        seed: seed of the order of the images.
+        quiet: show no progress.
+
+    Raises:
+        ValueError: invalid input, or a feature that is not hidden; the message names the remedy.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.workflows.pretrain import pretrain
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = pretrain("photos", out=f"{folder}/run", epochs=1, max_examples=64, quiet=True)
+        ...     found = recover(run.run, out=f"{folder}/new", epochs=1, quiet=True)
+        >>> found.epochs, sum(found.examples)
+        (1, 64)
+    """
+    out = Path(out)
+    _check_new(out)
+    if epochs is not None and epochs < 1:
+        raise ValueError(f"epochs is {epochs}; expected at least 1")
+    extractor = open_encoder(run, "wide")
+    folder = extractor.require_run("give the folder of a run, which names its training data")
+    run_source(folder, "train a run on a file of them, as numpy.savez writes it")
+    dataset, task = _with_feature(training_data(folder, quiet=quiet), feature)
+    data = split_by_hash(dataset)
+    extractor = extractor.with_readout(data.train, quiet=quiet)
+    dim = _pooled(extractor).dim
+    wide = _features(extractor, data, quiet=quiet)
+    best = _probes(wide, data)
+    before = _probes([x[:, :dim] for x in wide], data)
+    if task is not None:
+        if task not in best:
+            raise ValueError(f"{task} has too few labels: give two or more of each class, and more")
+        _check_hidden(task, before[task], best[task], data)
+    epochs = epochs or default_epochs(folder.recipe().epochs)
+    began = time.monotonic()
+    encoder = _train(
+        _pooled(extractor),
+        data.train.images,
+        wide[0][:, dim:] if task is None else standardized_logits(wide[0], best[task]),
+        weight=_ALL_WEIGHT if task is None else _FEATURE_WEIGHT,
+        epochs=epochs,
+        seed=seed,
+        quiet=quiet,
+    )
+    seconds = time.monotonic() - began
+    after = _probes(_features(open_encoder(encoder), data), data)
+    save_readout(fit_on_dataset(encoder, data.train, device=choose_device("auto")), out)
+    save_encoder(encoder, out)  # last, so that a folder with an encoder is complete
+    tasks = {
+        name: TaskRecovery(
+            change=paired_difference(*(_hits(p[name], data, name) for p in (before, after))),
+            wide=best[name].accuracy,
+        )
+        for name in best
+    }
+    return Recovery(
+        encoder=encoder,
+        run=str(run),
+        feature=task,
+        epochs=epochs,
+        examples=(len(data.train), len(data.test)),
+        seconds=round(seconds, 1),
+        tasks=tasks,
+        notes=data_notes(data.train, data.test),
+    )
+
+
+def _check_new(out: Path) -> None:
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not an empty folder: choose another --out")
+    check_writable(out)
+
+
+def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Dataset, str | None]:
+    """Return the data with the labels of the feature, and its task."""
+    if feature is None:
+        return dataset, None
+    if isinstance(feature, str) and not feature.endswith(".csv"):
+        if feature not in dataset.labels:
+            raise ValueError(
+                f"no task {feature!r} in {dataset.spec}: give {_listed(dataset.labels)}, or a "
+                ".csv file of labels"
+            )
+        return dataset, feature
+    table = read_labels(feature)
+    if len(table.tasks) > 1:
+        raise ValueError(f"{table.source} has {_listed(table.tasks)}: keep one beside path")
+    table = table.with_names(dataset.paths, parse(dataset.spec).base)
+    (task,) = table.tasks
+    labeled = replace(
+        dataset,
+        labels={**dataset.labels, **table.ids(dataset.paths)},
+        classes={**dataset.classes, **table.classes()},
+    )
+    return labeled, task
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(map(repr, names)) or "labels"
+
+
+def _pooled(extractor: FeatureExtractor) -> Encoder:
+    """Return the encoder of a run."""
+    assert isinstance(extractor.encoder, Encoder)
+    return extractor.encoder
+
+
+def _features(extractor: FeatureExtractor, data: TrainTest, *, quiet: bool = True) -> list[Tensor]:
+    """Return the features [n, D] of the training and of the test examples."""
+    return [extractor.features(half.images, quiet=quiet) for half in (data.train, data.test)]
+
+
+def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearResult]:
+    """Return task -> linear probe, for tasks with two labeled examples of each class and a test."""
+    probes: dict[str, LinearResult] = {}
+    for task, count in data.class_counts.items():
+        (x, y), (test_x, test_y) = (
+            (h[rows], torch.from_numpy(half.labels[task][rows]).to(h.device))
+            for h, half in zip(features, (data.train, data.test), strict=True)
+            for rows in [_labeled(half, task)]
+        )
+        sizes = y.bincount()
+        if (sizes > 0).sum() > 1 and not (sizes == 1).any() and len(test_y):
+            probes |= fit_linear(x, {task: y}, test_x, {task: test_y}, classes={task: count})
+    return probes
+
+
+def _labeled(dataset: Dataset, task: str) -> NDArray[np.int64]:
+    return np.flatnonzero(dataset.labels[task] >= 0)
+
+
+def _hits(probe: LinearResult, data: TrainTest, task: str) -> NDArray[np.bool_]:
+    """Return which labeled test examples are predicted correctly."""
+    y = data.test.labels[task][_labeled(data.test, task)]
+    hits: NDArray[np.bool_] = probe.predicted.cpu().numpy() == y
+    return hits
+
+
+def _check_hidden(task: str, pooled: LinearResult, wide: LinearResult, data: TrainTest) -> None:
+    """Check that wide features predict a task, and that pooled ones predict it less well."""
+    labels = data.train.labels[task][_labeled(data.train, task)]
+    commonest = np.bincount(labels).argmax()
+    floor = float((data.test.labels[task][_labeled(data.test, task)] == commonest).mean())
+    if wide.low <= floor:
+        raise ValueError(
+            f"{task} is lost: linear-probe accuracy is {percent(wide.accuracy)} from the wide "
+            f"features and {percent(floor)} of the commonest class: train another run, with views "
+            "that keep it"
+        )
+    change = paired_difference(*(_hits(probe, data, task) for probe in (pooled, wide)))
+    if change.verdict != "higher" or change.difference < MIN_GAP:
+        raise ValueError(
+            f"{task} is not hidden: linear-probe accuracy is {percent(change.before)} from the "
+            f"pooled features and {percent(change.after)} from the wide ones: nothing to recover"
+        )
+
+
+def default_epochs(epochs: int) -> int:
+    """Return the passes over the images for a run of `epochs`.
+
+    Example:
+        >>> default_epochs(18), default_epochs(1)
+        (7, 1)
+    """
+    return max(1, round(EPOCHS_SHARE * epochs))
+
+
+def standardized_logits(wide: Tensor, probe: LinearResult) -> Tensor:
+    """Return the standardized logits [n, K] of a probe on wide features [n, D]."""
+    logits = wide @ probe.weight.T
+    logits = logits - logits.mean(0)
+    return logits / logits.std(0).clamp_min(1e-6 * logits.std())
+
+
+def _train(
+    encoder: Encoder, images: np.ndarray, wanted: Tensor, *, quiet: bool, **options: Any
+) -> Encoder:
+    device = choose_device("auto")
+    with images_progress(quiet, "training") as progress:
+        return train_to_predict(
+            encoder,
+            images,
+            wanted,
+            device=device,
+            precision=choose_precision("auto", device),
+            progress=progress,
+            **options,
+        )
