@@ -84,9 +84,7 @@ class Study:
             scored = self._scored(untrained, sets[0], plant, seed)
         self.results.add(key, {"method": name, "plant": plant, "seed": seed, **scored})
 
-    def _scored(
-        self, encoder: nn.Module, images: Dataset, plant: str, seed: int
-    ) -> dict[str, Any]:
+    def _scored(self, encoder: nn.Module, images: Dataset, plant: str, seed: int) -> dict[str, Any]:
         """Return the accuracies of both readouts; the wide one is fitted on `images`."""
         began = time.process_time()
         readout = fit_on_dataset(encoder, images, device=CPU)
