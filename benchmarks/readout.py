@@ -30,6 +30,7 @@ from equal_time import CHOICES, EPOCHS, TRAIN
 from study import Results, accuracies, train, write_text
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
+from widefield.data.open import Data
 from widefield.encoders import Encoder, Wide, load_encoder
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.probes import extract, pixels
@@ -120,7 +121,7 @@ def chosen(method: str) -> str:
     return name
 
 
-def kept_or_trained(folder: Path, data: str, **settings: Any) -> tuple[Encoder, dict[str, Any]]:
+def kept_or_trained(folder: Path, data: Data, **settings: Any) -> tuple[Encoder, dict[str, Any]]:
     """Return the encoder of a run and its cost; the run is trained unless it is there."""
     cost = folder.parent / f"{folder.name}.json"
     if not cost.exists():

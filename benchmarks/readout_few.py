@@ -3,9 +3,9 @@
     python benchmarks/readout_few.py DATA_FOLDER --runs FOLDER \
         --json benchmarks/results/readout_few.json
 
-Data and encoders of benchmarks/readout_floors.py: resnet-tiny trained on CIFAR-10, also with a
-planted digit, on MNIST and on spoken digits without labels, three seeds; and on labels of
-CIFAR-100, one seed. FOLDER is that of the command there. The readout is fitted on the training examples, as
+Data and encoders of benchmarks/readout_floors.py: resnet-tiny trained without labels on CIFAR-10,
+also with a planted digit, on MNIST and on spoken digits, three seeds; and on labels of CIFAR-100,
+one seed. FOLDER is that of the command there. The readout is fitted on the training examples, as
 by `classify` and `explore`. On these:
 
 - few labels: five examples a class have a label, and the probe of `classify` predicts all others;
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from readout_floors import CPU, SEEDS, Study, open_sets
+from readout_floors import CPU, LABELS, SEEDS, Study, has, open_sets
 from study import Results
 from widefield.data import Dataset
 from widefield.encoders import Wide
@@ -37,8 +37,8 @@ from widefield.probes import extract, pixels
 from widefield.probes.few_labels import fit_few_labels
 
 DATA = ("cifar10", "cifar10+digits", "mnist", "spoken")
-STARTS = ("view-contrast", "labels")
-LABELS, DRAWS = 5, 5
+STARTS = ("view-contrast", LABELS)
+PER_CLASS, DRAWS = 5, 5
 COMMAND = "python benchmarks/readout_few.py DATA_FOLDER --runs FOLDER"
 
 
@@ -54,15 +54,10 @@ def scored(h: Tensor, dataset: Dataset) -> dict[str, dict[str, float]]:
     }
 
 
-def _has_labels(data: str, seed: int) -> bool:
-    """Return whether there is an encoder trained on labels for these data."""
-    return data != "spoken" and seed == SEEDS[0]
-
-
 def _few(h: NDArray[np.floating], y: NDArray[np.int64], draw: int) -> float:
     """Return the accuracy on the examples that have no label."""
     rng, classes = np.random.default_rng(draw), int(y.max()) + 1
-    chosen = [rng.choice(np.flatnonzero(y == k), LABELS, replace=False) for k in range(classes)]
+    chosen = [rng.choice(np.flatnonzero(y == k), PER_CLASS, replace=False) for k in range(classes)]
     labeled = np.concatenate(chosen)
     guess = fit_few_labels(h, labeled, y[labeled], classes=classes).probabilities.argmax(1)
     rest = np.setdiff1d(np.arange(len(y)), labeled)
@@ -76,14 +71,14 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
-    results = Results(args.json, lambda runs: {"command": COMMAND, "labels": LABELS})
+    results = Results(args.json, lambda runs: {"command": COMMAND, "labels_per_class": PER_CLASS})
     encoders = Study(args.folder, args.runs, args.json)
     for seed, data, start in itertools.product(SEEDS, DATA, STARTS):
         key = f"{data} | {start} | seed {seed}"
-        if key in results or (start == "labels" and not _has_labels(data, seed)):
+        if key in results or not has(data, "resnet-tiny", start, seed):
             continue
         sets = open_sets(args.folder, data, seed)
-        encoder = encoders.trained(data, "resnet-tiny", start, seed, sets)
+        encoder = encoders.build(data, "resnet-tiny", start, seed, sets)
         shown = sets if data == "spoken" else sets.with_channels(encoder.config.channels)
         wide: nn.Module = Wide(encoder, fit_on_dataset(encoder, shown.train, device=CPU))
         features = {

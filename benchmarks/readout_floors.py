@@ -39,11 +39,13 @@ from torch import Tensor, nn
 
 from readout import kept_or_trained
 from study import Results
+from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.data.open import Data
-from widefield.encoders import Encoder, Wide, untrained_like
+from widefield.encoders import Encoder, Wide
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.probes import extract, fit_linear, majority, pixels
+from widefield.train.build import DataInfo, build_run_encoder
 
 TRAIN = TEST = 2000
 HUES = 6
@@ -56,6 +58,8 @@ LARGE = ("resnet18", "vit_tiny_patch16_224")
 LARGE_DATA = ("cifar10", "cifar10+digits", "cifar10+square", "mnist")
 LABEL_EPOCHS = {"resnet-tiny": 8, "resnet18": 2, "vit_tiny_patch16_224": 2}
 LABEL_IMAGES = {"resnet-tiny": 20_000, "resnet18": 10_000, "vit_tiny_patch16_224": 10_000}
+UNTRAINED, LABELS = "untrained", "labels"
+STARTS = (UNTRAINED, "view-contrast", LABELS)
 SEEDS = (0, 1, 2)
 CPU = torch.device("cpu")
 COMMAND = "python benchmarks/readout_floors.py DATA_FOLDER --runs FOLDER"
@@ -204,69 +208,72 @@ class Study:
         run = {"data": data, "encoder": "none", "start": "pixels", "seed": seed}
         self.results.add(key, {**run, "accuracy": accuracy})
 
-    def encoders(self, data: str, name: str, start: str, seed: int) -> None:
-        """Score an encoder and the untrained network; `start` is what trained it."""
+    def encoder(self, data: str, name: str, start: str, seed: int) -> None:
+        """Score an encoder; `start` is what trained it, or untrained."""
+        key = f"{data} | {name} | {start} | seed {seed}"
+        if key in self.results:
+            return
         sets = open_sets(self.folder, data, seed)
-        trained = self.trained(data, name, start, seed, sets)
-        arms = {start: trained, f"untrained {start}": untrained_like(trained, seed=seed)}
-        for arm, encoder in arms.items():
-            key = f"{data} | {name} | {arm} | seed {seed}"
-            if key in self.results:
-                continue
-            shown = sets if data == "spoken" else sets.with_channels(encoder.config.channels)
-            began = time.process_time()
-            found = features_of(encoder, shown)
-            seconds = round(time.process_time() - began, 2)
-            run = {
-                "data": data,
-                "encoder": name,
-                "start": arm,
-                "seed": seed,
-                "accuracy": {kind: probed(h, shown) for kind, h in found.items()},
-                "width": {kind: h[0].shape[1] for kind, h in found.items()},
-                "features_processor_seconds": seconds,
-            }
-            self.results.add(key, run)
+        encoder = self.build(data, name, start, seed, sets)
+        shown = sets if data == "spoken" else sets.with_channels(encoder.config.channels)
+        began = time.process_time()
+        found = features_of(encoder, shown)
+        seconds = round(time.process_time() - began, 2)
+        run = {
+            "data": data,
+            "encoder": name,
+            "start": start,
+            "seed": seed,
+            "accuracy": {kind: probed(h, shown) for kind, h in found.items()},
+            "width": {kind: h[0].shape[1] for kind, h in found.items()},
+            "features_processor_seconds": seconds,
+        }
+        self.results.add(key, run)
 
-    def trained(self, data: str, name: str, start: str, seed: int, sets: Sets) -> Encoder:
-        """Return an encoder trained on the data, or on labels of CIFAR-100."""
-        if start == "labels":
-            settings = {
-                "data": f"{self.folder}/cifar100_train.npz",
-                "method": "supervised",
-                "epochs": LABEL_EPOCHS[name],
-                "max_examples": LABEL_IMAGES[name],
-            }
+    def build(self, data: str, name: str, start: str, seed: int, sets: Sets) -> Encoder:
+        """Return an untrained encoder, or one trained on the data or on labels of CIFAR-100."""
+        if start == UNTRAINED:
+            recipe = make_recipe(encoder=name, seed=seed)
+            return build_run_encoder(recipe, DataInfo.of(sets.train), CPU)
+        settings: dict[str, Any] = {"encoder": name, "seed": seed, "method": start}
+        folder = self.runs / f"{start}-{data}" / str(seed)
+        if start == LABELS:
+            folder = self.runs / f"{start}-{name}" / str(seed)
+            settings |= {"method": "supervised", "epochs": LABEL_EPOCHS[name]}
+            settings |= {"max_examples": LABEL_IMAGES[name]}
             settings |= {"lr": 1e-3} if name.startswith("vit") else {}
-            folder = self.runs / f"labels-{name}"
+            source: Data = f"{self.folder}/cifar100_train.npz"
         else:
-            settings = {"data": sets.source, "method": start, "epochs": EPOCHS}
-            settings |= {"max_examples": TRAIN} if data == "photos" else {}
-            folder = self.runs / f"{start}-{data}"
-        return kept_or_trained(folder / str(seed), **settings, encoder=name, seed=seed)[0]
+            settings |= {"epochs": EPOCHS, "max_examples": TRAIN if data == "photos" else None}
+            source = sets.source
+        return kept_or_trained(folder, source, **settings)[0]
 
 
 def main() -> None:
-    """Run what the results file lacks, what takes long last."""
+    """Run what the results file lacks."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--data", choices=DATA, action="append")
     parser.add_argument("--encoder", choices=("resnet-tiny", *LARGE), action="append")
+    parser.add_argument("--start", choices=STARTS, action="append")
     parser.add_argument("--seed", type=int, choices=SEEDS, action="append")
     args = parser.parse_args()
     study = Study(args.folder, args.runs, args.json)
-    names, chosen = args.encoder or ("resnet-tiny", *LARGE), args.data or DATA
-    for seed, data in itertools.product(args.seed or SEEDS, chosen):
+    names, starts = args.encoder or ("resnet-tiny", *LARGE), args.start or STARTS
+    for name, seed, data in itertools.product(names, args.seed or SEEDS, args.data or DATA):
         study.data_floors(data, seed)
-        if "resnet-tiny" in names:
-            study.encoders(data, "resnet-tiny", "view-contrast", seed)
-            if data != "spoken" and seed == SEEDS[0]:
-                study.encoders(data, "resnet-tiny", "labels", seed)
-    for name, data in itertools.product(names, chosen):
-        if name in LARGE and data in LARGE_DATA:
-            study.encoders(data, name, "labels", SEEDS[0])
+        for start in starts:
+            if has(data, name, start, seed):
+                study.encoder(data, name, start, seed)
+
+
+def has(data: str, name: str, start: str, seed: int) -> bool:
+    """Return whether an encoder is part of the study."""
+    if name in LARGE:
+        return data in LARGE_DATA and start != "view-contrast" and seed == SEEDS[0]
+    return start != LABELS or (data != "spoken" and seed == SEEDS[0])
 
 
 if __name__ == "__main__":

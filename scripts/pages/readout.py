@@ -126,11 +126,11 @@ def _floor_rows() -> list[Run]:
     """Return the means over seeds of each data set, task and encoder, with the best floor."""
     runs = list(read("readout_floors")["runs"].values())
     rows = []
-    trained = [run for run in runs if run["encoder"] != "none" and " " not in run["start"]]
+    trained = [run for run in runs if run["start"] not in ("pixels", "untrained")]
     names = dict.fromkeys((r["data"], r["encoder"], r["start"]) for r in trained)
     for data, encoder, start in names:
         own = _by_seed(runs, data, encoder, start)
-        untrained = _by_seed(runs, data, encoder, f"untrained {start}")
+        untrained = _by_seed(runs, data, encoder, "untrained")
         pixels = _by_seed(runs, data, "none", "pixels")
         seeds = own.keys() & untrained.keys() & pixels.keys()
         for task in next(iter(own.values()))["pooled"] if seeds else ():
