@@ -32,6 +32,7 @@ from pages import (
     pictures,
     plants,
     promises,
+    readout,
     recipes,
     rows,
     settings_tried,
@@ -45,7 +46,11 @@ from pages import (
 from pages.format import ROOT
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "summary": equal_time.summary,
+    "summary": readout.summary,
+    "readout-gains": readout.gains,
+    "readout-floors": readout.floors,
+    "readout-criteria": readout.criteria,
+    "readout-few": readout.few,
     "equal-time": equal_time.equal_time,
     "differences": equal_time.differences,
     "winners": equal_time.winners,
