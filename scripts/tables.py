@@ -88,6 +88,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rates": objectives.rates,
     "diagnostics": audit.diagnostics,
     "audit-cifar10": audit.cifar10,
+    "audit-calibration": audit.calibration,
+    "audit-calibration-summary": audit.calibration_summary,
     "feature-dropout": audit.feature_dropout,
     "recover": audit.recovered,
     "audio": audio.audio,

@@ -4,6 +4,7 @@ from typing import Any
 
 from pages.format import bounds, percent, read, spread, table
 from widefield.evaluation.floors import FLOORS
+from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
 
 
@@ -35,6 +36,29 @@ def _verdict(task: dict[str, Any]) -> list[str]:
         f"{percent(task['floor'])} % ({floor_of})",
         f"{percent(task['ceiling'])} %",
     ]
+
+
+def calibration() -> str:
+    """Return how often each verdict is given to encoders whose truth is known."""
+    confusion = read("verdicts")["confusion"]
+    found = {verdict for row in confusion.values() for verdict in row}
+    names = [verdict for verdict in SHARE_VERDICTS if verdict in found]
+    rows = [
+        [truth, *(f"{confusion[truth].get(verdict, 0)}" for verdict in names)]
+        for truth in SHARE_VERDICTS
+        if truth in confusion
+    ]
+    return table(["truth", *names], rows)
+
+
+def calibration_summary() -> str:
+    """Return the number of encoders and of wrong verdicts in one sentence."""
+    result = read("verdicts")
+    wrong, known, unclear = len(result["wrong"]), result["known"], result["unclear"]
+    return (
+        f"Of {known} verdicts {wrong} are wrong ({percent(wrong / known)} %), and {unclear} are "
+        "unclear. A learned feature that pixels predict is correctly called easy."
+    )
 
 
 def recovered() -> str:
