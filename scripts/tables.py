@@ -24,6 +24,7 @@ from pages import (
     equal_time,
     explore,
     few_labels,
+    keeping,
     methods,
     normalization,
     objectives,
@@ -31,6 +32,7 @@ from pages import (
     pictures,
     plants,
     promises,
+    readout,
     recipes,
     rows,
     settings_tried,
@@ -44,7 +46,11 @@ from pages import (
 from pages.format import ROOT
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "summary": equal_time.summary,
+    "summary": readout.summary,
+    "readout-gains": readout.gains,
+    "readout-floors": readout.floors,
+    "readout-criteria": readout.criteria,
+    "readout-few": readout.few,
     "equal-time": equal_time.equal_time,
     "differences": equal_time.differences,
     "winners": equal_time.winners,
@@ -69,6 +75,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "losses": methods.losses,
     "recipes": recipes.recipes,
     "views": views.views,
+    "keeping": keeping.keeping,
+    "keeping-differences": keeping.differences,
     "plants": plants.plants,
     "objectives": objectives.overview,
     "objectives-plain": partial(objectives.by_data, ""),

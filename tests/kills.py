@@ -37,11 +37,12 @@ from calls import TINY, World, call, content, problem_of_line
 from runs import images
 from widefield.core.files import is_temp_file, write_atomically
 from widefield.core.hardware import machine
+from widefield.encoders import fit_readout, load_encoder, save_readout
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
-MODEL = ("m/config.json", "m/model.safetensors", "m/README.md")
+MODEL = ("m/config.json", "m/model.safetensors", "m/README.md", "m/readout.safetensors")
 TABLES = ("clusters", "duplicates", "neighbors", "outliers", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
@@ -65,9 +66,15 @@ COMMANDS: dict[str, Killed] = {
     "probe": Killed(
         "probe run data.npz --train-data data.npz --no-floors --max-examples 16 --json", ()
     ),
-    "pretrain": Killed(TRAIN, ("new/encoder.safetensors", "new/manifest.parquet")),
-    "pretrain --init": Killed(ADAPT, ("new/encoder.safetensors", "new/init/encoder.json")),
-    "pretrain --resume": Killed(GROW, ("young/encoder.safetensors", "young/manifest.parquet")),
+    "pretrain": Killed(
+        TRAIN, ("new/encoder.safetensors", "new/manifest.parquet", "new/readout.safetensors")
+    ),
+    "pretrain --init": Killed(
+        ADAPT, ("new/encoder.safetensors", "new/init/encoder.json", "new/readout.safetensors")
+    ),
+    "pretrain --resume": Killed(
+        GROW, ("young/encoder.safetensors", "young/manifest.parquet", "young/readout.safetensors")
+    ),
 }
 
 _WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}
@@ -224,6 +231,8 @@ def play_command(
 def _make(folder: Path) -> None:
     World(folder)
     np.savez(folder / "more.npz", **images(48))
+    examples = torch.rand(40, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    save_readout(fit_readout(load_encoder(folder / "plain"), [examples]), folder / "plain")
     words = f"pretrain data.npz --out young --epochs 1 --head-storage disk {TINY}"
     home = Path.cwd()
     os.chdir(folder)

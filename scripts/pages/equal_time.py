@@ -1,4 +1,4 @@
-"""The methods at equal time: README.md and benchmarks/NOTEBOOK.md."""
+"""The methods at equal time: benchmarks/NOTEBOOK.md."""
 
 import statistics
 from collections.abc import Iterable
@@ -37,8 +37,6 @@ LENGTHS = dict.fromkeys(
     ("epochs-1", "epochs-2", "epochs-5", "table", "twice", "epochs-50", "longer"), 5000
 ) | dict.fromkeys(("all-1", "all-2", "all", "all-longer", "all-longest"), 50_000)
 """Part, from the shortest on -> images."""
-SUMMARY = ("view-contrast", "row-contrast", "s-diet", "simclr", "untrained", "pixels")
-"""Methods and baselines of the README's table."""
 LONGER = ("twice", "longer", "all", "all-longer", "all-longest")
 """Parts that have a table of all their methods."""
 
@@ -67,16 +65,6 @@ def _methods(runs: list[Run]) -> list[str]:
     """Return the methods that have runs, in the order of `TITLES`."""
     there = {run["method"] for run in runs}
     return [method for method in TITLES if method in there]
-
-
-def summary() -> str:
-    """Return the README's table."""
-    runs = [*_table_runs(), *_runs("floor")]
-    rows = [
-        [TITLES[m], _epochs(runs, m), *(_cell(runs, m, c) for c in COLUMNS.values())]
-        for m in SUMMARY
-    ]
-    return table(["", "epochs", *(name.removesuffix(", %") for name in COLUMNS)], rows)
 
 
 def equal_time() -> str:

@@ -29,11 +29,11 @@ from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
-from widefield.encoders import Encoder, FeatureMap, Projected, has_stages
+from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
-from widefield.evaluation.wide import wide_or_none
+from widefield.evaluation.wide import has_stages_for, wide_or_none
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
@@ -216,10 +216,9 @@ def graded_bounds(
 def _floor_sources(encoder: nn.Module, dataset: Dataset, key: list[Any]) -> Iterator[_Source]:
     """Yield the features of an untrained encoder, and its wide ones if it has stages."""
     yield _Source("random", partial(encode, encoder), key)
+    if not has_stages_for(encoder, dataset.images):
+        return
     device = choose_device("auto")
-    with on_device(encoder, device):
-        if not has_stages(encoder, image_batch(dataset.images[:2], device)):
-            return
 
     @functools.cache  # fitted once for all grades
     def wide() -> nn.Module:

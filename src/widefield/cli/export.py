@@ -2,7 +2,7 @@
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,11 +18,11 @@ def export(
     *,
     out: Path,
     audit: Annotated[Path | None, Parameter(help=AUDIT)] = None,
-    overwrite: bool = False,
     json: Json = False,
+    **arguments: Any,
 ) -> None:
     """Write the encoder, and print how to load it."""
-    from widefield.encoders import timm_snippet
+    from widefield.encoders import READOUT_FILE, Encoder, Wide, timm_snippet
     from widefield.workflows.export import export as call
 
     findings: list[str] = []
@@ -30,14 +30,19 @@ def export(
         from widefield.audits.result import read_findings
 
         findings = read_findings(audit)
-    encoder = call(run, out, findings=findings, overwrite=overwrite)
+    module = call(run, out, findings=findings, **arguments)
+    encoder = module.encoder if isinstance(module, Wide) else module
+    assert isinstance(encoder, Encoder)
+    config = encoder.config
     if json:
-        print_json({"out": str(out), "encoder": encoder.config.name, "dim": encoder.dim})
+        print_json({"out": str(out), "encoder": config.name, "dim": module.dim})
         return
-    print_line(f"{out}: {encoder.config.name}, {encoder.dim} features")
+    print_line(f"{out}: {config.name}, {module.dim} features")
     if out.suffix == ".safetensors":
-        print_line("load it:\n" if encoder.config.timm is None else "load it with timm alone:\n")
-        print_line(timm_snippet(encoder.config, str(out.with_suffix(""))))
+        print_line("load it:\n" if config.timm is None else "load it with timm alone:\n")
+        print_line(timm_snippet(config, str(out.with_suffix(""))))
     elif not out.suffix:
         name = dumps(f"local-dir:{out}")
         print_line(f"load it with timm.create_model({name}, pretrained=True)")
+        if (out / READOUT_FILE).exists():
+            print_line(f'wide features: widefield.load({dumps(str(out))}, features="wide")')

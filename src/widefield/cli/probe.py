@@ -18,18 +18,21 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     if json:
         print_json(report.to_json())
         return
+    has_wide = next(iter(report.tasks.values())).wide is not None
     rows = [
         [
             name,
             f"{percent(result.score.accuracy)}  [{percent(result.score.low)}, "
             f"{percent(result.score.high)}]",
             percent(result.score.knn),
+            *([percent(result.wide.accuracy)] if result.wide is not None else []),
             *(percent(floor.accuracy) for floor in result.floor.values()),
         ]
         for name, result in report.tasks.items()
     ]
     names = [f"floor: {name} %" for name in next(iter(report.tasks.values())).floor]
-    columns = ["task", "linear-probe accuracy %  [95 %]", "kNN accuracy %", *names]
+    wide = ["wide features %"] * has_wide
+    columns = ["task", "linear-probe accuracy %  [95 %]", "kNN accuracy %", *wide, *names]
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
     for name, result in report.tasks.items():
         print_line(_by_class(name, result))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from widefield.encoders.untrained import untrained_starts as untrained_starts
     from widefield.encoders.weights.adapt import adapt_encoder as adapt_encoder
     from widefield.encoders.weights.files import check_weights as check_weights
-    from widefield.encoders.weights.files import export_onnx as export_onnx
     from widefield.encoders.weights.files import first_invalid as first_invalid
     from widefield.encoders.weights.files import has_settings as has_settings
     from widefield.encoders.weights.files import is_config as is_config
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     )
     from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
     from widefield.encoders.weights.module import load_module as load_module
+    from widefield.encoders.weights.onnx_file import export_onnx as export_onnx
     from widefield.encoders.weights.pretrained import cached_weights as cached_weights
     from widefield.encoders.weights.pretrained import download_weights as download_weights
 

@@ -83,7 +83,7 @@ class ReadoutConfig:
     pooled: int
     """Width of h."""
     fitted_on: str
-    """Source of the examples."""
+    """Source of the examples, without the folders above it."""
     examples: int
     variance: tuple[float, ...]
     """Share of each source's variance that a linear map of the output explains, on these."""
@@ -99,9 +99,9 @@ class ReadoutConfig:
         parts = ", ".join(f"{source.width} of {name}" for source, name in pairs)
         shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
-            f"wide readout: {self.pooled} pooled features and directions of earlier stages "
-            f"({parts}); a linear map of them explains {shares} % of the variance of these, "
-            f"fitted on {self.examples:,} examples of {self.fitted_on}"
+            f"wide readout, fitted on {self.examples:,} examples of {self.fitted_on}: "
+            f"{self.pooled} pooled features and directions of earlier stages ({parts}); a linear "
+            f"map of them explains {shares} % of the variance of these"
         )
 
 
@@ -123,11 +123,22 @@ class Readout(nn.Module):
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
 
     def forward(self, h: Tensor, maps: Mapping[str, Tensor]) -> Tensor:
-        """Return the output of features h[B, D] and maps, stage -> [B, K, h, w]."""
+        """Return the output of features h[B, D] and maps, stage -> [B, K, h, w].
+
+        Raises:
+            ValueError: features or maps of other widths than the readout was fitted on.
+        """
+        sources = [source.features(maps[source.stage]).float() for source in self.config.sources]
+        means = [self.get_buffer(f"{_key(name)}_mean") for name in self.config.names]
+        fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
+        if fitted != given:
+            raise ValueError(
+                f"the readout was fitted on an encoder whose features have widths {fitted}, and "
+                f"those of this one are {given}: fit a readout of this encoder"
+            )
         parts = [(h.float() - self.mean) * self.scale]
-        for source, name in zip(self.config.sources, self.config.names, strict=True):
-            s = source.features(maps[source.stage]).float()
-            parts.append((s - self.get_buffer(f"{_key(name)}_mean")) @ self.directions(name))
+        for name, s, mean in zip(self.config.names, sources, means, strict=True):
+            parts.append((s - mean) @ self.directions(name))
         return torch.cat(parts, dim=1)
 
     def directions(self, name: str) -> Tensor:

@@ -19,6 +19,8 @@ from widefield.encoders.encoder import Encoder
 
 INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
+_TAKEN = "(input)"
+"""Key of the network's input among recorded outputs; no submodule has this name."""
 _QUARTERS = 4
 """Blocks of a transformer that are stages."""
 _MAX_PREFIX = 16
@@ -108,10 +110,9 @@ def forward_with_maps(
         h: Tensor = encoder(x)
     maps: dict[str, Tensor] = {}
     for stage in stages:
-        if stage.name == INPUT:
-            maps[INPUT] = encoder.normalize(x) if isinstance(encoder, Encoder) else x
-        else:
-            maps |= stage.maps(outputs[stage.module])
+        maps |= (
+            {INPUT: outputs[_TAKEN]} if stage.name == INPUT else stage.maps(outputs[stage.module])
+        )
     return h, maps
 
 
@@ -123,9 +124,9 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     """
     network = encoder.backbone if isinstance(encoder, Encoder) else encoder
     path = "backbone." if isinstance(encoder, Encoder) else ""
-    size = (encoder.normalize(x) if isinstance(encoder, Encoder) else x).shape[-2:]
     with _recorded(encoder, None) as outputs, torch.no_grad():
         encoder(x)
+    size = outputs[_TAKEN].shape[-2:]
     listed = [f"{path}{name}" for name in _timm_modules(network)]
     modules = [name for name in listed if name in outputs] or _by_resolution(outputs, len(x))
     if not modules:
@@ -168,7 +169,7 @@ def _by_resolution(outputs: Mapping[str, Any], batch: int) -> list[str]:
     last: dict[torch.Size, str] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim == 4 and len(x) == batch and x.shape[2:].numel() > 1 and name:
+        if x.ndim == 4 and len(x) == batch and x.shape[2:].numel() > 1 and name not in ("", _TAKEN):
             last.pop(x.shape[2:], None)  # moves the resolution to its last use
             last[x.shape[2:]] = name
     return list(last.values()) if len(last) > 1 else []
@@ -179,7 +180,7 @@ def _repeated_blocks(encoder: nn.Module, outputs: Mapping[str, Any]) -> list[str
     groups: dict[tuple[int, type, torch.Size], list[str]] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim == 3 and name:
+        if x.ndim == 3 and name not in ("", _TAKEN):
             key = (name.count("."), type(encoder.get_submodule(name)), x.shape)
             groups.setdefault(key, []).append(name)
     blocks = [names for names in groups.values() if len(names) > 1]
@@ -234,6 +235,7 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
     modules = dict(encoder.named_modules())
     with _recorded(encoder, names & modules.keys()) as outputs, torch.no_grad():
         encoder(x)
+    del outputs[_TAKEN]
     stages = []
     for name, output in outputs.items():
         if _tensor(output).ndim not in (3, 4):
@@ -247,13 +249,22 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
 
 @contextmanager
 def _recorded(encoder: nn.Module, names: set[str] | None) -> Iterator[dict[str, Any]]:
-    """Record the last output of the submodules `names`, or of all, in the order of the pass."""
+    """Record the last output of the submodules `names`, or of all, in the order of the pass.
+
+    `_TAKEN` is the input of the network: an `Encoder` normalizes first.
+    """
     outputs: dict[str, Any] = {}
     handles = [
         module.register_forward_hook(_keep(outputs, name))
         for name, module in encoder.named_modules()
         if names is None or name in names
     ]
+    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
+    handles.append(
+        network.register_forward_pre_hook(
+            lambda module, inputs: outputs.update({_TAKEN: inputs[0]})
+        )
+    )
     try:
         yield outputs
     finally:

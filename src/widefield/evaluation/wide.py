@@ -29,19 +29,26 @@ def fit_on_dataset(
     Raises:
         ValueError: an encoder without stages, or fewer than two examples.
     """
+    source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
     sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
     with on_device(encoder, device):
         batches = _batches(sample.images, device, progress)
-        return fit_readout(encoder, batches, fitted_on=dataset.spec).cpu()
+        return fit_readout(encoder, batches, fitted_on=source).cpu()
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
     """Return an encoder with a readout fitted on the first of `images`; None without stages."""
+    if not has_stages_for(encoder, images):
+        return None
     with on_device(encoder, device):
-        if len(images) < 2 or not has_stages(encoder, image_batch(images[:2], device)):
-            return None
         batches = _batches(images[:_UNTRAINED_EXAMPLES], device, None)
         return Wide(encoder, fit_readout(encoder, batches).cpu())
+
+
+def has_stages_for(encoder: nn.Module, images: np.ndarray) -> bool:
+    """Return whether a readout of `encoder` can be fitted on `images`, [n, H, W, C]."""
+    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    return len(images) > 1 and has_stages(encoder, image_batch(images[:2], device))
 
 
 def _batches(

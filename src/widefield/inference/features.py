@@ -26,7 +26,7 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
-from widefield.evaluation.wide import fit_on_dataset
+from widefield.evaluation.wide import fit_on_dataset, has_stages_for
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.features import FLOOR_RATE
@@ -83,24 +83,32 @@ class FeatureExtractor:
                 "features pooled or feature-map"
             )
 
-    def with_readout(self, dataset: Dataset, *, quiet: bool = True) -> "FeatureExtractor":
+    def with_readout(
+        self, dataset: Dataset, *, or_pooled: bool = False, quiet: bool = True
+    ) -> "FeatureExtractor":
         """Return the extractor with a readout, fitted on `dataset` unless a run saved one.
 
-        For other features than wide ones it is the same extractor.
+        For other features than wide ones it is the same extractor. With `or_pooled` an encoder
+        without stages keeps pooled features.
 
         Raises:
             ValueError: an encoder without stages.
         """
         if self.kind != "wide":
             return self
-        readout = self.readout
+        readout, notes = self.readout, self.notes
         if readout is None:
-            encoder = replace(self, kind="pooled").build(dataset.images)
+            pooled = replace(self, kind="pooled")
+            encoder = pooled.build(dataset.images)
+            if or_pooled and not has_stages_for(encoder, dataset.images):
+                return pooled
+            if self.run is not None:
+                notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
             with images_progress(quiet, "fitting the wide readout") as progress:
                 readout = fit_on_dataset(
                     encoder, dataset, device=choose_device("auto"), progress=progress
                 )
-        return replace(self, readout=readout, notes=(*self.notes, readout.config.line()))
+        return replace(self, readout=readout, notes=(*notes, readout.config.line()))
 
     def require_run(self, hint: str) -> RunFolder:
         """Return the run that trained the encoder.
@@ -130,6 +138,8 @@ class FeatureExtractor:
             ValueError: data that cannot be read, or of another kind or other channels.
         """
         size, channels, max_value = self.image_size, self.channels, self.max_value
+        if self.kind == "wide" and self.readout is not None:
+            size = self.readout.config.input_shape[1:]  # also if the encoder takes any
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             max_value = like.max_value if max_value is None else max_value

@@ -68,7 +68,10 @@ def load(
         torch.Size([2, 128])
     """
     check_name("features", features, ("pooled", "wide"))
-    encoder = load_encoder(os.fspath(path)).eval()
+    if is_model_folder(Path(path)):
+        encoder, _ = load_model_folder(Path(path))
+    else:
+        encoder = load_encoder(os.fspath(path)).eval()
     if features == "pooled":
         return encoder
     readout = load_readout(os.fspath(path))

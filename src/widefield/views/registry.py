@@ -64,6 +64,12 @@ VIEWS: dict[str, Policy] = {
         crop_scale=(0.7, 1.0),
         flip_prob=0.0,
     ),
+    # Between expert and gentle: benchmarks/NOTEBOOK.md, "Views and a decoder that keep a digit".
+    "moderate": image_views(
+        "Crop 40 to 100 % of the area, jitter and remove color, without mirroring.",
+        crop_scale=(0.4, 1.0),
+        flip_prob=0.0,
+    ),
     "none": fixed("Return the example itself.", Identity, "any"),
     "crop": image_views(
         "Crop 8 to 100 % of the area, and nothing else.",

@@ -105,7 +105,7 @@ def classify(
     data: Data,
     *,
     labels: Labels,
-    features: FeatureKind = "pooled",
+    features: FeatureKind | None = None,
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -123,7 +123,7 @@ def classify(
             DataFrame, a Series indexed by path, or path -> label.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
-            run.
+            run; by default wide, and pooled for encoders without stages.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
         overwrite: replace the file if it is there.
@@ -145,11 +145,11 @@ def classify(
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only="label")
-    extractor = open_encoder(encoder, features)
+    extractor = open_encoder(encoder, features or "wide")
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)
-    extractor = extractor.with_readout(dataset, quiet=quiet)
+    extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
     h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
     if not np.isfinite(h).all():
         raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")

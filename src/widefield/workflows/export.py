@@ -3,12 +3,16 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
+from widefield.core.names import check_name
 from widefield.encoders import (
     MODEL_FILES,
     Encoder,
+    Readout,
+    Wide,
     check_timm_support,
     export_onnx,
     is_config,
@@ -23,8 +27,13 @@ _FORMATS = (".safetensors", ".onnx")
 
 @input_errors
 def export(
-    run: str | Path, out: str | Path, *, findings: Sequence[str] = (), overwrite: bool = False
-) -> Encoder:
+    run: str | Path,
+    out: str | Path,
+    *,
+    features: Literal["pooled", "wide"] = "pooled",
+    findings: Sequence[str] = (),
+    overwrite: bool = False,
+) -> Encoder | Wide:
     """Write an encoder as `.safetensors`, which plain timm loads, `.onnx`, or a folder.
 
     The weights in `.safetensors` have timm's keys; a `.json` of the same name beside it holds the
@@ -33,13 +42,16 @@ def export(
     them itself.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
-    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded.
+    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded. The wide readout of a run
+    is copied into it, for `load(FOLDER, features="wide")`.
 
     Args:
         run: a run's folder, a file of weights, `timm:NAME` or `torchvision:NAME`. In Python also
             any other encoder with weights that `open_encoder` opens.
         out: a file, whose suffix chooses the format, or, without a suffix, a folder, which timm
             and Hugging Face load.
+        features: features of the `.onnx` file, pooled, or wide for these and directions of earlier
+            stages that pooling hides. A folder has both, and wide demands that there is a readout.
         findings: lines for the model card of a folder, such as the verdicts of an audit,
             `[task.line() for task in audit.tasks.values()]`.
         overwrite: replace the file if it is there, and a `.json` beside it that an export wrote.
@@ -47,11 +59,17 @@ def export(
     Raises:
         ValueError: invalid input; the message names the remedy.
     """
+    check_name("features", features, ("pooled", "wide"))
     if not Path(out).suffix:
-        return _export_folder(run, Path(out), findings, overwrite=overwrite)
+        return _export_folder(run, Path(out), features, findings, overwrite=overwrite)
     if findings:
         raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")
     out = checked_output(out, _FORMATS, overwrite=overwrite)
+    if out.suffix == ".safetensors" and features == "wide":
+        raise ValueError(
+            f"{out.name} would have the weights of the encoder alone: export wide features to a "
+            ".onnx file, or to a folder, no suffix"
+        )
     config = out.with_suffix(".json")
     if out.suffix == ".safetensors" and os.path.lexists(config):
         if not overwrite:
@@ -64,31 +82,54 @@ def export(
                 f"{config} does not belong to an encoder, and {out.name} needs its name: choose "
                 "another one"
             )
-    encoder = _encoder_of(run)
+    encoder, readout = _opened(run)
     if out.suffix == ".onnx":
-        write_atomically(out, lambda path: export_onnx(encoder, path))
-        return encoder
+        module = _selected(run, encoder, readout, features)
+        write_atomically(out, lambda path: export_onnx(module, path))
+        return module
     save_encoder_file(encoder, out)
     return encoder
 
 
 def _export_folder(
-    run: str | Path, folder: Path, findings: Sequence[str], *, overwrite: bool
-) -> Encoder:
+    run: str | Path,
+    folder: Path,
+    features: str,
+    findings: Sequence[str],
+    *,
+    overwrite: bool,
+) -> Encoder | Wide:
     for name in MODEL_FILES:
         checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
-    encoder = _encoder_of(run)
+    encoder, readout = _opened(run)
     check_timm_support(encoder.config)
-    save_model_folder(encoder, folder, card=model_card(encoder, run, findings))
-    return encoder
+    module = _selected(run, encoder, readout, features)
+    card = model_card(encoder, run, findings, readout=readout)
+    save_model_folder(encoder, folder, card=card, readout=readout)
+    return module
 
 
-def _encoder_of(name: str | Path) -> Encoder:
-    """Return the encoder of that name, with its weights."""
-    encoder = open_encoder(name).encoder
+def _opened(name: str | Path) -> tuple[Encoder, Readout | None]:
+    """Return the encoder of that name, with its weights, and its wide readout if there is one."""
+    extractor = open_encoder(name)
+    encoder = extractor.encoder
     if encoder is None:
         raise ValueError(
             f"{name} has no trained weights to export: give a run or a file of weights"
         )
     assert isinstance(encoder, Encoder)
-    return encoder.eval()
+    return encoder.eval(), extractor.readout
+
+
+def _selected(
+    name: str | Path, encoder: Encoder, readout: Readout | None, features: str
+) -> Encoder | Wide:
+    """Return the module that computes the features."""
+    if features == "pooled":
+        return encoder
+    if readout is None:
+        raise ValueError(
+            f"{name} has no readout for wide features, as a finished run has: resume the run to "
+            "its end, or export pooled features"
+        )
+    return Wide(encoder, readout).eval()

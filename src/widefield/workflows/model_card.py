@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widefield.core.names import is_seen
-from widefield.encoders import Encoder
+from widefield.encoders import Encoder, Readout
 from widefield.train.run_dir import RunFolder
 from widefield.version import __version__
 
@@ -30,7 +30,7 @@ data = timm.data.resolve_model_data_config(model)
 transform = timm.data.create_transform(**data, is_training=False)
 features = model(transform(image).unsqueeze(0))  # [1, {dim}]
 ```
-
+{wide}
 ## Details
 
 {facts}
@@ -38,8 +38,28 @@ features = model(transform(image).unsqueeze(0))  # [1, {dim}]
 Written by widefield {version}.
 """
 
+_WIDE = """
+## Wide features
 
-def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) -> str:
+`readout.safetensors` adds {extra} directions of earlier stages to the {pooled} pooled features. It
+was fitted without labels, on {examples:,} examples.
+
+```python
+import widefield
+
+encoder = widefield.load("FOLDER", features="wide")
+features = encoder(images)  # [B, {channels}, {height}, {width}] in [0, 1] -> [B, {dim}]
+```
+"""
+
+
+def model_card(
+    encoder: Encoder,
+    run: str | Path,
+    findings: Sequence[str] = (),
+    *,
+    readout: Readout | None = None,
+) -> str:
     """Return the model card of the encoder of a run, or of a file, about which less is known.
 
     Of the path of the data it has the last part only.
@@ -73,9 +93,24 @@ def model_card(encoder: Encoder, run: str | Path, findings: Sequence[str] = ()) 
         title=f"{config.name}, {encoder.dim} features",
         about=about,
         dim=encoder.dim,
+        wide="" if readout is None else _wide_section(readout),
         facts="\n".join(f"- {name}: {value}" for name, value in metadata.items()),
         learned=_section(findings),
         version=__version__,
+    )
+
+
+def _wide_section(readout: Readout) -> str:
+    config = readout.config
+    channels, height, width = config.input_shape
+    return _WIDE.format(
+        extra=readout.dim - config.pooled,
+        pooled=config.pooled,
+        examples=config.examples,
+        channels=channels,
+        height=height,
+        width=width,
+        dim=readout.dim,
     )
 
 

@@ -1,6 +1,6 @@
 """Linear-probe and kNN accuracy of frozen features on each task, with three floors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,9 @@ class TaskProbe:
     """Scores of the encoder and the floors on one task."""
 
     score: Score
+    wide: Score | None
+    """Score of wide features, beside that of pooled ones; None for other features, without floors
+    and for encoders without stages."""
     classes: tuple[str, ...]
     floor: dict[str, Score]
     """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
@@ -66,7 +69,8 @@ class TaskProbe:
         """Return plain values, as `widefield probe --json` prints them."""
         floor = {name: score.accuracy for name, score in self.floor.items()}
         recall = dict(zip(self.classes, self.score.recall, strict=True))
-        return {**asdict(self.score), "recall": recall, "floor": floor}
+        wide = None if self.wide is None else self.wide.accuracy
+        return {**asdict(self.score), "recall": recall, "wide": wide, "floor": floor}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +185,9 @@ def probe(
         score_encoder = partial(_score_by_sgd, views=views)
     scores = score_encoder(extractor, sets, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
+    wide_scores: dict[str, Score] = {}
     if floors:
+        wide_scores = _wide_scores(extractor, sets, score_encoder, seed)
         floor_scores = measure_floors(
             partial(score_encoder, data=sets, seed=seed),
             pixels=FeatureExtractor(name="pixels"),
@@ -205,12 +211,26 @@ def probe(
         tasks={
             t: TaskProbe(
                 score=scores[t],
+                wide=wide_scores.get(t),
                 classes=train.classes[t],
                 floor={name: row[t] for name, row in floor_scores.items()},
             )
             for t in train.labels
         },
     )
+
+
+def _wide_scores(
+    extractor: FeatureExtractor,
+    data: TrainTest,
+    score_encoder: Callable[[FeatureExtractor, TrainTest, int], dict[str, Score]],
+    seed: int,
+) -> dict[str, Score]:
+    """Return the scores of wide features, for an extractor of pooled ones."""
+    if extractor.kind != "pooled":
+        return {}
+    wide = replace(extractor, kind="wide").with_readout(data.train, or_pooled=True)
+    return score_encoder(wide, data, seed) if wide.kind == "wide" else {}
 
 
 def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[FeatureExtractor]:

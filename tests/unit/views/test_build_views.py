@@ -34,6 +34,14 @@ def test_expert_feature_dropout_has_the_settings_of_feature_dropout() -> None:
     assert views.blur is image.pillow_blur
 
 
+def test_gentler_policies_than_expert_differ_from_it_in_crop_and_mirroring_alone() -> None:
+    expert = vars(build_views("expert"))
+    for name, smallest in (("moderate", 0.4), ("gentle", 0.7)):
+        gentler = vars(build_views(name))
+        other = {key: value for key, value in gentler.items() if value != expert[key]}
+        assert other == {"crop_scale": (smallest, 1.0), "flip_prob": 0.0}, name
+
+
 def test_the_stacked_channel_gets_weaker_views() -> None:
     views = build_views("expert:stacked")
     assert isinstance(views, StackedAugmentation)

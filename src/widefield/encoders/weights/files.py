@@ -1,8 +1,6 @@
-"""Files of encoders: safetensors with timm's keys, configuration in JSON, and ONNX."""
+"""Files of encoders: safetensors with timm's keys, and configuration in JSON."""
 
-import copy
 import dataclasses
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -251,33 +249,3 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     if config.conv1 is None:
         del lines[3]
     return "\n".join(lines)
-
-
-def export_onnx(encoder: Encoder, path: str | Path) -> None:
-    """Write an ONNX model: `images` [B, C, H, W] in [0, 1] -> `features` [B, D], for any B.
-
-    Normalization is part of the model. The size of the images is that of `encoder.config`.
-
-    Raises:
-        ValueError: a package that writes ONNX is not installed.
-    """
-    for package in ("onnx", "onnxscript"):
-        if importlib.util.find_spec(package) is None:
-            raise ValueError(
-                f"writing ONNX needs the package {package}: pip install 'widefield[onnx]'"
-            )
-    config = encoder.config
-    frozen = copy.deepcopy(encoder).cpu().eval()
-    # Tracing would treat a batch size of one as a constant.
-    example = torch.zeros(2, config.channels, *config.image_size)
-    torch.onnx.export(
-        frozen,
-        (example,),
-        path,
-        dynamo=True,
-        input_names=["images"],
-        output_names=["features"],
-        dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
-        external_data=False,
-        verbose=False,
-    )

@@ -8,9 +8,10 @@ from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
 from widefield.encoders.encoder import Encoder, EncoderConfig
+from widefield.encoders.readout import READOUT_FILE, Readout, save_readout
 
-MODEL_FILES = ("config.json", "model.safetensors", "README.md")
-"""Files of the folder."""
+MODEL_FILES = ("config.json", "model.safetensors", "README.md", READOUT_FILE)
+"""Files of the folder; the last one is there if the encoder has a wide readout."""
 
 
 def check_timm_support(config: EncoderConfig) -> None:
@@ -32,8 +33,10 @@ def check_timm_support(config: EncoderConfig) -> None:
         )
 
 
-def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
-    """Write `config.json`, `model.safetensors` and the model card `README.md` into `folder`.
+def save_model_folder(
+    encoder: Encoder, folder: Path, *, card: str, readout: Readout | None = None
+) -> None:
+    """Write `config.json`, `model.safetensors`, the model card `README.md` and the readout.
 
     `timm.create_model("local-dir:FOLDER", pretrained=True)` then gives the same features for images
     normalized as `timm.data.resolve_model_data_config` says.
@@ -44,10 +47,14 @@ def save_model_folder(encoder: Encoder, folder: Path, *, card: str) -> None:
     check_timm_support(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     text = json.dumps(timm_config(encoder), indent=2) + "\n"
-    config, model, readme = (folder / name for name in MODEL_FILES)
+    config, model, readme, readout_file = (folder / name for name in MODEL_FILES)
+    # That of another encoder must not stay beside this one, even after a kill.
+    readout_file.unlink(missing_ok=True)
     write_atomically(config, lambda tmp: tmp.write_text(text, "utf-8"))
     write_atomically(readme, lambda tmp: tmp.write_text(card, "utf-8"))
     write_atomically(model, lambda tmp: save_file(weights, tmp, metadata={"format": "pt"}))
+    if readout is not None:
+        save_readout(readout, folder)
 
 
 def timm_config(encoder: Encoder) -> dict[str, Any]:
