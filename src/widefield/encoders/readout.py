@@ -218,7 +218,8 @@ def fit_readout(
         center, inverse = s.mean(0), inverse_deviation(s.std(0))
         s -= center
         s *= inverse
-        v = leading_directions(s - output @ _least_squares(output, s), source.width)
+        left = s - output @ _least_squares(output, s, _gram_factor(output))
+        v = leading_directions(left, source.width)
         projected = s @ v
         spread = inverse_deviation(projected.std(0))
         output = torch.cat([output, projected * spread], dim=1)
@@ -231,7 +232,7 @@ def fit_readout(
         pooled=h.shape[1],
         fitted_on=fitted_on,
         examples=len(h),
-        variance=tuple(explained(output, s) for s in features),
+        variance=explained(output, features),
     )
     readout = Readout(config, [len(center) for center in means]).to(h.device)
     buffers = {"mean": mean, "scale": scale}
@@ -263,17 +264,24 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
     )
 
 
-def explained(output: Tensor, s: Tensor) -> float:
-    """Return the share of the variance of s [n, K] that a linear map of `output` [n, D] explains.
+def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
+    """Return the share of the variance of each source [n, K] explained by linear maps of `output`.
+
+    Both have mean 0.
 
     Example:
         >>> x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
-        >>> round(explained(x - x.mean(0), x - x.mean(0)), 3)
-        1.0
+        >>> x -= x.mean(0)
+        >>> [round(share, 3) for share in explained(x, [x, x @ torch.ones(3, 1)])]
+        [1.0, 1.0]
     """
-    total = float(s.square().mean())
-    left = float((s - output @ _least_squares(output, s)).square().mean())
-    return 1.0 if total == 0 else 1 - left / total
+    factor = _gram_factor(output)
+    shares = []
+    for s in sources:
+        total = float(s.square().mean())
+        left = float((s - output @ _least_squares(output, s, factor)).square().mean())
+        shares.append(1.0 if total == 0 else 1 - left / total)
+    return tuple(shares)
 
 
 def source_features(
@@ -341,11 +349,16 @@ def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[
     return tuple(known[name] for name in dict.fromkeys(source.stage for source in sources))
 
 
-def _least_squares(o: Tensor, s: Tensor) -> Tensor:
-    """Return argmin_B |s - o B|^2 + n ridge |B|^2, for o [n, D] and s [n, K]."""
+def _gram_factor(o: Tensor) -> Tensor:
+    """Return the Cholesky factor of o^T o / n + ridge, for o [n, D]."""
     gram = (o.T @ o).double() / len(o)
     gram += _RIDGE * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    return torch.linalg.solve(gram, (o.T @ s).double() / len(o)).float()
+    return torch.linalg.cholesky(gram)
+
+
+def _least_squares(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
+    """Return argmin_B |s - o B|^2 / n + ridge |B|^2, for o [n, D] with its factor and s [n, K]."""
+    return torch.cholesky_solve((o.T @ s).double() / len(o), factor).float()
 
 
 def leading_directions(residual: Tensor, width: int) -> Tensor:

@@ -122,25 +122,26 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     Raises:
         ValueError: none are found.
     """
-    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
-    path = "backbone." if isinstance(encoder, Encoder) else ""
+    path, network = _timm_network(encoder)
     with _recorded(encoder, None) as outputs, torch.no_grad():
         encoder(x)
     size = outputs[_TAKEN].shape[-2:]
-    listed = [f"{path}{name}" for name in _timm_modules(network)]
-    modules = [name for name in listed if name in outputs] or _by_resolution(outputs, len(x))
+    modules = [name for name in _timm_modules(path, network) if name in outputs]
     if not modules:
-        modules = _repeated_blocks(encoder, outputs)
+        blocks = _repeated_blocks(encoder, outputs)
+        # Attention has outputs of four dimensions too, so blocks of tokens come first.
+        modules = blocks if len(blocks) > 2 else _by_resolution(outputs, len(x)) or blocks
     if len({_tensor(outputs[name]).shape for name in modules}) == 1 and len(modules) > 1:
         count = len(modules)
         depths = [round(count * (i + 1) / _QUARTERS) for i in range(_QUARTERS)]
         named = {f"b{depth}": modules[depth - 1] for depth in depths if depth}
     else:
         named = _stage_names(modules)
-    stages = [_laid_out(encoder, name, m, outputs[m], tuple(size)) for name, m in named.items()]
+    stages = [_laid_out(network, name, m, outputs[m], tuple(size)) for name, m in named.items()]
     if not stages:
+        of = encoder.backbone if isinstance(encoder, Encoder) else encoder
         raise ValueError(
-            f"no stages are found in {type(network).__name__}: no submodule returns maps "
+            f"no stages are found in {type(of).__name__}: no submodule returns maps "
             "[B, K, h, w] or tokens [B, T, K]; take pooled features"
         )
     return (EncoderStage(name=INPUT, module=""), *stages)
@@ -156,12 +157,20 @@ def has_stages(encoder: nn.Module, x: Tensor) -> bool:
     return True
 
 
-def _timm_modules(network: nn.Module) -> list[str]:
+def _timm_network(encoder: nn.Module) -> tuple[str, nn.Module]:
+    """Return name and module of the network of timm in `encoder`; without one, of itself."""
+    for name, module in encoder.named_modules():
+        if hasattr(module, "feature_info"):
+            return name, module
+    return "", encoder
+
+
+def _timm_modules(path: str, network: nn.Module) -> list[str]:
     """Return the submodules that timm lists as stages; none for networks of others."""
     info = getattr(network, "feature_info", [])
     entries = getattr(info, "info", info)
     names = [entry["module"] for entry in entries if isinstance(entry, Mapping)]
-    return list(dict.fromkeys(names))
+    return [f"{path}.{name}" if path else name for name in dict.fromkeys(names)]
 
 
 def _by_resolution(outputs: Mapping[str, Any], batch: int) -> list[str]:
@@ -176,12 +185,15 @@ def _by_resolution(outputs: Mapping[str, Any], batch: int) -> list[str]:
 
 
 def _repeated_blocks(encoder: nn.Module, outputs: Mapping[str, Any]) -> list[str]:
-    """Return the outermost submodules of one class that return tokens of one shape."""
+    """Return the outermost submodules of one class, with weights, that return tokens."""
     groups: dict[tuple[int, type, torch.Size], list[str]] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim == 3 and name not in ("", _TAKEN):
-            key = (name.count("."), type(encoder.get_submodule(name)), x.shape)
+        if x.ndim != 3 or name in ("", _TAKEN):
+            continue
+        module = encoder.get_submodule(name)
+        if next(module.parameters(), None) is not None:
+            key = (name.count("."), type(module), x.shape)
             groups.setdefault(key, []).append(name)
     blocks = [names for names in groups.values() if len(names) > 1]
     return min(blocks, key=lambda names: (names[0].count("."), -len(names)), default=[])
@@ -196,11 +208,10 @@ def _stage_names(modules: Sequence[str]) -> dict[str, str]:
 
 
 def _laid_out(
-    encoder: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
+    network: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
 ) -> EncoderStage:
-    """Return the stage of a submodule, with the layout of its output."""
+    """Return the stage of a submodule of `network`, with the layout of its output."""
     x = _tensor(output)
-    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
     if x.ndim == 4:
         last = getattr(network, "output_fmt", "NCHW") == "NHWC"
         return EncoderStage(name=name, module=module, layout="BHWC" if last else "BCHW")
@@ -232,7 +243,7 @@ def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
 
 def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderStage]:
     """Return stages for submodules by name; names of class and register tokens are left out."""
-    modules = dict(encoder.named_modules())
+    modules, (_, network) = dict(encoder.named_modules()), _timm_network(encoder)
     with _recorded(encoder, names & modules.keys()) as outputs, torch.no_grad():
         encoder(x)
     del outputs[_TAKEN]
@@ -243,7 +254,7 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
                 f"submodule {name!r} returns shape {list(_tensor(output).shape)}: name one that "
                 "returns a map [B, K, h, w] or tokens [B, T, K]"
             )
-        stages.append(_laid_out(encoder, name, name, output, tuple(x.shape[-2:])))
+        stages.append(_laid_out(network, name, name, output, tuple(x.shape[-2:])))
     return stages
 
 

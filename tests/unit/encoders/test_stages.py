@@ -120,6 +120,50 @@ def test_modules_of_users_have_stages(images: Tensor) -> None:
         assert torch.allclose(maps["b3"].mean((2, 3)), network(images), atol=1e-6)
 
 
+class Wrapped(nn.Module):
+    """A network of timm inside a module of a user."""
+
+    def __init__(self, name: str, **settings: object) -> None:
+        super().__init__()
+        self.body = timm.create_model(name, num_classes=0, **settings)
+        self.head = nn.Linear(self.body.num_features, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "names"),
+    [
+        ("resnet10t", {}, ["input", "stem", "s1", "s2", "s3", "s4"]),
+        (
+            "vit_tiny_patch16_224",
+            {"img_size": 32, "patch_size": 8, "depth": 4},
+            ["input", *(f"b{i}{end}" for i in range(1, 5) for end in ("", ".class"))],
+        ),
+    ],
+)
+def test_networks_inside_a_module_have_the_same_stages(
+    name: str, settings: dict[str, int], names: list[str], images: Tensor
+) -> None:
+    wrapped = Wrapped(name, **settings).eval()
+    maps = stage_maps(wrapped, images)
+    assert list(maps) == names
+    for stage, found in stage_maps(wrapped.body, images).items():
+        assert torch.equal(maps[stage], found)
+
+
+def test_attention_is_not_taken_for_maps(images: Tensor) -> None:
+    """Queries [B, heads, T, d] of a transformer that timm did not list."""
+    network = timm.create_model(
+        "vit_tiny_patch16_224", num_classes=0, img_size=32, patch_size=8, depth=4, qk_norm=True
+    )
+    del network.feature_info
+    assert [name for name in stage_maps(network.eval(), images) if "." not in name] == [
+        *("input", "b1", "b2", "b3", "b4")
+    ]
+
+
 def test_submodules_are_stages_by_name(images: Tensor) -> None:
     encoder = build_encoder("resnet-tiny", seed=0)
     maps = stage_maps(encoder, images, ["s3", "backbone.layer3", "backbone.layer2.0.conv1"])
