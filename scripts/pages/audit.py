@@ -76,11 +76,17 @@ def recovered() -> str:
         [
             name,
             *(spread([100 * r["accuracy"][task] for r in found]) for task in ("class", "digits")),
+            _time_share(found) if way in ("digits", "all") else "",
         ]
         for way, name in names.items()
         if (found := [run for run in runs if run["way"] == way])
     ]
-    return table(("features", "class, %", "digit, %"), rows)
+    return table(("features", "class, %", "digit, %", "time, % of the run's"), rows)
+
+
+def _time_share(runs: list[dict[str, Any]]) -> str:
+    """Return the processor time of the command, in percent of that of the run."""
+    return spread([100 * run["processor_seconds"] / run["run_seconds"] for run in runs])
 
 
 def feature_dropout() -> str:

@@ -43,7 +43,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_a_hidden_feature_comes_back(run: Path, in_tmp: Path, command: Command) -> None:
     before = digests(run)
-    words = ("recover", run, "--feature", "place", "--epochs", 10, "--out", "new")
+    words = ("recover", run, "--feature", "place", "--epochs", 30, "--out", "new")
     found = command.json(*words)
     assert digests(run) == before
     task = found["tasks"]["place"]
