@@ -51,6 +51,11 @@ def spread(values: Sequence[float], *, signed: bool = False) -> str:
     return f"{mean} ± {half:.1f}" if len(values) > 1 else mean
 
 
+def signed(values: Iterable[float]) -> str:
+    """Return differences of percentages, each with one decimal."""
+    return ", ".join(f"{value:+.1f}" for value in values)
+
+
 def bounds(value: float, low: float, high: float) -> str:
     """Return a coefficient with its interval, two decimals each."""
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"

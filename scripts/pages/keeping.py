@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pages.format import mean_interval, percent, points, read, table, whole
+from pages.format import mean_interval, percent, points, read, signed, table, whole
 
 Run = dict[str, Any]
 Case = tuple[int, str, float]
@@ -58,7 +58,7 @@ def keeping() -> str:
 
 
 def differences() -> str:
-    """Return the differences from `expert` without a decoder, by seed, of cases of three seeds."""
+    """Return the paired differences from `expert` without a decoder, of several seeds."""
     cases, rows = _cases(), []
     for (images, views, weight), runs in cases.items():
         usual = cases.get((images, *USUAL), [])
@@ -69,7 +69,7 @@ def differences() -> str:
 
 
 def _difference(one: dict[int, float], other: dict[int, float]) -> str:
-    seeds = sorted(one.keys() & other.keys())
-    if len(seeds) < 3:
-        return ""
-    return points(mean_interval([one[seed] - other[seed] for seed in seeds]), signed=True)
+    gaps = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+    if len(gaps) < 3:  # too few for an interval
+        return signed(gaps) if len(gaps) == 2 else ""
+    return points(mean_interval(gaps), signed=True)
