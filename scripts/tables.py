@@ -87,7 +87,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "costs": objectives.costs,
     "rates": objectives.rates,
     "diagnostics": audit.diagnostics,
-    "audit-cifar10": audit.cifar10,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,
     "feature-dropout": audit.feature_dropout,

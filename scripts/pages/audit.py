@@ -14,30 +14,6 @@ def diagnostics() -> str:
     return table(("diagnostic", "what it says"), rows)
 
 
-def cifar10() -> str:
-    """Return the verdicts on a random network and on a small run."""
-    audit = read("audit_cifar10")
-    judged = {f"{audit['encoder']}, random weights": audit["tasks"]["class"]}
-    judged |= {name: tasks["class"] for name, tasks in audit["compared"].items()}
-    rows = [[name, *_verdict(task)] for name, task in judged.items()]
-    head = ("encoder", "verdict on `class`", "learned", "probe", "floor", "ceiling")
-    return table(head, rows)
-
-
-def _verdict(task: dict[str, Any]) -> list[str]:
-    share, low, high = (
-        f"{100 * task[key]:.0f}" for key in ("learned", "learned_low", "learned_high")
-    )
-    floor_of = FLOORS[task["floor_of"]]
-    return [
-        task["verdict"],
-        f"{share} % [{low}, {high}]",
-        f"{percent(task['accuracy'])} %",
-        f"{percent(task['floor'])} % ({floor_of})",
-        f"{percent(task['ceiling'])} %",
-    ]
-
-
 def calibration() -> str:
     """Return how often each verdict is given to encoders whose truth is known."""
     confusion = read("verdicts")["confusion"]
