@@ -3,7 +3,6 @@
 from typing import Any
 
 from pages.format import bounds, percent, read, spread, table
-from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
 
