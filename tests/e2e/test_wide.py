@@ -383,3 +383,16 @@ def test_a_probe_has_both_readouts(run: Path, command: Command) -> None:
     assert "wide features %" in text
     plain = command.text("probe", run, data, "--train-data", data, "--no-floors")
     assert "wide features %" not in plain
+
+
+def test_the_width_of_wide_features_is_given(run: Path, command: Command) -> None:
+    data = run.parent / "data.npz"
+    wide = ("--features", "wide")
+    found = command.json("embed", run, data, *wide, "--dim", 200, "--out", run.parent / "200.npz")
+    assert found["dim"] == 200
+    assert load_readout(run).dim != 200  # that of the run is left as it is
+    for words in (("--dim", 128), ("--dim", 9000)):
+        said = command.refused("embed", run, data, *wide, *words, "--out", run.parent / "no.npz")
+        assert f"dim is {words[1]}" in said
+    said = command.refused("embed", run, data, "--dim", 200, "--out", run.parent / "no.npz")
+    assert "dim 200 is for wide features: add --features wide" in said

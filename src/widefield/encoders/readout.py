@@ -189,7 +189,7 @@ def fit_readout(
     encoder: nn.Module,
     batches: Iterable[Tensor],
     *,
-    extra: int = EXTRA,
+    dim: int | None = None,
     fitted_on: str = "tensors",
 ) -> Readout:
     """Fit a wide readout of `encoder` on images, in evaluation mode; the encoder is not changed.
@@ -197,16 +197,14 @@ def fit_readout(
     Args:
         encoder: any module with stages (`stage_maps`).
         batches: images x[B, C, H, W] as the encoder takes them, up to `FIT_EXAMPLES` in all.
-        extra: number of directions beside h.
+        dim: width of the output; by default 384 more than h, or as many as there are.
         fitted_on: what the images are, for `Readout.config`.
 
     Raises:
-        ValueError: an encoder without stages, fewer than two examples, or features that are not
-            finite.
+        ValueError: an encoder without stages, fewer than two examples, features that are not
+            finite, or a `dim` of at most the width of h, or of more than there are.
     """
-    if extra < 1:
-        raise ValueError(f"{extra} directions beside the pooled features: give at least 1")
-    h, features, sources, shape = _collect(encoder, batches, extra)
+    h, features, sources, shape = _collect(encoder, batches, dim)
     if len(h) < 2:
         raise ValueError(f"a readout is fitted on two examples or more, and there are {len(h)}")
     if not (h.isfinite().all() and all(s.isfinite().all() for s in features)):
@@ -235,6 +233,11 @@ def fit_readout(
         variance=explained(output, features),
     )
     readout = Readout(config, [len(center) for center in means]).to(h.device)
+    if dim is not None and readout.dim != dim:
+        raise ValueError(
+            f"dim is {dim}, and {len(h)} examples of this encoder have {readout.dim} such features "
+            "or fewer: give at most as many, or more examples"
+        )
     buffers = {"mean": mean, "scale": scale}
     for name, center, direction in zip(config.names, means, directions, strict=True):
         buffers |= {f"{_key(name)}_mean": center, f"{_key(name)}_directions": direction}
@@ -297,7 +300,7 @@ def source_features(
 
 
 def _collect(
-    encoder: nn.Module, batches: Iterable[Tensor], extra: int
+    encoder: nn.Module, batches: Iterable[Tensor], dim: int | None
 ) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int]]:
     """Return h [n, D], the features of each source [n, K g g'], the sources and the shape of x."""
     sources: tuple[Source, ...] = ()
@@ -308,7 +311,8 @@ def _collect(
         for x in batches:
             if not sources:
                 stages = find_stages(encoder, x[:2])
-                _, maps = forward_with_maps(encoder, x[:2], stages)
+                h, maps = forward_with_maps(encoder, x[:2], stages)
+                extra = _extra(dim, h.shape[1])
                 sources = tuple(_fitting(s, maps) for s in default_sources(list(maps), extra))
                 shape = (x.shape[1], x.shape[2], x.shape[3])
             x = x[: FIT_EXAMPLES - count]
@@ -323,6 +327,13 @@ def _collect(
         sources,
         shape,
     )
+
+
+def _extra(dim: int | None, pooled: int) -> int:
+    """Return the number of directions beside `pooled` features."""
+    if dim is not None and dim <= pooled:
+        raise ValueError(f"dim is {dim}, and there are {pooled} pooled features: give a larger one")
+    return EXTRA if dim is None else dim - pooled
 
 
 def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
@@ -362,11 +373,11 @@ def _least_squares(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
 
 
 def leading_directions(residual: Tensor, width: int) -> Tensor:
-    """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n, K, width)].
+    """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n - 1, K, width)].
 
     Subspace iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
     """
-    width = min(width, *residual.shape)
+    width = min(width, len(residual) - 1, residual.shape[1])  # the rows have mean 0
     count = min(width + _OVERSAMPLING, residual.shape[1])
     start = torch.randn(residual.shape[1], count, generator=torch.Generator().manual_seed(0))
     basis = torch.linalg.qr(start.to(residual))[0]

@@ -21,19 +21,23 @@ def fit_on_dataset(
     encoder: nn.Module,
     dataset: Dataset,
     *,
+    dim: int | None = None,
     device: torch.device,
     progress: ProgressCallback | None = None,
 ) -> Readout:
     """Fit a readout on examples that are spread over all of `dataset`; the result is on the CPU.
 
+    `dim` is the width of the wide features, by default that of `fit_readout`.
+
     Raises:
-        ValueError: an encoder without stages, or fewer than two examples.
+        ValueError: an encoder without stages or with fewer than `dim` features, or fewer than two
+            examples.
     """
     source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
     sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
     with on_device(encoder, device):
         batches = _batches(sample.images, device, progress)
-        return fit_readout(encoder, batches, fitted_on=source).cpu()
+        return fit_readout(encoder, batches, dim=dim, fitted_on=source).cpu()
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:

@@ -74,6 +74,8 @@ class FeatureExtractor:
     """The projector that the encoder was trained with, if it was saved."""
     readout: Readout | None = None
     """The wide readout of the encoder; None if none was saved or fitted."""
+    dim: int | None = None
+    """Width of wide features; None for that of the readout that was saved, or the default."""
 
     def __post_init__(self) -> None:
         """Check that there is a projector, if it is needed."""
@@ -82,31 +84,41 @@ class FeatureExtractor:
                 f"{self.name} has no projector, as a run keeps one beside its encoder: take "
                 "features pooled or feature-map"
             )
+        if self.dim is not None and self.kind != "wide":
+            raise ValueError(
+                f"dim {self.dim} is for wide features: add --features wide, or leave it out"
+            )
 
     def with_readout(
         self, dataset: Dataset, *, or_pooled: bool = False, quiet: bool = True
     ) -> "FeatureExtractor":
         """Return the extractor with a readout, fitted on `dataset` unless a run saved one.
 
-        For other features than wide ones it is the same extractor. With `or_pooled` an encoder
-        without stages keeps pooled features.
+        One of another width than `dim` is fitted again. For other features than wide ones it is the
+        same extractor. With `or_pooled` an encoder without stages keeps pooled features.
 
         Raises:
-            ValueError: an encoder without stages.
+            ValueError: an encoder without stages, or with fewer than `dim` features.
         """
         if self.kind != "wide":
             return self
         readout, notes = self.readout, self.notes
+        if readout is not None and self.dim not in (None, readout.dim):
+            readout = None
         if readout is None:
-            pooled = replace(self, kind="pooled")
+            pooled = replace(self, kind="pooled", dim=None)
             encoder = pooled.build(dataset.images)
             if or_pooled and not has_stages_for(encoder, dataset.images):
                 return pooled
-            if self.run is not None:
+            if self.run is not None and self.readout is None:
                 notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
             with images_progress(quiet, "fitting the wide readout") as progress:
                 readout = fit_on_dataset(
-                    encoder, dataset, device=choose_device("auto"), progress=progress
+                    encoder,
+                    dataset,
+                    dim=self.dim,
+                    device=choose_device("auto"),
+                    progress=progress,
                 )
         return replace(self, readout=readout, notes=(*notes, readout.config.line()))
 
@@ -203,7 +215,7 @@ class FeatureExtractor:
         if like is None:
             like = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)
         projector = None if self.projector is None else untrained_like(self.projector, seed=seed)
-        select = replace(self, kind="pooled") if self.kind == "wide" else self
+        select = replace(self, kind="pooled", dim=None) if self.kind == "wide" else self
         return [
             select._select_features(encoder, projector)
             for encoder in untrained_starts(like, seed=seed)

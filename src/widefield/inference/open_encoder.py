@@ -84,7 +84,9 @@ def load(
 
 
 @input_errors
-def open_encoder(spec: EncoderSpec, features: FeatureKind = "pooled") -> FeatureExtractor:
+def open_encoder(
+    spec: EncoderSpec, features: FeatureKind = "pooled", *, dim: int | None = None
+) -> FeatureExtractor:
     """Open the encoder that `spec` names, or a module, for the features of a kind.
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
@@ -95,14 +97,15 @@ def open_encoder(spec: EncoderSpec, features: FeatureKind = "pooled") -> Feature
 
     Features `projected` use `projector.safetensors`, which a run saves beside its encoder, in its
     folder and in those of its checkpoints. Features `wide` use `readout.safetensors` in its folder;
-    without it, `FeatureExtractor.with_readout` fits one.
+    without it, or for another width `dim`,
+    `FeatureExtractor.with_readout` fits one.
 
     Raises:
         ValueError: nothing of that name, weights that do not fit, or `projected` features of an
             encoder that has no projector.
     """
     check_name("features", features, get_args(FeatureKind))
-    return replace(_open(spec), kind=features)
+    return replace(_open(spec), kind=features, dim=dim)
 
 
 def _open(spec: EncoderSpec) -> FeatureExtractor:

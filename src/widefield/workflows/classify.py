@@ -106,6 +106,7 @@ def classify(
     *,
     labels: Labels,
     features: FeatureKind | None = None,
+    dim: int | None = None,
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -124,6 +125,7 @@ def classify(
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default wide, and pooled for encoders without stages.
+        dim: width of wide features; by default 384 more than the pooled ones.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
         overwrite: replace the file if it is there.
@@ -145,7 +147,7 @@ def classify(
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only="label")
-    extractor = open_encoder(encoder, features or "wide")
+    extractor = open_encoder(encoder, features or "wide", dim=dim)
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)

@@ -105,6 +105,7 @@ def embed(
     data: Data,
     *,
     features: FeatureKind = "pooled",
+    dim: int | None = None,
     max_examples: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -121,6 +122,7 @@ def embed(
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
+        dim: width of wide features; by default 384 more than the pooled ones.
         max_examples: take a class-balanced first N examples.
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
             (pip install 'widefield[faiss]').
@@ -136,7 +138,7 @@ def embed(
     """
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
-    extractor = open_encoder(encoder, features)
+    extractor = open_encoder(encoder, features, dim=dim)
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
     extractor = extractor.with_readout(dataset, quiet=quiet)

@@ -159,6 +159,7 @@ def explore(
     *,
     labels: Labels | None = None,
     features: FeatureKind = "pooled",
+    dim: int | None = None,
     max_examples: int | None = None,
     out: str | Path | None = None,
     tables: str | Path | None = None,
@@ -178,6 +179,7 @@ def explore(
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
+        dim: width of wide features; by default 384 more than the pooled ones.
         max_examples: take a class-balanced first N examples.
         out: an `.html` file, which loads no other files.
         tables: a folder for tables of the results, Parquet and CSV.
@@ -200,7 +202,7 @@ def explore(
         for name, suffix in product(TABLES, _FORMATS):
             checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels)
-    extractor = open_encoder(encoder, features)
+    extractor = open_encoder(encoder, features, dim=dim)
     extractor.log_notes(quiet=quiet)
     dataset = extractor.open(
         data, labels=table, unlabeled=True, max_examples=max_examples, quiet=quiet

@@ -107,6 +107,7 @@ def probe(
     task: str | None = None,
     max_examples: int | None = None,
     features: FeatureKind | None = None,
+    dim: int | None = None,
     protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
@@ -129,6 +130,7 @@ def probe(
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
             protocol feature-dropout.
+        dim: width of wide features; by default 384 more than the pooled ones.
         protocol: linear for the best linear probe on features of plain images; feature-dropout for
             100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
             are trainable, else by expert:feature-dropout. Plants with the option `fresh` are drawn
@@ -152,7 +154,7 @@ def probe(
     """
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
-    extractor = open_encoder(encoder, features)
+    extractor = open_encoder(encoder, features, dim=dim)
     extractor.log_notes(quiet=quiet)
     table = None if labels is None else read_labels(labels, only=task)
     split = table is not None or _needs_split(extractor, data, train_data)

@@ -48,7 +48,7 @@ def images(count: int, seed: int = 0) -> Tensor:
 @pytest.fixture(scope="module")
 def wide() -> Wide:
     encoder = Pooled()
-    return Wide(encoder, fit_readout(encoder, images(400).split(64), extra=16)).eval()
+    return Wide(encoder, fit_readout(encoder, images(400).split(64), dim=21)).eval()
 
 
 def test_directions_are_the_leading_eigenvectors_of_what_the_output_leaves_out(wide: Wide) -> None:
@@ -120,7 +120,7 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
         row, column = 2 + 8 * (k // 2), 2 + 8 * (k % 2)
         x[i, :, row : row + 4, column : column + 4] += 0.8
     encoder = Pooled()
-    wide = Wide(encoder, fit_readout(encoder, x[:400].split(100), extra=16)).eval()
+    wide = Wide(encoder, fit_readout(encoder, x[:400].split(100), dim=21)).eval()
 
     def accuracy(features: Tensor) -> float:
         labels = ({"place": y[:400]}, {"place": y[400:]})
@@ -145,7 +145,7 @@ def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:
 
 def test_wide_stages_have_a_coarser_grid() -> None:
     encoder = build_encoder("resnet18", seed=0)  # 256 channels in its third stage
-    readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], extra=8)
+    readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], dim=520)
     assert readout.config.names == ("s3@4", "s2@4", "s1@4", "stem@4", "input@16")
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 3, 9)).shape == (2, 5 * 12)
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 1, 9)).shape == (2, 45)
@@ -202,8 +202,12 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     encoder = Pooled()
     with pytest.raises(ValueError, match="two examples or more, and there are 1"):
         fit_readout(encoder, [images(1)])
-    with pytest.raises(ValueError, match="0 directions beside the pooled features"):
-        fit_readout(encoder, [images(9)], extra=0)
+    with pytest.raises(
+        ValueError, match="dim is 5, and there are 5 pooled features: give a larger"
+    ):
+        fit_readout(encoder, [images(9)], dim=5)
+    with pytest.raises(ValueError, match="dim is 900, and 9 examples of this encoder have 21 such"):
+        fit_readout(encoder, [images(9)], dim=900)
     with pytest.raises(ValueError, match="no stages are found"):
         fit_readout(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), [images(9)])
     nn.init.constant_(encoder.two.bias, float("nan"))
@@ -217,6 +221,6 @@ def test_constant_features_add_no_noise() -> None:
     x[:, 2] = 0.5
     with torch.no_grad():
         nn.init.zeros_(encoder.two.weight)
-        output = Wide(encoder, fit_readout(encoder, [x], extra=8)).eval()(x)
+        output = Wide(encoder, fit_readout(encoder, [x], dim=13)).eval()(x)
     assert output.isfinite().all()
     assert output.abs().max() < 20
