@@ -45,15 +45,17 @@ IMAGE_VIEWS = (
     "expert",
     "crop+color",
     "crop+flip",
+    "moderate+flip",
     "gentle+flip",
     "crop",
+    "moderate",
     "gentle",
     "flip+color",
     "color",
     "flip",
 )
 """Views of images that may keep a feature, from the strongest to the weakest: without one or two
-components of `expert`, or with the weaker crop of `gentle`."""
+components of `expert`, or with a weaker crop."""
 _BATCH = 256
 
 _Hits = dict[str, NDArray[np.bool_]]
