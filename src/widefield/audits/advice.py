@@ -52,7 +52,8 @@ def _readout(result: Audit, names: Sequence[str]) -> str:
         if result.wide_probe is None
         else f"take the wide readout: `{result.wide_probe}`"
     )
-    return f"Readout: {_join(names)} is in {stages}, not in the audited features; {how}"
+    verb = "is" if len(names) == 1 else "are"
+    return f"Readout: {_join(names)} {verb} in {stages}, not in the audited features; {how}"
 
 
 def _views(result: Audit, behind: Sequence[str]) -> str:
