@@ -1,8 +1,8 @@
 """Classification of every image from a few labels, and images to label next."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def classify(
             DataFrame, a Series indexed by path, or path -> label.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
-            run; by default wide, and pooled for encoders without stages.
+            run; by default pooled or wide, by cross-validation on the labels.
         dim: width of wide features; by default 384 more than the pooled ones.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
@@ -152,10 +152,19 @@ def classify(
     dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
     rows, y, classes = _matched(dataset, table)
     extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
-    h = extractor.features(dataset.images, quiet=quiet).cpu().numpy()
-    if not np.isfinite(h).all():
-        raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
-    prediction = fit_few_labels(h, rows, y, classes=len(classes), seed=seed)
+    candidates = [extractor]
+    if features is None and extractor.kind == "wide":
+        candidates.insert(0, replace(extractor, kind="pooled", dim=None))
+    fits = []
+    for candidate in candidates:
+        h = candidate.features(dataset.images, quiet=quiet).cpu().numpy()
+        if not np.isfinite(h).all():
+            raise ValueError(
+                f"features of {extractor.name} are NaN or infinite: use another encoder"
+            )
+        fits.append((h, fit_few_labels(h, rows, y, classes=len(classes), seed=seed)))
+    scores = [0.0 if fit.held_out is None else float((fit.held_out == y).mean()) for _, fit in fits]
+    h, prediction = fits[int(np.argmax(scores))]  # the pooled ones if both are equal
     selected = suggest_rows(h, rows, prediction.probabilities, suggest, seed=seed)
     result = Classification(
         encoder=extractor.name,
@@ -165,11 +174,19 @@ def classify(
         probabilities=prediction.probabilities,
         cross_validation=_cross_validation(y, prediction.held_out, classes),
         suggested=tuple(dataset.paths[row] for row in selected),
-        notes=extractor.notes + dataset.notes,
+        notes=extractor.notes + _choice(scores) + dataset.notes,
     )
     if out is not None:
         result.save(out)
     return result
+
+
+def _choice(scores: Sequence[float]) -> tuple[str, ...]:
+    """Return a note if there was a choice between pooled and wide features."""
+    if len(scores) == 1:
+        return ()
+    pooled, wide = (f"{100 * score:.1f} %" for score in scores)
+    return (f"features by cross-validation on the labels: {pooled} by pooled, {wide} by wide ones",)
 
 
 def _matched(
