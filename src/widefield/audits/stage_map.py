@@ -1,4 +1,4 @@
-"""Where a feature lives: linear-probe accuracy from each stage of an encoder, on grids.
+"""Linear-probe accuracy from each stage of an encoder, on grids: where a feature is.
 
 The map of a stage is averaged over a grid of 1 x 1, 2 x 2 and 4 x 4 positions. More than 256
 numbers are reduced to their leading principal directions, standardized, so that all probes take
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
+from widefield.data.select import spread_rows
 from widefield.encoders.readout import Source, inverse_deviation, leading_directions
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.evaluation.cross_fit import Hits
@@ -78,7 +79,7 @@ def _fit_cells(
 ) -> dict[str, _Cell]:
     """Return name -> cell; a grid as fine as that of a coarser one is left out."""
     cells = {}
-    maps = _concatenated(encoder, stages, images[:_PCA_EXAMPLES], device)
+    maps = _concatenated(encoder, stages, images[spread_rows(len(images), _PCA_EXAMPLES)], device)
     for stage, x in maps.items():
         if stage.endswith(".registers"):
             continue
@@ -101,7 +102,7 @@ def _fitted(source: Source, x: Tensor) -> _Cell:
 def _concatenated(
     encoder: nn.Module, stages: tuple[EncoderStage, ...], images: np.ndarray, device: torch.device
 ) -> dict[str, Tensor]:
-    """Return the maps of some images, averaged over at most the finest grid."""
+    """Return the maps of some images, stage -> [n, K, h, w]."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(images), _BATCH):
         x = image_batch(images[start : start + _BATCH], device)

@@ -67,9 +67,9 @@ class ViewEffect:
     """Linear-probe accuracy without views (`before`) and on images seen through views (`after`)."""
 
     untrained: PairedDifference
-    """Of untrained features: each time those with the highest accuracy."""
+    """Accuracy of untrained features: each time of those with the highest one."""
     encoder: PairedDifference
-    """Of the features of the encoder."""
+    """Accuracy of the features of the encoder."""
     kept: float
     kept_high: float
     """Share of the accuracy of untrained features above the commonest class that is left, in

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from widefield.core.types import KINDS, Kind, kind_of
 from widefield.data.clips import Clips
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
+from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
 
 _STATISTICS_EXAMPLES = 50_000
@@ -147,13 +148,8 @@ class Dataset:
         )
 
     def spread_rows(self, most: int) -> NDArray[np.int64]:
-        """Return up to `most` rows in order, one at random from each of `most` equal parts.
-
-        The result is the same at each call. The first rows of a folder are of one class, and
-        evenly spaced rows may be too, if classes alternate.
-        """
-        bounds = np.linspace(0, len(self), min(most, len(self)) + 1, dtype=np.int64)
-        return np.random.default_rng(0).integers(bounds[:-1], bounds[1:])
+        """Return up to `most` rows, spread over all; the same ones at each call."""
+        return spread_rows(len(self), most)
 
     def first_read(self) -> "Dataset":
         """Return the same examples with all features fixed as at read 0."""

@@ -60,3 +60,17 @@ def subset_without(
     left = np.setdiff1d(rows, list(failed))
     count = None if max_examples is None else min(max_examples, len(left))
     return balanced_subset(examples, left, count)
+
+
+def spread_rows(count: int, most: int) -> NDArray[np.int64]:
+    """Return up to `most` of `count` rows in order, one at random from each of `most` equal parts.
+
+    The result is the same at each call. The first rows of a folder are of one class, and evenly
+    spaced rows may be too, if classes alternate.
+
+    Example:
+        >>> spread_rows(3, 5).tolist()
+        [0, 1, 2]
+    """
+    bounds = np.linspace(0, count, min(most, count) + 1, dtype=np.int64)
+    return np.random.default_rng(0).integers(bounds[:-1], bounds[1:])

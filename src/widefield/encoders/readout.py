@@ -16,25 +16,16 @@ Our method. Related: Head2Toe (Evci et al. 2022) and the linear probes of DINOv2
 take features of several layers too.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.files import write_atomically
 from widefield.core.modes import eval_mode
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
-from widefield.encoders.weights.files import check_weights
 
-READOUT_FILE = "readout.safetensors"
-"""Name of the file in the folder of a run."""
 FIT_EXAMPLES = 5_000
 """Largest number of examples that a readout is fitted on."""
 EXTRA = 384
@@ -44,8 +35,9 @@ _LARGEST_SOURCE = 4096
 _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _ITERATIONS = 8
-"""Steps of the subspace iteration, and further directions of it."""
+"""Steps of the subspace iteration."""
 _OVERSAMPLING = 16
+"""Further directions of the subspace iteration, which are not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +113,7 @@ class Readout(nn.Module):
         self.register_buffer("mean", torch.zeros(config.pooled))
         self.register_buffer("scale", torch.ones(config.pooled))
         for name, size, source in zip(config.names, source_sizes, config.sources, strict=True):
-            key = _key(name)
+            key = buffer_name(name)
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
 
@@ -132,7 +124,7 @@ class Readout(nn.Module):
             ValueError: features or maps of other widths than the readout was fitted on.
         """
         sources = [source.features(maps[source.stage]).float() for source in self.config.sources]
-        means = [self.get_buffer(f"{_key(name)}_mean") for name in self.config.names]
+        means = [self.get_buffer(f"{buffer_name(name)}_mean") for name in self.config.names]
         fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
         if fitted != given:
             raise ValueError(
@@ -147,7 +139,7 @@ class Readout(nn.Module):
 
     def directions(self, name: str) -> Tensor:
         """Return the directions of a source, such as `s3@4`, [K g g', width]."""
-        return self.get_buffer(f"{_key(name)}_directions")
+        return self.get_buffer(f"{buffer_name(name)}_directions")
 
 
 class Wide(nn.Module):
@@ -244,7 +236,10 @@ def fit_readout(
         )
     buffers = {"mean": mean, "scale": scale}
     for name, center, direction in zip(config.names, means, directions, strict=True):
-        buffers |= {f"{_key(name)}_mean": center, f"{_key(name)}_directions": direction}
+        buffers |= {
+            f"{buffer_name(name)}_mean": center,
+            f"{buffer_name(name)}_directions": direction,
+        }
     readout.load_state_dict(buffers)
     return readout.eval()
 
@@ -398,60 +393,10 @@ def inverse_deviation(deviation: Tensor) -> Tensor:
     return torch.where(deviation > floor, 1 / deviation.clamp_min(floor), 0.0)
 
 
-def _key(name: str) -> str:
+def buffer_name(name: str) -> str:
+    """Return the name of the buffers of a source, such as `s3@4`."""
     return name.replace("@", "_").replace(".", "_")
 
 
 def _shape_text(shape: Sequence[int]) -> str:
     return f"{shape[0]} channels and {shape[1]}x{shape[2]} pixels"
-
-
-def save_readout(readout: Readout, folder: str | Path) -> None:
-    """Write `readout.safetensors` into `folder` atomically, with its configuration."""
-    config = {"readout": json.dumps(asdict(readout.config))}
-    weights = {key: value.contiguous().cpu() for key, value in readout.state_dict().items()}
-    write_atomically(
-        Path(folder) / READOUT_FILE, lambda draft: save_file(weights, draft, metadata=config)
-    )
-
-
-def load_readout(folder: str | Path) -> Readout | None:
-    """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    file = Path(folder) / READOUT_FILE
-    if not file.is_file():
-        return None
-    try:
-        with safe_open(file, framework="pt") as opened:
-            config = _read_config(json.loads((opened.metadata() or {})["readout"]))
-            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        sizes = [len(weights[f"{_key(name)}_mean"]) for name in config.names]
-        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
-            check_weights(Readout(config, sizes).state_dict(), weights)
-        readout = Readout(config, sizes)
-        readout.load_state_dict(weights)
-    except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError, AssertionError) as e:
-        reason = (str(e).splitlines() or [type(e).__name__])[0]
-        raise ValueError(f"{file} cannot be read ({reason}): take pooled features instead") from e
-    return readout.eval()
-
-
-def _read_config(values: Any) -> ReadoutConfig:
-    sources = tuple(Source(**source) for source in values["sources"])
-    shape = tuple(values["input_shape"])
-    numbers = (*shape, values["pooled"], values["examples"])
-    if len(shape) != 3 or not all(type(n) is int and 0 < n < 2**31 for n in numbers):
-        raise ValueError("its sizes are not positive integers")
-    if len(values["variance"]) != len(sources) or not isinstance(values["fitted_on"], str):
-        raise ValueError("its fields are of other types")
-    return ReadoutConfig(
-        **{
-            **values,
-            "sources": sources,
-            "input_shape": shape,
-            "variance": tuple(values["variance"]),
-        }
-    )

@@ -29,7 +29,7 @@ _MAX_PREFIX = 16
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderStage:
-    """Where the map of a stage is found, and how its module lays it out."""
+    """A stage: the submodule that returns its map, and the layout of the output."""
 
     name: str
     """`stem`, `s1`, `s2`, ... of networks whose resolution falls, `b3`, `b6`, ... of blocks."""

@@ -24,7 +24,7 @@ SHARE_VERDICTS: tuple[ShareVerdict, ...] = (
     "easy",
     "not separable",
 )
-"""In the order of a summary."""
+"""All verdicts of an audit, in the order of its summary."""
 NOT_LEARNED: tuple[ShareVerdict, ...] = ("hidden", "weakened", "lost", "not learned")
 """Verdicts on features of which the audit searches the cause."""
 
@@ -160,9 +160,9 @@ class StageEvidence:
     """(accuracy - commonest class) / (best known accuracy - commonest class), where the best known
     accuracy is that of the floor or of the ceiling."""
     over_pooled: PairedDifference
-    """From the features audited to the best stage."""
+    """Difference from the features audited to the best stage."""
     over_untrained: PairedDifference
-    """From the best stage of the untrained network to that of the encoder."""
+    """Difference from the best stage of the untrained network to that of the encoder."""
 
 
 def judge_feature(

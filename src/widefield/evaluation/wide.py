@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from widefield.core.modes import on_device
 from widefield.core.types import ProgressCallback
 from widefield.data import Dataset
+from widefield.data.select import spread_rows
 from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout, has_stages
 from widefield.probes.features import image_batch
 
@@ -41,11 +42,11 @@ def fit_on_dataset(
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
-    """Return an encoder with a readout fitted on the first of `images`; None without stages."""
+    """Return an encoder with a readout fitted on some of `images`; None without stages."""
     if not has_stages_for(encoder, images):
         return None
     with on_device(encoder, device):
-        batches = _batches(images[:_UNTRAINED_EXAMPLES], device, None)
+        batches = _batches(images[spread_rows(len(images), _UNTRAINED_EXAMPLES)], device, None)
         return Wide(encoder, fit_readout(encoder, batches).cpu())
 
 

@@ -29,7 +29,7 @@ from widefield.probes.features import extract, image_batch
 from widefield.train.optim import learning_rates
 
 _LR = 5e-3
-"""Of networks with batch norm; other families take the multiple of it that runs take."""
+"""Learning rate of networks with batch norm; other families take a multiple, as in runs."""
 _BATCH = 50
 _WARMUP = 0.1
 """Share of the steps."""

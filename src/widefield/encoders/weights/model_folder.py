@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
 from widefield.encoders.encoder import Encoder, EncoderConfig
-from widefield.encoders.readout import READOUT_FILE, Readout, save_readout
+from widefield.encoders.readout import Readout
+from widefield.encoders.readout_file import READOUT_FILE, save_readout
 
 MODEL_FILES = ("config.json", "model.safetensors", "README.md", READOUT_FILE)
 """Files of the folder; the last one is there if the encoder has a wide readout."""
