@@ -291,3 +291,9 @@ def test_the_rules_see_what_they_forbid() -> None:
     assert message.count("backward") == 1
     names = ast.parse("class A: ...\nclass _B: ...\nSize = tuple[int, int]\nONE, _TWO = 1, 2\n")
     assert public_names(names) == ({"A", "Size"}, {"ONE"})
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Two of one name import as one module, and pytest then refuses whichever it reads second."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
