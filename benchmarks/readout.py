@@ -4,9 +4,10 @@
         --json benchmarks/results/readout.json
 
 The methods of benchmarks/equal_time.py with the settings and epochs of its table: 5,000 CIFAR-10
-images, plain and with planted digits, shapes or letters; and all 50,000 plain images for 4 epochs of
-view-contrast, and the time of these for the others. Every encoder is scored by a linear probe on its pooled features and on its
-wide readout, beside the same two of the untrained network, and raw pixels.
+images, plain and with planted digits, shapes or letters; and all 50,000 plain images, for 4 epochs
+of view-contrast and the time of these for the others. Every encoder is scored by a linear probe on
+its pooled features and on its wide readout, beside the same two of the untrained network, and raw
+pixels.
 
 The readout is fitted on the training images, at most 5,000, without labels. The probe is fitted on
 5,000 training images and scored on the test file. A run stays in FOLDER/METHOD+PLANT/SEED, with its
