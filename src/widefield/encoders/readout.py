@@ -65,7 +65,17 @@ class Source:
         if height % grid[0] or width % grid[1]:
             return functional.adaptive_avg_pool2d(x, grid).flatten(1)
         # The same means where cells have equal sizes, in less time.
-        return functional.avg_pool2d(x, (height // grid[0], width // grid[1])).flatten(1)
+        sides = (height // grid[0], width // grid[1])
+        rows = _added([x[:, :, i :: sides[0]] for i in range(sides[0])])
+        cells = _added([rows[..., j :: sides[1]] for j in range(sides[1])])
+        return (cells / (sides[0] * sides[1])).flatten(1)
+
+
+def _added(parts: Sequence[Tensor]) -> Tensor:
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +127,12 @@ class Readout(nn.Module):
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
 
-    def forward(self, h: Tensor, maps: Mapping[str, Tensor]) -> Tensor:
-        """Return the output of features h[B, D] and maps, stage -> [B, K, h, w].
+    def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
+        """Return the output of features h[B, D] and those of each source [B, K g g'].
 
         Raises:
-            ValueError: features or maps of other widths than the readout was fitted on.
+            ValueError: features of other widths than the readout was fitted on.
         """
-        sources = [source.features(maps[source.stage]).float() for source in self.config.sources]
         means = [self.get_buffer(f"{buffer_name(name)}_mean") for name in self.config.names]
         fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
         if fitted != given:
@@ -174,10 +183,10 @@ class Wide(nn.Module):
                 f"the readout was fitted on examples of {_shape_text(expected)}, not "
                 f"{_shape_text(x.shape[1:])}: give such ones, or take pooled features"
             )
+        sources = self.readout.config.sources
         if self.stages is None:
-            self.stages = _needed(find_stages(self.encoder, x[:2]), self.readout.config.sources)
-        h, maps = forward_with_maps(self.encoder, x, self.stages)
-        result: Tensor = self.readout(h, maps)
+            self.stages = _needed(find_stages(self.encoder, x[:2]), sources)
+        result: Tensor = self.readout(*source_features(self.encoder, x, sources, self.stages))
         return result
 
 
@@ -294,8 +303,13 @@ def source_features(
     `stages` are those of `find_stages`, if they are known.
     """
     stages = _needed(stages or find_stages(encoder, x[:2]), sources)
-    h, maps = forward_with_maps(encoder, x, stages)
-    return h.float(), [source.features(maps[source.stage]).float() for source in sources]
+    known = {source.stage: source for source in sources}
+
+    def averaged(name: str, x: Tensor) -> Tensor:
+        return known[name].features(x) if name in known else x[:0]
+
+    h, features = forward_with_maps(encoder, x, stages, averaged)
+    return h.float(), [features[source.stage].float() for source in sources]
 
 
 def _collect(

@@ -5,7 +5,7 @@ have one resolution. Forward hooks record them, so the pass is the encoder's own
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,7 +34,7 @@ class EncoderStage:
     name: str
     """`stem`, `s1`, `s2`, ... of networks whose resolution falls, `b3`, `b6`, ... of blocks."""
     module: str
-    """Name of the submodule whose output it is; empty for the input."""
+    """Name of the submodule whose output it is, or `(input)`."""
     layout: Literal["BCHW", "BHWC", "tokens"] = "BCHW"
     grid: tuple[int, int] | None = None
     """Rows and columns of patch tokens."""
@@ -103,17 +103,24 @@ def stage_maps(
 
 
 def forward_with_maps(
-    encoder: nn.Module, x: Tensor, stages: Sequence[EncoderStage]
+    encoder: nn.Module,
+    x: Tensor,
+    stages: Sequence[EncoderStage],
+    reduce: Callable[[str, Tensor], Tensor] = lambda name, m: m,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the output h of the encoder and the maps of `stages`, by one forward pass."""
-    with _recorded(encoder, {stage.module for stage in stages} - {""}) as outputs:
+    """Return the output h of the encoder and the maps of `stages`, by one forward pass.
+
+    `reduce(name, map)` is kept in place of a map. It is called as soon as the map is there, so that
+    the pass can use its memory again.
+    """
+
+    def keep(module: str, output: Any) -> dict[str, Tensor]:
+        of_module = (stage.maps(output) for stage in stages if stage.module == module)
+        return {name: reduce(name, m) for maps in of_module for name, m in maps.items()}
+
+    with _recorded(encoder, {stage.module for stage in stages}, keep) as outputs:
         h: Tensor = encoder(x)
-    maps: dict[str, Tensor] = {}
-    for stage in stages:
-        maps |= (
-            {INPUT: outputs[_TAKEN]} if stage.name == INPUT else stage.maps(outputs[stage.module])
-        )
-    return h, maps
+    return h, {name: m for maps in outputs.values() for name, m in maps.items()}
 
 
 def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
@@ -144,7 +151,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
             f"no stages are found in {type(of).__name__}: no submodule returns maps "
             "[B, K, h, w] or tokens [B, T, K]; take pooled features"
         )
-    return (EncoderStage(name=INPUT, module=""), *stages)
+    return (EncoderStage(name=INPUT, module=_TAKEN), *stages)
 
 
 def has_stages(encoder: nn.Module, x: Tensor) -> bool:
@@ -259,37 +266,34 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
 
 
 @contextmanager
-def _recorded(encoder: nn.Module, names: set[str] | None) -> Iterator[dict[str, Any]]:
-    """Record the last output of the submodules `names`, or of all, in the order of the pass.
+def _recorded(
+    encoder: nn.Module,
+    names: set[str] | None,
+    keep: Callable[[str, Any], Any] = lambda name, output: output,
+) -> Iterator[dict[str, Any]]:
+    """Record `keep` of the submodules `names`, or of all, and their last outputs, as they come.
 
     `_TAKEN` is the input of the network: an `Encoder` normalizes first.
     """
     outputs: dict[str, Any] = {}
+
+    def record(name: str, output: Any) -> None:
+        if isinstance(_tensor(output), Tensor):
+            outputs.pop(name, None)  # a module that is used twice counts at its last use
+            outputs[name] = keep(name, output)
+
     handles = [
-        module.register_forward_hook(_keep(outputs, name))
+        module.register_forward_hook(lambda m, x, output, name=name: record(name, output))
         for name, module in encoder.named_modules()
         if names is None or name in names
     ]
     network = encoder.backbone if isinstance(encoder, Encoder) else encoder
-    handles.append(
-        network.register_forward_pre_hook(
-            lambda module, inputs: outputs.update({_TAKEN: inputs[0]})
-        )
-    )
+    handles.append(network.register_forward_pre_hook(lambda m, inputs: record(_TAKEN, inputs[0])))
     try:
         yield outputs
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _keep(outputs: dict[str, Any], name: str) -> Any:
-    def hook(module: nn.Module, inputs: object, output: Any) -> None:
-        if isinstance(_tensor(output), Tensor):
-            outputs.pop(name, None)  # a module that is used twice counts at its last use
-            outputs[name] = output
-
-    return hook
 
 
 def _tensor(output: Any) -> Any:
