@@ -3,11 +3,11 @@
     python benchmarks/readout.py cifar10_train.npz cifar10_test.npz --runs FOLDER \
         --json benchmarks/results/readout.json
 
-The methods of benchmarks/equal_time.py with the settings and epochs of its table: 5,000 CIFAR-10
-images, plain and with planted digits, shapes or letters; and all 50,000 plain images, for 4 epochs
-of view-contrast and the time of these for the others. Every encoder is scored by a linear probe on
-its pooled features and on its wide readout, beside the same two of the untrained network, and raw
-pixels.
+The methods of benchmarks/equal_time.py with the settings and epochs of its table, and view-contrast
+with views `moderate`: 5,000 CIFAR-10 images, plain and with planted digits, shapes or letters; and
+all 50,000 plain images, for 4 epochs of view-contrast and the time of these for the others. Every
+encoder is scored by a linear probe on its pooled features and on its wide readout, beside the same
+two of the untrained network, and raw pixels.
 
 The readout is fitted on the training images, at most 5,000, without labels. The probe is fitted on
 5,000 training images and scored on the test file. A run stays in FOLDER/METHOD+PLANT/SEED, with its
@@ -37,7 +37,15 @@ from widefield.evaluation.wide import fit_on_dataset
 from widefield.probes import extract, pixels
 from widefield.train.build import DataInfo, build_run_encoder
 
-METHODS = ("view-contrast", "row-contrast", "s-diet", "simclr", "barlow-twins")
+MODERATE = "view-contrast, moderate"
+METHODS = {
+    **{
+        m: {"method": m}
+        for m in ("view-contrast", "row-contrast", "s-diet", "simclr", "barlow-twins")
+    },
+    MODERATE: {"method": "view-contrast", "views": "moderate"},
+}
+"""Name -> what its recipe sets beside the settings that equal_time.py chose for the method."""
 FLOORS = ("untrained", "pixels")
 PLANTS = ("plain", "digits", "shapes", "letters")
 ALL = "plain-50000"
@@ -54,22 +62,23 @@ class Study:
         self.train_file, self.test_file, self.runs = train_file, test_file, runs
         self.results = Results(results, lambda runs: {"command": COMMAND})
 
-    def method(self, method: str, plant: str, seed: int) -> None:
+    def method(self, name: str, plant: str, seed: int) -> None:
         """Train once, unless the run is there, and score once."""
-        key = f"{method} | {plant} | seed {seed}"
+        key = f"{name} | {plant} | seed {seed}"
         if key in self.results:
             return
-        data = self._spec(self.train_file, plant)
+        data, method = self._spec(self.train_file, plant), METHODS[name]["method"]
         settings: dict[str, Any] = {
             "epochs": (ALL_EPOCHS if plant == ALL else EPOCHS)[method],
             "max_examples": None if plant == ALL else TRAIN,
             **CHOICES[method][chosen(method)],
+            **METHODS[name],
         }
-        folder = self.runs / f"{method}+{plant}" / str(seed)
-        encoder, cost = kept_or_trained(folder, data, method=method, seed=seed, **settings)
+        folder = self.runs / f"{name.replace(', ', '+')}+{plant}" / str(seed)
+        encoder, cost = kept_or_trained(folder, data, seed=seed, **settings)
         images = open_dataset(data, max_examples=settings["max_examples"], seed=seed)
         scored = self._scored(encoder, images, plant, seed)
-        about = {"method": method, "plant": plant, "seed": seed, "settings": settings}
+        about = {"method": name, "plant": plant, "seed": seed, "settings": settings}
         self.results.add(key, {**about, **scored, **cost})
 
     def floor(self, name: str, plant: str, seed: int) -> None:
