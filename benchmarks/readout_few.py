@@ -11,7 +11,9 @@ by `classify` and `explore`. On these:
 - few labels: five examples a class have a label, and the probe of `classify` predicts all others;
   mean of five draws of the labels;
 - neighbors: share of examples whose label is the most frequent one of their 20 nearest neighbors,
-  as `explore` reports it.
+  as `explore` reports it;
+- clusters: adjusted mutual information of the labels and the clusters of `explore`, where examples
+  in no cluster count as one.
 
 The file of results is rewritten after every run, and runs that it already holds are not repeated.
 """
@@ -24,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_mutual_info_score
 from torch import Tensor, nn
 
 from readout_floors import CPU, LABELS, SEEDS, Study, has, open_sets
@@ -31,8 +34,8 @@ from study import Results
 from widefield.data import Dataset
 from widefield.encoders import Wide
 from widefield.evaluation.wide import fit_on_dataset
-from widefield.metrics import neighbor_graph
-from widefield.metrics.groups import VOTERS, suspected_labels
+from widefield.metrics import density_clusters, neighbor_graph, suspected_labels, tsne_map
+from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.probes import extract, pixels
 from widefield.probes.few_labels import fit_few_labels
 
@@ -43,12 +46,14 @@ COMMAND = "python benchmarks/readout_few.py DATA_FOLDER --runs FOLDER"
 
 
 def scored(h: Tensor, dataset: Dataset) -> dict[str, dict[str, float]]:
-    """Return both measures of each task, from features h [n, D]."""
-    graph, values = neighbor_graph(h, VOTERS), h.numpy()
+    """Return the measures of each task, from features h [n, D]."""
+    graph, values = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1)), h.numpy()
+    clusters = density_clusters(tsne_map(h, graph=graph, seed=0).numpy())
     return {
         task: {
             "few labels": round(statistics.mean(_few(values, y, draw) for draw in range(DRAWS)), 4),
             "neighbors": round(suspected_labels(graph, y).agreement, 4),
+            "clusters": round(float(adjusted_mutual_info_score(y, clusters)), 4),
         }
         for task, y in dataset.labels.items()
     }

@@ -170,8 +170,11 @@ def _mean(by_seed: dict[int, Any], seeds: Iterable[int], kind: str, task: str) -
     return 100 * statistics.mean(by_seed[seed][kind][task] for seed in seeds)
 
 
+MEASURES = ("few labels", "neighbors", "clusters")
+
+
 def few() -> str:
-    """Return accuracies with five labels a class, and agreements of neighbors."""
+    """Return accuracies with five labels a class, and the agreement of neighbors and clusters."""
     runs = list(read("readout_few")["runs"].values())
     rows = []
     for data, start in dict.fromkeys((run["data"], run["start"]) for run in runs):
@@ -179,13 +182,9 @@ def few() -> str:
         for task in own[0]["pooled"]:
             cells = [
                 _shown([100 * accuracy[kind][task][measure] for accuracy in own])
-                for measure in ("few labels", "neighbors")
+                for measure in MEASURES
                 for kind in ("pixels", *KINDS)
             ]
             rows.append([data, task, start, *cells])
-    heads = (
-        f"{measure}: {kind}"
-        for measure in ("few labels", "neighbors")
-        for kind in ("pixels", *KINDS)
-    )
+    heads = (f"{measure}: {kind}" for measure in MEASURES for kind in ("pixels", *KINDS))
     return table(["data", "task", "encoder", *heads], rows)
