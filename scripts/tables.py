@@ -51,6 +51,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "readout-floors": readout.floors,
     "readout-criteria": readout.criteria,
     "readout-few": readout.few,
+    "readout-reductions": readout.reductions,
     "equal-time": equal_time.equal_time,
     "differences": equal_time.differences,
     "winners": equal_time.winners,

@@ -188,3 +188,18 @@ def few() -> str:
             rows.append([data, task, start, *cells])
     heads = (f"{measure}: {kind}" for measure in MEASURES for kind in ("pixels", *KINDS))
     return table(["data", "task", "encoder", *heads], rows)
+
+
+REDUCTIONS = ("pooled", "residual PCA", "residuals", "PCA", "random", "group lasso", "all")
+
+
+def reductions() -> str:
+    """Return the accuracy of each reduction of the sources."""
+    runs = list(read("readout_reductions")["runs"].values())
+    rows = []
+    for data, start in dict.fromkeys((run["data"], run["start"]) for run in runs):
+        own = [run["accuracy"] for run in runs if (run["data"], run["start"]) == (data, start)]
+        for task in own[0]["pooled"]:
+            cells = (_shown([100 * a[name][task] for a in own]) for name in REDUCTIONS)
+            rows.append([data, task, start, *cells])
+    return table(["data", "task", "encoder", *REDUCTIONS], rows)
