@@ -56,7 +56,7 @@ BUDGET: dict[str, Any] = {
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
-_FORMAT = 3
+_FORMAT = 4
 """Part of every cache key. Increase it when the same settings give other results."""
 
 
@@ -277,7 +277,7 @@ def probe_tasks(
         ValueError: a task with fewer than two classes, a class with one example, features that
             are not finite, or not one row for each image.
     """
-    train_h, test_h = features(data.train.images), features(data.test.images)
+    train_h, test_h = features(data.train.inputs), features(data.test.inputs)
     train_y, test_y = data.targets(train_h.device)
     classes = data.class_counts
     linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)

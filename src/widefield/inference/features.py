@@ -13,7 +13,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import printable
-from widefield.core.types import InputSpec, Kind, ProgressCallback, Size
+from widefield.core.types import Inputs, InputSpec, Kind, ProgressCallback, Size
 from widefield.data import Dataset, kind_of_source, open_dataset
 from widefield.encoders import (
     Encoder,
@@ -227,11 +227,12 @@ class FeatureExtractor:
         return replace(self, encoder=encoder, projector=projector, readout=None)
 
     def features(
-        self, images: np.ndarray, *, quiet: bool = True, precision: FeaturePrecision = "auto"
+        self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
+        plain = images if isinstance(images, np.ndarray) else images.images
         with images_progress(quiet, "encoding images") as progress:
-            return encode(self.build(images), images, progress, precision=precision)
+            return encode(self.build(plain), images, progress, precision=precision)
 
 
 def images_progress(quiet: bool, description: str) -> AbstractContextManager[ProgressCallback]:
@@ -260,7 +261,7 @@ def _with_channels(dataset: Dataset, channels: int | None, expected_by: str) -> 
 
 def encode(
     encoder: nn.Module,
-    images: np.ndarray,
+    images: Inputs,
     progress: ProgressCallback | None = None,
     *,
     precision: FeaturePrecision = "auto",
