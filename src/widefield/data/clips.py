@@ -1,8 +1,8 @@
 """Recordings longer than an example, and their segments: one, all of them, or random ones.
 
-Data sets pad recordings with silence, or record for long until something happens. A segment is
-silent if its mean square is at most `SILENCE` of that of the loudest one. Silent ones are neither
-shown nor averaged, and training draws them seldom.
+Data sets pad recordings with silence, or record for long until something happens. A part is silent
+if its variance is below `SILENCE` times that of the loudest one. Silent segments are neither shown
+nor averaged, and training draws them seldom.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from widefield.core import rng
 MAX_SEGMENTS = 30
 """Default number of segments of one recording whose features are averaged, at most."""
 SILENCE = 1e-6
-"""Largest mean square of silence, as a share of that of the loudest part: -60 dB."""
+"""Limit of the variance of silence, as a share of that of the loudest part: -60 dB."""
 _BLOCKS = 8
 """Blocks in a segment, the resolution of `Clips.sample` and `Clips.loudest`."""
 
@@ -38,8 +38,8 @@ class Clips:
     """Maximum number of segments of a sound for `segments`."""
     stream_index: NDArray[np.int64] | None = None
     """Index of each sound in the random stream, int64 [n]; None: 0..n-1."""
-    _loudness: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
-    """Start of a sound -> mean square of each of its blocks; shared by all subsets."""
+    _variance: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    """Start of a sound -> variance of each of its blocks; shared by all subsets."""
 
     @property
     def longer(self) -> NDArray[np.int64]:
@@ -73,8 +73,8 @@ class Clips:
         last = int(self.lengths[row]) - self.steps
         first = np.linspace(0, last, -(-last // self.steps) + 1).round().astype(np.int64)
         starts = (self.starts[row] + first).tolist()
-        power = np.array([_mean_square(self.samples[at : at + self.steps]) for at in starts])
-        first = first[_is_sounding(power)]
+        variance = np.array([self.samples[at : at + self.steps].var() for at in starts])
+        first = first[_is_sounding(variance)]
         if len(first) > self.max_segments:
             first = first[np.linspace(0, len(first) - 1, self.max_segments).round().astype(int)]
         return self._cut(np.full(len(first), row), first)
@@ -123,15 +123,17 @@ class Clips:
         return max(1, self.steps // _BLOCKS)
 
     def _blocks(self, row: int) -> NDArray[np.float64]:
-        """Return the mean square of each block of a sound; the last may be shorter."""
+        """Return the variance of each block of a sound; the last may be shorter."""
         start, length = int(self.starts[row]), int(self.lengths[row])
-        if start not in self._loudness:
-            square = self.samples[start : start + length].astype(np.float32)
-            square *= square  # in place, because a sound may be an hour long
+        if start not in self._variance:
+            x = self.samples[start : start + length].astype(np.float32)
             first = np.arange(0, length, self._block)
-            total = np.add.reduceat(square, first, dtype=np.float64)
-            self._loudness[start] = total / np.diff(first, append=length)
-        return self._loudness[start]
+            count = np.diff(first, append=length)
+            mean = np.add.reduceat(x, first, dtype=np.float64) / count
+            x *= x  # in place, because a sound may be an hour long
+            square = np.add.reduceat(x, first, dtype=np.float64) / count
+            self._variance[start] = np.maximum(square - mean**2, 0)
+        return self._variance[start]
 
     def _cut(self, index: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int16]:
         out = np.empty((len(index), 1, self.steps, 1), dtype=np.int16)
@@ -150,11 +152,6 @@ class Clips:
         )
 
 
-def _mean_square(x: NDArray[np.int16]) -> float:
-    values = x.astype(np.float64)
-    return float(values @ values) / len(x)
-
-
-def _is_sounding(power: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which parts of a sound, by their mean squares, are not silent; all, if all are 0."""
-    return power >= SILENCE * power.max()
+def _is_sounding(variance: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which parts of a sound, by their variances, are not silent; all, if all are 0."""
+    return variance >= SILENCE * variance.max()

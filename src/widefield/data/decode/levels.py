@@ -32,18 +32,19 @@ def to_mono(read: Callable[[], Iterator[Waveform]]) -> tuple[Waveform, Choices]:
     those that cancel.
     """
     averages, moments, channels = [np.zeros(0, np.float32)], [], 1
-    for block in read():
-        channels = block.shape[1]
-        averages.append(block.mean(axis=1))
-        if channels > 1:
-            columns = np.column_stack([block, averages[-1]]).astype(np.float64)
-            moments.append((len(columns), columns.sum(0), (columns**2).sum(0)))
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite
+        for block in read():
+            channels = block.shape[1]
+            averages.append(block.mean(axis=1))
+            if channels > 1:
+                columns = np.column_stack([block, averages[-1]]).astype(np.float64)
+                moments.append((len(columns), columns.sum(0), (columns**2).sum(0)))
     average = np.concatenate(averages)
     if not moments or not np.isfinite(average).all():
         return average, ()
     count, total, square = (sum(part) for part in zip(*moments, strict=True))
-    *each, together = np.maximum(square / count - (total / count) ** 2, 0)
-    power = np.array(each)
+    variance = square / count - (total / count) ** 2
+    power, together = variance[:-1].clip(0), variance[-1]
     sounding = power >= SILENCE * power.max()
     k = int(sounding.sum())
     if k > 1 and together * channels**2 < _CANCELED * power[sounding].sum():

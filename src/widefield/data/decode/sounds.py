@@ -28,8 +28,8 @@ _BLOCK = 1 << 20
 _MIN_RATE = 1_000
 _MAX_SAMPLE = 8.0
 """Limit of the samples of a file with full scale 1: floats and lossy codecs exceed 1."""
-_MIN_PEAK = 4 / 32_768
-"""Smallest peak of a sound: rounded to 16 bits, quieter ones are mostly noise."""
+_MIN_PEAK = 4
+"""Smallest peak of a file in 16 bits: quieter ones are mostly noise of rounding."""
 _NO_LENGTH = 0x7F00_0000
 """Least length in the header of a WAV stream that stands for none, bytes."""
 _FIRST_FRAME = 4_096
@@ -210,6 +210,11 @@ def decode(path: Path, rate: int) -> tuple[NDArray[np.int16], Choices]:
     if not np.isfinite(x).all():
         raise UnreadableError("holds NaN or infinity")
     samples, choices = leveled(x, info.rate, rate)
+    if np.abs(samples.astype(np.int32)).max() < _MIN_PEAK:
+        raise UnreadableError(
+            f"is silent in 16 bits, with samples up to {np.abs(x).max():.2g}: multiply all files "
+            "by one factor, unless it is silence"
+        )
     return samples, (*mixing, *choices)
 
 
@@ -217,7 +222,7 @@ def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int1
     """Return the samples of a waveform without its offset, within full scale and at rate `new`.
 
     Raises:
-        UnreadableError: silent, or samples too small or too large for 16 bits.
+        UnreadableError: silent, or samples far beyond 1.
     """
     x, offset = without_offset(x, old)
     peak = float(np.abs(x).max(initial=0))
@@ -227,11 +232,6 @@ def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int1
         raise UnreadableError(
             f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
             "such as 32768"
-        )
-    if peak < _MIN_PEAK:
-        raise UnreadableError(
-            f"holds samples up to {peak:.2g}, too quiet for 16 bits: multiply all files by one "
-            "factor, or leave it out as silence"
         )
     x, loud = within_full_scale(x)
     return to_int16(resample(x, old, new)), (*offset, *loud)
