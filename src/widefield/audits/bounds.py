@@ -324,7 +324,7 @@ def _mixture(grades: Sequence[Dataset]) -> Dataset:
     images = np.array(grades[0].images)
     for i, grade in enumerate(grades):
         images[i :: len(grades)] = grade.images[i :: len(grades)]
-    # Long sounds are reduced to the middle that probes use: new segments would be of one grade.
+    # Long sounds are reduced to their loudest segment: new segments would be of one grade.
     return replace(grades[0], images=images, plain=None, clips=None)
 
 

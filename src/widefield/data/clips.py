@@ -86,8 +86,10 @@ class Clips:
         starts are equally probable.
         """
         counter = index if self.stream_index is None else self.stream_index[index]
-        place = rng.bits(self.seed, f"segment {read}", counter) / 2.0**64
-        within = rng.bits(self.seed, f"start {read}", counter) / 2.0**64
+        place, within = (
+            (rng.bits(self.seed, f"{name} {read}", counter) >> np.uint64(11)) / 2.0**53
+            for name in ("segment", "start")
+        )
         draws = zip(index.tolist(), place.tolist(), within.tolist(), strict=True)
         return self._cut(index, np.array([self._draw(*draw) for draw in draws], dtype=np.int64))
 

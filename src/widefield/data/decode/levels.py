@@ -61,11 +61,12 @@ def without_offset(x: Waveform, rate: int) -> tuple[Waveform, Choices]:
     Data sets pad recordings with zeros, which keep no part of the offset of the sound.
     """
     flat = _flat(x, round(_FLAT_SECONDS * rate))
-    sound = x[~flat].astype(np.float64)
+    sound = x[~flat]
     if not len(sound):
         return np.zeros_like(x), ()
-    offset = sound.mean()
-    noted = abs(offset) > _NOTED_OFFSET * sound.std()
+    offset = sound.mean(dtype=np.float64)
+    variance = float(sound @ sound) / len(sound) - offset**2
+    noted = offset**2 > _NOTED_OFFSET**2 * variance
     return np.where(flat, np.float32(0), x - np.float32(offset)), ("offset",) if noted else ()
 
 
