@@ -106,6 +106,7 @@ class Clips:
         bounds = np.linspace(0, count, -(-count // block) + 1).astype(np.int64)
         total = np.concatenate([[0], self._sounding(row).cumsum()])
         first, end = bounds[:-1] // block, -(-(bounds[1:] - 1 + self.steps) // block)
+        end = np.minimum(end, len(total) - 1)
         return bounds, (total[end] - total[first]) / (end - first)
 
     def _loudest(self, row: int) -> int:
@@ -125,11 +126,11 @@ class Clips:
         return max(1, self.steps // _BLOCKS)
 
     def _blocks(self, row: int) -> NDArray[np.float64]:
-        """Return the variance of each block of a sound; the last may be shorter."""
+        """Return the variance of each block of a sound; the last has the remainder too."""
         start, length = int(self.starts[row]), int(self.lengths[row])
         if start not in self._variance:
             x = self.samples[start : start + length].astype(np.float32)
-            first = np.arange(0, length, self._block)
+            first = np.arange(length // self._block) * self._block
             count = np.diff(first, append=length)
             mean = np.add.reduceat(x, first, dtype=np.float64) / count
             x *= x  # in place, because a sound may be an hour long
