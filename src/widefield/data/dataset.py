@@ -275,7 +275,7 @@ class WholeSounds:
     def _segments(self, row: int) -> NDArray[Any]:
         """Return the segments of a sound, each with the same planted sounds."""
         assert self.dataset.clips is not None
-        segments = self.dataset.clips.segments(row)
+        segments: NDArray[Any] = self.dataset.clips.segments(row)
         for overlay in self.dataset.planted:
             overlay.apply(segments, np.full(len(segments), row))
         return segments

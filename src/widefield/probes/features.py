@@ -55,7 +55,7 @@ def extract(
         for part, counts in _batches(images, batch_size):
             h = features(encoder, image_batch(part, device), precision)
             if counts is not None:
-                h = torch.stack([segments.mean(0) for segments in h.split(counts)])
+                h = torch.stack([segments.mean(0) for segments in torch.split(h, counts)])
             if start == 0:  # outside inference mode: a probe may need gradients
                 rows = torch.empty(len(plain), h.shape[1], device=device)
             rows[start : start + len(h)] = h
