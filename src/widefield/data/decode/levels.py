@@ -55,6 +55,7 @@ def to_mono(read: Callable[[], Iterator[Waveform]]) -> tuple[Waveform, Choices]:
     return average, ()
 
 
+@np.errstate(over="ignore")  # the caller refuses samples far beyond 1
 def without_offset(x: Waveform, rate: int) -> tuple[Waveform, Choices]:
     """Subtract the mean of x, where it sounds: runs of one value become 0.
 
