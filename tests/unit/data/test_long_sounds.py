@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from widefield.audits.bounds import probe_tasks
 from widefield.data import Dataset, open_dataset
 from widefield.data.clips import MAX_SEGMENTS, Clips
+from widefield.data.planted import Canvas, Tone
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import split_by_hash
 from widefield.probes import extract, pixels
@@ -172,8 +173,6 @@ def test_planted_sounds_are_in_every_segment() -> None:
     waves = [event(row % 3, rng, 4 * STEPS) for row in range(6)]
     held = {"sounds": np.stack(waves).astype(np.int16), "sample_rate": np.array(RATE)}
     plain = open_dataset(held, **FORM)
-    from widefield.data.planted import Canvas, Tone
-
     canvas = Canvas(shape=plain.images.shape[1:], seed=0, held_out=False, rate=RATE)
     overlay = Tone(level=0).draw(canvas)
     planted = plain.with_overlay(overlay)
@@ -191,9 +190,8 @@ def clips_of(*waves: np.ndarray) -> Clips:
 
 
 def drawn(clips: Clips, draws: int = 600) -> np.ndarray:
-    """Return the starts of segments of sound 0 that training draws, from numbered samples."""
-    numbered = replace(clips, samples=np.arange(len(clips.samples), dtype=np.int32))
-    reads = [numbered._draw(0, *np.random.default_rng(read).random(2)) for read in range(draws)]
+    """Return the starts of segments of sound 0 for random pairs of uniform numbers."""
+    reads = [clips._draw(0, *np.random.default_rng(read).random(2)) for read in range(draws)]
     return np.array(reads)
 
 
