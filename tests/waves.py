@@ -37,7 +37,7 @@ class Sound(NamedTuple):
     content: bytes
     rate: int
     samples: NDArray[np.float64]
-    """The mean of its channels, in [-1, 1]."""
+    """The mean of its channels without its offset, in [-1, 1]."""
     rounding: float
 
 
@@ -49,7 +49,7 @@ def sound_file(rng: Rng) -> Sound:
     buffer = io.BytesIO()
     soundfile.write(buffer, x, rate, format=kind, subtype=coding)
     rounding = 1 / 128 if coding == "PCM_U8" else 1 / 16_384
-    return Sound(buffer.getvalue(), rate, x.mean(axis=1), rounding)
+    return Sound(buffer.getvalue(), rate, x.mean(axis=1) - x.mean(), rounding)
 
 
 def odd_sound(rng: Rng) -> bytes:

@@ -173,7 +173,7 @@ def audit(
         seed=seed,
         log=partial(console.print, highlight=False, markup=False, soft_wrap=True),
     )
-    test_h = extractor.features(split.test.images)
+    test_h = extractor.features(split.test.inputs)
     # Plants come first: most errors of an encoder occur here, before long work.
     plants, bounds = {}, []
     for name in plant:
@@ -186,7 +186,7 @@ def audit(
         compared[other.name] = _audit_all_tasks(other, split, options)[1] | {
             name: audit_plant(other, split, name, options)[0].verdict for name in plant
         }
-        cka = comparison.cka_if_defined(test_h, other.features(split.test.images).to(test_h))
+        cka = comparison.cka_if_defined(test_h, other.features(split.test.inputs).to(test_h))
         similarity = {} if cka is None else {other.name: cka}
         found = _without_labels(other, extractor, split.test, seed=seed)
         comparisons = {} if found is None else {other.name: found}
@@ -315,8 +315,8 @@ def _notes(
         notes.append(f"the audited features are the {extractor.kind} ones")
         if trained:
             notes.append("those of the short pretrainings are the pooled ones")
-    images = data.test.images[:64]
-    repeated, first = extractor.features(images), h[: len(images)]
+    repeated = extractor.features(data.test.subset(slice(64)).inputs)
+    first = h[: len(repeated)]
     atol = _TOLERANCE * float(repeated.abs().max())
     if not torch.allclose(repeated, first, rtol=_TOLERANCE, atol=atol):
         notes.append(

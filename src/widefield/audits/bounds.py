@@ -56,7 +56,7 @@ BUDGET: dict[str, Any] = {
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
-_FORMAT = 3
+_FORMAT = 4
 """Part of every cache key. Increase it when the same settings give other results."""
 
 
@@ -277,7 +277,7 @@ def probe_tasks(
         ValueError: a task with fewer than two classes, a class with one example, features that
             are not finite, or not one row for each image.
     """
-    train_h, test_h = features(data.train.images), features(data.test.images)
+    train_h, test_h = features(data.train.inputs), features(data.test.inputs)
     train_y, test_y = data.targets(train_h.device)
     classes = data.class_counts
     linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
@@ -324,7 +324,7 @@ def _mixture(grades: Sequence[Dataset]) -> Dataset:
     images = np.array(grades[0].images)
     for i, grade in enumerate(grades):
         images[i :: len(grades)] = grade.images[i :: len(grades)]
-    # Long sounds are reduced to the middle that probes use: new segments would be of one grade.
+    # Long sounds are reduced to their loudest segment: new segments would be of one grade.
     return replace(grades[0], images=images, plain=None, clips=None)
 
 

@@ -131,12 +131,12 @@ def audit_plant(
         if all(grade.verdict != "unclear" for grade in grades):
             break
     k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
-    plain = extractor.features(data.test.images)
+    plain = extractor.features(data.test.inputs)
     result = PlantAudit(
         name=name,
         grades=grades,
         neighbors_kept=tuple(
-            float(neighbor_agreement(plain, extractor.features(grade.test.images), k).mean())
+            float(neighbor_agreement(plain, extractor.features(grade.test.inputs), k).mean())
             for grade in splits
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
@@ -173,7 +173,7 @@ def audit_training(
             bounds = measure_bounds(trained, labeled, options, num_seeds=NUM_SEEDS)
             tasks |= audit_tasks(trained, labeled, bounds, seed=options.seed)
         results.append(tasks)
-        features.append(trained.features(data.test.images))
+        features.append(trained.features(data.test.inputs))
     return TrainAudit(
         plant=name,
         method=method,

@@ -3,12 +3,13 @@
 Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Precision = Literal["32-true", "bf16-mixed"]
@@ -44,6 +45,24 @@ def to_floats(x: Tensor) -> Tensor:
     if x.dtype == torch.uint8:
         return x.to(torch.float32).div_(255)
     return x.to(torch.float32).div_(32_768) if x.dtype == torch.int16 else x
+
+
+class Segmented(Protocol):
+    """Examples of several segments each, such as long sounds; features are averaged over them."""
+
+    @property
+    def images(self) -> NDArray[Any]:
+        """One segment of each example, [n, H, W, C]."""
+
+    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[int]]]:
+        """Yield the segments [m, H, W, C] of the next examples, and the count of each example.
+
+        A batch has all segments of its examples, at least `size` in number but for the last one.
+        """
+
+
+Inputs = NDArray[Any] | Segmented
+"""Examples to compute features of: images [n, H, W, C], or several segments of each."""
 
 
 @dataclass(frozen=True, kw_only=True)

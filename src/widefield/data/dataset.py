@@ -1,6 +1,7 @@
 """The data set: decoded examples in a stable order, with labels and planted features."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.types import KINDS, Kind, kind_of
+from widefield.core.types import KINDS, Inputs, Kind, kind_of
 from widefield.data.clips import Clips
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
@@ -57,8 +58,8 @@ class Dataset:
     rate: int | None = None
     """Sampling rate of sounds, Hz."""
     clips: Clips | None = None
-    """Whole sounds, if some are longer than an example. `images` has their centers; training
-    samples a segment at each read."""
+    """Whole sounds, if some are longer than an example. `images` has their loudest segments;
+    training samples a segment at each read."""
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -77,11 +78,16 @@ class Dataset:
         """Kind of the examples."""
         return kind_of(self.images.dtype)
 
+    @property
+    def inputs(self) -> Inputs:
+        """What features are computed of: `images`, or all segments of long sounds."""
+        return self.images if self.clips is None else WholeSounds(self)
+
     def arrays(self) -> dict[str, Any]:
         """Return examples and labels as arrays that `open_dataset` accepts.
 
         Tasks with unlabeled examples are left out. Sounds longer than an example are cut to their
-        center.
+        loudest segment.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -244,6 +250,35 @@ class Dataset:
         mean = total / count
         std = np.sqrt(np.maximum(square / count - mean**2, 1.0))
         return tuple((mean / 255).tolist()), tuple((std / 255).tolist())
+
+
+@dataclass(frozen=True)
+class WholeSounds:
+    """The segments of the sounds of a dataset, as `widefield.core.types.Segmented`."""
+
+    dataset: Dataset
+
+    @property
+    def images(self) -> NDArray[Any]:
+        """The loudest segment of each sound, [n, 1, T, 1]."""
+        return self.dataset.images
+
+    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[int]]]:
+        """Yield segments int16 [m, 1, T, 1] of the next sounds, and the count of each sound."""
+        parts: list[NDArray[Any]] = []
+        for row in range(len(self.dataset)):
+            parts.append(self._segments(row))
+            if row == len(self.dataset) - 1 or sum(map(len, parts)) >= size:
+                yield np.concatenate(parts), list(map(len, parts))
+                parts = []
+
+    def _segments(self, row: int) -> NDArray[Any]:
+        """Return the segments of a sound, each with the same planted sounds."""
+        assert self.dataset.clips is not None
+        segments: NDArray[Any] = self.dataset.clips.segments(row)
+        for overlay in self.dataset.planted:
+            overlay.apply(segments, np.full(len(segments), row))
+        return segments
 
 
 def _mean_std_over_time(signals: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

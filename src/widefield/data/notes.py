@@ -1,10 +1,14 @@
 """Notes to the user on how images were decoded, one line each."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.types import Size
 from widefield.data.cache import Record
+from widefield.data.clips import Clips
 from widefield.data.spec import BUILT_IN, Spec
 
 _CHOICES = {
@@ -14,6 +18,14 @@ _CHOICES = {
     "cmyk": "come from CMYK, without its color profile",
 }
 """Text of each choice in decoding, except size and bit depth."""
+
+_SOUND_CHOICES = {
+    "canceled": "have channels that cancel when averaged, and the loudest one is taken",
+    "silent_channel": "have channels without sound, which are left out",
+    "offset": "have a constant offset, which is removed",
+    "loud": "exceed full scale, and are scaled down to it",
+}
+"""Text of each choice of `data.decode.levels`."""
 
 _CHUNK = 512
 
@@ -42,8 +54,30 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
                 f"{record['largest']:g})"
             )
         notes.append(f"{choices['deep']} of {n} images have more than 8 bits{outcome}")
-    parts = [f"{choices[name]} {text}" for name, text in _CHOICES.items() if choices.get(name)]
-    return [*notes, f"of {n} images, {'; '.join(parts)}"] if parts else notes
+    return notes + _listed(choices, _CHOICES, f"of {n} images")
+
+
+def sound_notes(segments: Clips, choices: Counter[str], rate: int) -> list[str]:
+    """Return notes on the form of sounds, on silence in long ones, and on choices in decoding."""
+    n, longer = len(segments.lengths), len(segments.longer)
+    form = f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
+    if longer:
+        form += (
+            f": {longer} are longer, and their features are averaged over up to "
+            f"{segments.max_segments} segments each"
+        )
+        silence = segments.silence()
+        partly = silence[silence > 0]
+        if len(partly):
+            share = f"{partly.mean():.0%} of their time"
+            form += f"; {len(partly)} are silent for {share}, which is left out"
+    return [form, *_listed(choices, _SOUND_CHOICES, f"of {n} sounds")]
+
+
+def _listed(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> list[str]:
+    """Return one note of all counted choices, if there are any."""
+    parts = [f"{counts[name]} {text}" for name, text in texts.items() if counts.get(name)]
+    return [f"{start}, {'; '.join(parts)}"] if parts else []
 
 
 def dark_note(images: NDArray[np.uint8]) -> list[str]:

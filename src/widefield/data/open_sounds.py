@@ -14,19 +14,20 @@ from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import Record, cache_key, load_or_build
 from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
+from widefield.data.decode.levels import Choices
 from widefield.data.decode.sounds import (
     UnreadableError,
     decode,
     header,
     in_parallel,
+    leveled,
     require_audio,
-    resample,
     resampled_length,
 )
 from widefield.data.examples import Examples
-from widefield.data.notes import split_note
+from widefield.data.notes import sound_notes, split_note
 from widefield.data.planted import Canvas, SoundOverlay
-from widefield.data.readers.recordings import Recordings, from_int16, to_int16
+from widefield.data.readers.recordings import Recordings, from_int16
 from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import Spec
@@ -55,11 +56,11 @@ def open_sounds(
 ) -> Dataset:
     """Select, decode and cut sounds; mix in planted sounds.
 
-    An example is the center of its recording, padded with silence. If a recording is longer,
-    `Dataset.clips` has all of it, and training samples a segment at each read. `size` is (1,
-    samples) of an example, from an encoder, and takes precedence over `seconds`; `rate` is the
-    sampling rate, Hz, by default the most common one of the recordings, at most 16,000. The other
-    arguments are those of `open_dataset`.
+    An example is a recording in the middle of silence. If a recording is longer, it is its loudest
+    segment; `Dataset.clips` has all of it, and training samples a segment at each read.
+    `size` is (1, samples) of an example, from an encoder, and takes precedence over `seconds`;
+    `rate` is the sampling rate, Hz, by default the most common one of the recordings, at most
+    16,000. The other arguments are those of `open_dataset`.
 
     Raises:
         ValueError: sounds that cannot be read, or arguments that do not fit them.
@@ -74,16 +75,17 @@ def open_sounds(
     canvas = Canvas(shape=(1, steps, 1), seed=seed, held_out=held_out, rate=rate)
     overlays = _overlays(spec, examples, canvas)
     if recordings.files is None:
-        clips, rows, skipped = _from_memory(examples, rows, max_examples, rate)
+        clips, rows, skipped, choices = _from_memory(examples, rows, max_examples, rate)
         samples, lengths = _concatenate(clips, steps)
         storage = f"kept in memory: {samples.nbytes / 1e6:.1f} MB"
     else:
-        samples, lengths, rows, skipped, storage = _from_files(
+        samples, lengths, rows, skipped, choices, storage = _from_files(
             examples, recordings.files, rows, max_examples, rate, steps, memory_budget, progress
         )
     starts = np.cumsum(lengths) - lengths
     segments = Clips(samples=samples, starts=starts, lengths=lengths, steps=steps, seed=seed)
-    return _dataset(spec, examples, segments, rows, overlays, skipped, storage, rate)
+    notes = [*examples.notes, *split_note(spec, len(rows)), *sound_notes(segments, choices, rate)]
+    return _dataset(spec, examples, segments, rows, overlays, skipped, notes, storage, rate)
 
 
 def _default_rate(recordings: Recordings) -> int:
@@ -154,25 +156,25 @@ def _decode_readable(
 
 def _from_memory(
     examples: Examples, rows: NDArray[np.int64], max_examples: int | None, rate: int
-) -> tuple[list[NDArray[np.int16]], NDArray[np.int64], list[Skipped]]:
-    """Return clips in memory, resampled to `rate`, without silent ones."""
+) -> tuple[list[NDArray[np.int16]], NDArray[np.int64], list[Skipped], Counter[str]]:
+    """Return clips in memory at `rate` without offset, rows, those skipped, counts of choices."""
     assert examples.recordings is not None
     clips, source_rate = examples.recordings.clips, examples.recordings.rate
     assert clips is not None
     assert source_rate is not None
 
-    def work(row: int) -> NDArray[np.int16]:
-        clip = clips[row]
-        if not clip.any():
-            raise UnreadableError("is silent" if len(clip) else "has no samples")
-        if source_rate == rate:
-            return clip
-        return to_int16(resample(from_int16(clip), source_rate, rate))
-
     failed: dict[int, Skipped] = {}
-    done = _decode_readable(work, examples, rows, max_examples, failed)
+    done = _decode_readable(
+        lambda row: leveled(from_int16(clips[row]), source_rate, rate),
+        examples,
+        rows,
+        max_examples,
+        failed,
+    )
     kept = np.array(list(done), dtype=np.int64)
-    return list(done.values()), kept, [failed[row] for row in sorted(failed)]
+    samples = [clip for clip, _ in done.values()]
+    choices = Counter(name for _, names in done.values() for name in names)
+    return samples, kept, [failed[row] for row in sorted(failed)], choices
 
 
 def _concatenate(
@@ -200,8 +202,10 @@ def _from_files(
     steps: int,
     budget: int | None,
     progress: ProgressCallback | None,
-) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], list[Skipped], str]:
-    """Decode files; return samples, lengths, rows, skipped files, and the storage as text."""
+) -> tuple[
+    NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], list[Skipped], Counter[str], str
+]:
+    """Decode files; return samples, lengths, rows, those skipped, choices, the storage as text."""
     names = examples.names
     failed: dict[int, Skipped] = {}
     while True:
@@ -214,7 +218,9 @@ def _from_files(
         pixels, record, storage = load_or_build(
             (2 * int(lengths.sum()),),
             partial(_decode_into, files, names, kept.tolist(), lengths, rate, progress),
-            key=partial(cache_key, ("sounds", rate, steps, kept.tobytes()), names, examples.origin),
+            key=partial(
+                cache_key, ("leveled", rate, steps, kept.tobytes()), names, examples.origin
+            ),
             budget=budget,
         )
         samples: NDArray[np.int16] = pixels.view(np.int16)
@@ -229,7 +235,8 @@ def _from_files(
         parts = np.split(samples, np.cumsum(lengths)[:-1])
         samples = np.concatenate([parts[i] for i in left.tolist()])
         kept, lengths = kept[left], lengths[left]
-    return samples, lengths, kept, [failed[row] for row in sorted(failed)], storage
+    choices = Counter(name for names in record["choices"] for name in names)
+    return samples, lengths, kept, [failed[row] for row in sorted(failed)], choices, storage
 
 
 def _decode_into(
@@ -241,16 +248,19 @@ def _decode_into(
     progress: ProgressCallback | None,
     out: NDArray[np.uint8],
 ) -> Record:
-    """Decode each file into the center of its slot of `out`; record the failures."""
+    """Decode each file into the center of its slot of `out`; record failures and choices."""
     samples = out.view(np.int16)
     samples[:] = 0
     slots = dict(zip(rows, np.split(samples, np.cumsum(lengths)[:-1]), strict=True))
 
-    def work(row: int) -> None:
-        _center(decode(files[row], rate)[: len(slots[row])], slots[row])
+    def work(row: int) -> Choices:
+        decoded, choices = decode(files[row], rate)
+        _center(decoded[: len(slots[row])], slots[row])
+        return choices
 
-    _, failed = in_parallel(work, names, rows, progress)
-    return {"bad": [[row, skipped.path, skipped.reason] for row, skipped in failed.items()]}
+    done, failed = in_parallel(work, names, rows, progress)
+    bad = [[row, skipped.path, skipped.reason] for row, skipped in failed.items()]
+    return {"bad": bad, "choices": [choices for choices in done.values() if choices]}
 
 
 def _dataset(
@@ -260,22 +270,16 @@ def _dataset(
     rows: NDArray[np.int64],
     overlays: list[SoundOverlay],
     skipped: list[Skipped],
+    notes: list[str],
     storage: str,
     rate: int,
 ) -> Dataset:
-    n, index = len(rows), np.arange(len(rows))
-    notes = [*examples.notes, *split_note(spec, n)]
-    longer = int((segments.lengths > segments.steps).sum())
-    notes.append(
-        f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
-        + (f": {longer} are longer and are cut" if longer else "")
-    )
-    notes += skipped_note(tuple(skipped))
-    plain = segments.centered()
+    index = np.arange(len(rows))
+    plain = segments.loudest()
     images = plain.copy() if overlays else plain
     for overlay in overlays:
         overlay.apply(images, index)
-    fresh = any(overlay.fresh for overlay in overlays) and not segments.longer
+    fresh = any(overlay.fresh for overlay in overlays) and not len(segments.longer)
     return Dataset(
         spec=str(spec),
         images=images,
@@ -286,10 +290,10 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=[examples.names[row] for row in rows.tolist()],
         skipped=tuple(skipped),
-        notes=tuple(notes),
+        notes=(*notes, *skipped_note(tuple(skipped))),
         storage=storage,
         planted=tuple(overlays),
         plain=plain if fresh else None,
         rate=rate,
-        clips=segments if segments.longer else None,
+        clips=segments if len(segments.longer) else None,
     )

@@ -5,7 +5,6 @@ a linear probe.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.types import Inputs
 from widefield.evaluation.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.metrics import view_agreement, whitened
 from widefield.probes.features import image_batch
 from widefield.views import build_views
 
-FeatureFunction = Callable[[NDArray[Any]], Tensor]
+FeatureFunction = Callable[[Inputs], Tensor]
 """Images [n, H, W, C] -> features [n, D]."""
 Images = NDArray[np.uint8]
 Scores = NDArray[np.float64]

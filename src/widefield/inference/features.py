@@ -13,8 +13,9 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import printable
-from widefield.core.types import InputSpec, Kind, ProgressCallback, Size
+from widefield.core.types import Inputs, InputSpec, Kind, ProgressCallback, Size
 from widefield.data import Dataset, kind_of_source, open_dataset
+from widefield.data.spec import BUILT_IN, parse
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
@@ -155,7 +156,7 @@ class FeatureExtractor:
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             max_value = like.max_value if max_value is None else max_value
-        rate = self.rate if like is None else like.rate
+        rate = self._rate_for(data) if like is None else like.rate
         options |= {"image_size": size, "sample_rate": rate, "max_value": max_value}
         try:
             with images_progress(quiet, "reading images") as progress:
@@ -165,6 +166,16 @@ class FeatureExtractor:
             raise
         self._check_kind(dataset.spec, dataset.kind)
         return _with_channels(dataset, channels, self.name if like is None else like.spec)
+
+    def _rate_for(self, data: Any) -> int | None:
+        """Return the sampling rate to open sounds at; None for their own.
+
+        Without an encoder, frequencies would differ between data of different rates.
+        """
+        if self.encoder is not None:
+            return self.rate
+        built_in = isinstance(data, str) and parse(data).base in BUILT_IN  # needs no resampling
+        return None if built_in else FLOOR_RATE
 
     @property
     def front_end(self) -> FrontEnd | None:
@@ -227,11 +238,12 @@ class FeatureExtractor:
         return replace(self, encoder=encoder, projector=projector, readout=None)
 
     def features(
-        self, images: np.ndarray, *, quiet: bool = True, precision: FeaturePrecision = "auto"
+        self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
+        plain = images if isinstance(images, np.ndarray) else images.images
         with images_progress(quiet, "encoding images") as progress:
-            return encode(self.build(images), images, progress, precision=precision)
+            return encode(self.build(plain), images, progress, precision=precision)
 
 
 def images_progress(quiet: bool, description: str) -> AbstractContextManager[ProgressCallback]:
@@ -260,7 +272,7 @@ def _with_channels(dataset: Dataset, channels: int | None, expected_by: str) -> 
 
 def encode(
     encoder: nn.Module,
-    images: np.ndarray,
+    images: Inputs,
     progress: ProgressCallback | None = None,
     *,
     precision: FeaturePrecision = "auto",

@@ -1,6 +1,6 @@
 """Extraction of features from images, and pixels as baseline features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -9,12 +9,12 @@ from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import eval_mode
-from widefield.core.types import KINDS, Precision, to_floats
+from widefield.core.types import KINDS, Inputs, Precision, to_floats
 
 
 def extract(
     encoder: nn.Module,
-    images: np.ndarray,
+    images: Inputs,
     *,
     batch_size: int = 512,
     device: torch.device | str | None = None,
@@ -26,7 +26,8 @@ def extract(
     Images are uint8; windows and sounds have height 1 and are float32 and int16. Inputs of the
     encoder are float [B, C, H, W], for images in [0, 1], on `device`, by default that of its
     parameters; the result is there too. The encoder runs in evaluation mode and is not changed.
-    `progress` is called with (images done, images in all) after every batch.
+    `progress` is called with (images done, images in all) after every batch. Of examples with
+    several segments, the features are averaged over the segments.
 
     Raises `ValueError` for images of another shape or type, for an empty array, and for an encoder
     that does not return [B, D].
@@ -36,29 +37,41 @@ def extract(
         >>> extract(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images).shape
         torch.Size([3, 5])
     """
-    is_known = images.dtype.name in KINDS and images.ndim == 4
-    if not is_known or (images.dtype != np.uint8 and images.shape[1] != 1):
+    plain = images if isinstance(images, np.ndarray) else images.images
+    is_known = plain.dtype.name in KINDS and plain.ndim == 4
+    if not is_known or (plain.dtype != np.uint8 and plain.shape[1] != 1):
         raise ValueError(
-            f"images have dtype {images.dtype} and shape {list(images.shape)}: "
+            f"images have dtype {plain.dtype} and shape {list(plain.shape)}: "
             "give uint8 of shape [n, H, W, C], float32 of windows or int16 of sounds"
         )
-    if len(images) == 0:
+    if len(plain) == 0:
         raise ValueError("there are no images: give at least one")
     if device is None:
         first = next(encoder.parameters(), None)
         device = "cpu" if first is None else first.device
     device = torch.device(device)
-    rows = torch.empty(0)
+    rows, start = torch.empty(0), 0
     with eval_mode(encoder):
-        for start in range(0, len(images), batch_size):
-            x = image_batch(images[start : start + batch_size], device)
-            h = features(encoder, x, precision)
+        for part, counts in _batches(images, batch_size):
+            h = features(encoder, image_batch(part, device), precision)
+            if counts is not None:
+                h = torch.stack([segments.mean(0) for segments in torch.split(h, counts)])
             if start == 0:  # outside inference mode: a probe may need gradients
-                rows = torch.empty(len(images), h.shape[1], device=device)
+                rows = torch.empty(len(plain), h.shape[1], device=device)
             rows[start : start + len(h)] = h
+            start += len(h)
             if progress is not None:
-                progress(start + len(h), len(images))
+                progress(start, len(plain))
     return rows
+
+
+def _batches(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:
+    """Yield images [B, H, W, C], and the number of them for each example unless it is one."""
+    if not isinstance(images, np.ndarray):
+        yield from images.batches(size)
+        return
+    for start in range(0, len(images), size):
+        yield images[start : start + size], None
 
 
 def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
@@ -77,7 +90,7 @@ def features(encoder: nn.Module, x: Tensor, precision: Precision) -> Tensor:
         return h.float()
 
 
-def pixels(images: np.ndarray, *, size: int = 32) -> Tensor:
+def pixels(images: Inputs, *, size: int = 32) -> Tensor:
     """Return pixels in [0, 1] as features, float32 [n, C h w], on the CPU: a baseline of probes.
 
     Sides longer than `size` are first reduced to `size` by averaging over areas, so that the cost
@@ -104,8 +117,9 @@ class Pixels(nn.Module):
         self.size, self.spectrogram = size, spectrogram
 
     @classmethod
-    def of(cls, images: np.ndarray, size: int = 32) -> "Pixels":
+    def of(cls, images: Inputs, size: int = 32) -> "Pixels":
         """Return the module for examples of the type of `images`."""
+        images = images if isinstance(images, np.ndarray) else images.images
         if images.dtype != np.int16 or images.ndim != 4:
             return cls(size)
         return cls(size, LogMel(FrontEnd(rate=FLOOR_RATE, samples=images.shape[2])))

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from widefield.core.modes import eval_mode
-from widefield.core.types import Precision, Score
+from widefield.core.types import Inputs, Precision, Score
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.features import extract, features
 from widefield.probes.knn import knn
@@ -37,9 +37,9 @@ def learning_rate(epoch: int) -> float:
 
 def score_sgd(
     encoder: nn.Module,
-    train_images: np.ndarray,
+    train_images: Inputs,
     train_labels: dict[str, Tensor],
-    test_images: np.ndarray,
+    test_images: Inputs,
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
@@ -77,7 +77,7 @@ def score_sgd(
     with eval_mode(encoder):
         for epoch in range(EPOCHS):
             optimizer.param_groups[0]["lr"] = learning_rate(epoch)
-            shuffled = torch.randperm(len(train_images), generator=order)
+            shuffled = torch.randperm(len(train_h), generator=order)
             for index in torch.split(shuffled, BATCH_SIZE):
                 x, labels = draw(index.numpy(), epoch, generator)
                 # A clone: autograd does not accept tensors of inference mode.

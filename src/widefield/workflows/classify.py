@@ -157,7 +157,7 @@ def classify(
         candidates.insert(0, replace(extractor, kind="pooled", dim=None))
     fits = []
     for candidate in candidates:
-        h = candidate.features(dataset.images, quiet=quiet).cpu().numpy()
+        h = candidate.features(dataset.inputs, quiet=quiet).cpu().numpy()
         if not np.isfinite(h).all():
             raise ValueError(
                 f"features of {extractor.name} are NaN or infinite: use another encoder"

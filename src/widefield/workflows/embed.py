@@ -143,7 +143,7 @@ def embed(
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
     extractor = extractor.with_readout(dataset, quiet=quiet)
     embedding = Embedding(
-        features=extractor.features(dataset.images, quiet=quiet, precision="32").cpu().numpy(),
+        features=extractor.features(dataset.inputs, quiet=quiet, precision="32").cpu().numpy(),
         index=np.arange(len(dataset)),
         paths=dataset.paths,
         labels=dataset.labels,

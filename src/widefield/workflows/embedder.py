@@ -71,4 +71,4 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         """Return the features float32 [n, D] of n images."""
         check_is_fitted(self)
         dataset = self.extractor_.open({"x": images}, quiet=True)
-        return self.extractor_.features(dataset.images, precision="32").cpu().numpy()
+        return self.extractor_.features(dataset.inputs, precision="32").cpu().numpy()

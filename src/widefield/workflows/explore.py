@@ -213,7 +213,7 @@ def explore(
             f"{_MIN_IMAGES}"
         )
     extractor = extractor.with_readout(dataset, quiet=quiet)
-    h = extractor.features(dataset.images, quiet=quiet)
+    h = extractor.features(dataset.inputs, quiet=quiet)
     if not h.isfinite().all():
         raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))

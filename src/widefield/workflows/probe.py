@@ -247,7 +247,7 @@ def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[FeatureE
 
 def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, Score]:
     """Score the best linear probe on features of plain images."""
-    train_h, test_h = encoder.features(data.train.images), encoder.features(data.test.images)
+    train_h, test_h = encoder.features(data.train.inputs), encoder.features(data.test.inputs)
     train_y, test_y = data.targets(train_h.device)
     return score(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
 
@@ -275,9 +275,9 @@ def _score_by_sgd(
     with on_device(module, device):
         return score_sgd(
             module,
-            train.images,
+            train.inputs,
             train_y,
-            data.test.images,
+            data.test.inputs,
             test_y,
             classes=data.class_counts,
             draw=draw,

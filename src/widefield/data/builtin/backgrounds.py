@@ -50,7 +50,7 @@ def _decode(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
     files = recordings.files
     assert files is not None
     done, failed = in_parallel(
-        lambda row: decode(files[row], rate), examples.names, range(len(files))
+        lambda row: decode(files[row], rate)[0], examples.names, range(len(files))
     )
     if failed:
         first = next(iter(failed.values()))

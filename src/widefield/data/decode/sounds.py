@@ -1,12 +1,13 @@
 """Decoding of sound files to mono samples of one rate; needs the extra `[audio]`."""
 
 import importlib.util
+import io
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,23 @@ from numpy.typing import NDArray
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import ProgressCallback
+from widefield.data.decode.levels import Choices, to_mono, within_full_scale, without_offset
 from widefield.data.readers.recordings import to_int16
 from widefield.data.skipped import Skipped
+
+if TYPE_CHECKING:
+    from soundfile import SoundFile
 
 _MAX_SECONDS = 3_600.0
 """Limit of the duration of a file; longer ones are skipped."""
 _BLOCK = 1 << 20
 _MIN_RATE = 1_000
-_MAX_SAMPLE = 2.0
-"""Limit of the samples of a file with full scale 1: lossy codecs and sums exceed 1."""
+_MAX_SAMPLE = 8.0
+"""Limit of the samples of a file with full scale 1: floats and lossy codecs exceed 1."""
+_MIN_PEAK = 4
+"""Smallest peak of a file in 16 bits: quieter ones are mostly noise of rounding."""
+_NO_LENGTH = 0x7F00_0000
+"""Least length in the header of a WAV stream that stands for none, bytes."""
 _FIRST_FRAME = 4_096
 """Bytes in which the first frame of an MP3 file begins, unless images precede it."""
 _MAX_PAGE = 65_307
@@ -67,7 +76,7 @@ def header(path: Path) -> Header:
             raise UnreadableError("is empty")
         path.open("rb").close()  # soundfile does not report the reason of a failure
         _check_complete_mp3(path)
-        with soundfile.SoundFile(path) as file:
+        with _opened(path) as file:
             info = Header(len(file), file.samplerate)
     except OSError as error:
         raise UnreadableError(error.strerror or "cannot be opened") from None
@@ -77,11 +86,49 @@ def header(path: Path) -> Header:
         raise UnreadableError(f"has a header with {info.rate} samples a second")
     if info.frames < 1:
         raise UnreadableError("has no samples")
+    if info.frames >= 2**62:  # a FLAC stream, which soundfile cannot read
+        raise UnreadableError("does not state its length: encode it again")
     if info.frames > _MAX_SECONDS * info.rate:
         hours = info.frames / info.rate / 3600
         raise UnreadableError(f"is {hours:.1f} hours long, above 1; cut it into shorter files")
     _check_complete(path)
     return info
+
+
+def _opened(path: Path) -> "SoundFile":
+    """Open a file; a WAV stream with a length of 0 gets that of the file."""
+    from soundfile import SoundFile
+
+    place = _unset_length(path)
+    if place is None:
+        return SoundFile(path)
+    content = bytearray(path.read_bytes())
+    for start in (4, place):  # of the file, and of the samples
+        content[start : start + 4] = struct.pack("<I", min(len(content) - start - 4, 2**32 - 1))
+    return SoundFile(io.BytesIO(content))
+
+
+def _unset_length(path: Path) -> int | None:
+    """Return the position of the length of the samples in a WAV file, if it is 0 and they exist."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(12)
+        if start[:4] != b"RIFF" or start[8:] != b"WAVE":
+            return None
+        for name, length in _chunks(file):
+            if name == b"data":
+                place = file.tell() - 4
+                other_chunks = size - place - 4 == sum(8 + n + n % 2 for _, n in _chunks(file))
+                return None if length or other_chunks else place
+    return None
+
+
+def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Yield name and length of each chunk from the position of `file` on."""
+    while len(head := file.read(8)) == 8:
+        name, length = struct.unpack("<4sI", head)
+        yield name, length
+        file.seek(length + length % 2, io.SEEK_CUR)
 
 
 def _check_complete(path: Path) -> None:
@@ -100,8 +147,8 @@ def _check_complete(path: Path) -> None:
     else:
         return
     missing = size + 8 - path.stat().st_size
-    # Streams that were not closed have a length of 0 or 4 GB in the header.
-    if size < 2**32 - 2**20 and missing > 1:
+    # Streams that were not closed have a length of 0, 2 or 4 GB in the header.
+    if size < _NO_LENGTH and missing > 1:
         raise UnreadableError(f"is cut short by {missing} bytes")
 
 
@@ -121,12 +168,13 @@ def _check_complete_mp3(path: Path) -> None:
     """Check that an MP3 file is as long as its first frame says, if it does.
 
     The frame has the number of bytes after "Xing" or "Info" if its second flag is set. Without this
-    check, the decoder returns what is left and warns on standard error.
+    check, the decoder returns what is left and warns on standard error. Files that are MP3 may have
+    any suffix.
     """
-    if path.suffix.lower() != ".mp3":
-        return
     with path.open("rb") as file:
         start = file.read(_FIRST_FRAME)
+    if start[:4] in (b"RIFF", b"RF64", b"FORM", b"OggS", b"fLaC"):
+        return
     positions = [position for tag in (b"Xing", b"Info") if (position := start.find(tag)) >= 0]
     head = start[min(positions) : min(positions) + 16] if positions else b""
     if len(head) < 16:
@@ -139,8 +187,8 @@ def _check_complete_mp3(path: Path) -> None:
         raise UnreadableError(f"is cut short by {missing} bytes")
 
 
-def decode(path: Path, rate: int) -> NDArray[np.int16]:
-    """Return the samples of a file at `rate`, averaged over channels.
+def decode(path: Path, rate: int) -> tuple[NDArray[np.int16], Choices]:
+    """Return the samples of a file at `rate`, mixed to one channel without offset, and how.
 
     Raises:
         UnreadableError: damaged, silent, or samples that are NaN, infinite or far beyond 1.
@@ -148,28 +196,45 @@ def decode(path: Path, rate: int) -> NDArray[np.int16]:
     import soundfile
 
     info = header(path)
+
+    def blocks() -> Iterator[NDArray[np.float32]]:
+        with _opened(path) as file:
+            yield from file.blocks(_BLOCK, dtype="float32", always_2d=True)
+
     try:
-        with soundfile.SoundFile(path) as file:
-            parts = [
-                block.mean(axis=1) for block in file.blocks(_BLOCK, dtype="float32", always_2d=True)
-            ]
+        x, mixing = to_mono(blocks)
     except (soundfile.SoundFileError, RuntimeError, ValueError, OSError):
         raise UnreadableError("is damaged") from None
-    x = np.concatenate(parts) if parts else np.zeros(0, np.float32)
     if len(x) < info.frames:
         raise UnreadableError(f"is cut short: {len(x)} of {info.frames} samples")
     if not np.isfinite(x).all():
         raise UnreadableError("holds NaN or infinity")
+    samples, choices = leveled(x, info.rate, rate)
+    if np.abs(samples.astype(np.int32)).max() < _MIN_PEAK:
+        raise UnreadableError(
+            f"is silent in 16 bits, with samples up to {np.abs(x).max():.2g}: multiply all files "
+            "by one factor, unless it is silence"
+        )
+    return samples, (*mixing, *choices)
+
+
+def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int16], Choices]:
+    """Return the samples of a waveform without its offset, within full scale and at rate `new`.
+
+    Raises:
+        UnreadableError: silent, or samples far beyond 1.
+    """
+    x, offset = without_offset(x, old)
     peak = float(np.abs(x).max(initial=0))
-    if peak > _MAX_SAMPLE:  # in units of integers, which would be clipped
+    if peak == 0:
+        raise UnreadableError("is silent" if len(x) else "has no samples")
+    if peak > _MAX_SAMPLE:  # in units of integers
         raise UnreadableError(
             f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
             "such as 32768"
         )
-    samples = to_int16(resample(x, info.rate, rate))
-    if not samples.any():
-        raise UnreadableError("is silent")
-    return samples
+    x, loud = within_full_scale(x)
+    return to_int16(resample(x, old, new)), (*offset, *loud)
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:
