@@ -255,11 +255,11 @@ def test_what_is_white_stays_so(tmp_path: Path) -> None:
     folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"][..., 0]
     write(folder, 15 * x[:FEW].astype(np.uint16))
     pretrain(folder, out=run, **settings(epochs=1))
-    max_value = yaml.safe_load((run / "run.yaml").read_text())["form"]["max_value"]
-    assert max_value == 4095
+    saved = yaml.safe_load((run / "run.yaml").read_text())["form"]["black_white"]
+    assert saved == [0, 4095]
     write(folder, x[FEW:].astype(np.uint16), first=FEW)  # darker
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
-    assert done.encoder.config.max_value == max_value
+    assert done.encoder.config.black_white == (0, 4095)
 
 
 def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     for name, options in (
         ("images", {}),
         (f"{folder}/", {"seed": 5}),
-        (folder, {"max_value": 255.0}),
+        (folder, {"black_white": (0, 255)}),
     ):
         again, decoded = decoded_files(name, **options)
         assert not decoded
@@ -134,15 +134,15 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     assert decoded_files(f"{folder}+digits")[1]
 
 
-def test_values_of_many_bits_are_cached_with_their_white(tmp_path, cache, monkeypatch):
+def test_values_of_many_bits_are_cached_with_black_and_white(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(cache_module, "SLOW", 0.0)
     for i in range(3):
-        (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1000 + i)))
-    assert decoded_files(tmp_path)[0].max_value == 1023
-    same, decoded = decoded_files(tmp_path, max_value=1023.0)
+        (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1002 * i // 2)))
+    assert decoded_files(tmp_path)[0].black_white == (0, 1023)
+    same, decoded = decoded_files(tmp_path, black_white=(0, 1023))
     assert not decoded
-    assert same.max_value == 1023
-    other, decoded = decoded_files(tmp_path, max_value=4095.0)
+    assert same.black_white == (0, 1023)
+    other, decoded = decoded_files(tmp_path, black_white=(0.0, 4095.0))
     assert decoded
     assert other.images.max() == round(1002 / 4095 * 255)
 
@@ -230,7 +230,7 @@ def test_two_runs_at_once_end_with_one_entry(cache):
     pixels, _, _ = cache_module.load_or_build((3, 2), slow, key=lambda: "entry", budget=0)
     assert (np.asarray(pixels) == 7).all()
     assert [path.name for path in cache.iterdir()] == ["entry"]
-    assert json.loads((cache / "entry" / "record.json").read_text()) == {}
+    assert json.loads((cache / "entry" / "record.json").read_text()).keys() == {"digest"}
 
 
 def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):
