@@ -32,7 +32,7 @@ def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
     gray, alpha = image.mode in ("1", "L", "LA"), None
     try:
         transform = _transform(profile, "L" if gray else "CMYK" if image.mode == "CMYK" else "RGB")
-    except (OSError, ImageCms.PyCMSError):
+    except (OSError, ValueError):
         return None
     if transform is None or image.mode == "1":
         return image
@@ -53,16 +53,18 @@ def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """Return the transform of a profile to sRGB, or None if it is sRGB.
 
     Raises:
-        PyCMSError or OSError: the profile is damaged, or not for images of this mode.
+        OSError or ValueError: the profile is damaged, or not for images of this mode.
     """
+    # Threads share a transform, and its cache holds one pixel. Optimized gray curves are coarse.
+    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
+    flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
     transform = ImageCms.ImageCmsTransform(
         ImageCms.ImageCmsProfile(BytesIO(profile)),
         ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")),
         mode,
         "RGB",
         ImageCms.Intent.RELATIVE_COLORIMETRIC,
-        # Threads share a transform, and its cache holds one pixel.
-        flags=ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE,
+        flags=flags,
     )
     if mode == "CMYK":
         return transform

@@ -7,8 +7,8 @@ encoder for all later data. Black is 0, and white the largest value of the bits 
 where the values fill at least half of that; 0 and 1 for floats in [0, 1]. Otherwise they are the
 smallest and largest values of a sample of the files.
 
-Extremes do not decide: of each file 1 pixel or 0.01 % is left out at both ends, then 0.1 % of the
-sample, and before this what a wide gap separates from it, as padding.
+Outliers do not decide: of each file 1 pixel or 0.01 % is left out at both ends, then what a wide
+gap separates, as padding, then 0.02 % of the sample. Extremes within 10 % of the rest count again.
 """
 
 import sys
@@ -40,8 +40,10 @@ _PIXELS = 1 << 16
 """Most values of an image from which its sample is taken."""
 _POINTS = 257
 """Values in the sample of an image: its quantiles 0, 1/256, ..., 1."""
-_TRIM_IMAGE, _TRIM_SAMPLE = 1e-4, 1e-3
+_TRIM_IMAGE, _TRIM_SAMPLE = 1e-4, 2e-4
 """Shares of an image's values and of a sample that are left out at each end."""
+_MARGIN = 0.1
+"""Share of the range of what is left in which an extreme may be beyond it and count."""
 _MIN_DISTINCT = 16
 """Distinct values of the sample for each one beyond a gap that is left out."""
 
@@ -50,7 +52,7 @@ class ValueSample(NamedTuple):
     """Sample of the values of one image."""
 
     values: NDArray[np.float64]
-    """Quantiles, ascending, without the extremes."""
+    """The smallest value, quantiles without the extremes, the largest value."""
     whole: bool
     """Whether all values are integers."""
     is_float: bool
@@ -76,7 +78,7 @@ class Deep:
         Raises:
             ValueError: values that are not finite.
         """
-        self._check_finite()
+        low, high = self._finite_extremes()
         visible = None if self.alpha is None else self.alpha > 0
         pixels = self.values[visible] if visible is not None and visible.any() else self.values
         channels = 1 if self.values.ndim == 2 else self.values.shape[2]
@@ -87,7 +89,7 @@ class Deep:
         quantiles = np.linspace(trimmed, len(ordered) - 1 - trimmed, _POINTS).round().astype(int)
         is_float = self.values.dtype.kind == "f"
         whole = not is_float or not np.any(ordered % 1)
-        return ValueSample(ordered[quantiles], whole, is_float)
+        return ValueSample(np.concatenate([[low], ordered[quantiles], [high]]), whole, is_float)
 
     def outside(self, black_white: BlackWhite) -> float:
         """Return the share of values outside `black_white`, without the smallest and largest value.
@@ -106,7 +108,7 @@ class Deep:
         Raises:
             ValueError: values that are not finite.
         """
-        self._check_finite()
+        self._finite_extremes()
         black, white = black_white
         values = np.clip(self.values.astype(np.float64), black, white)
         values = white - values if self.inverted else values - black
@@ -117,9 +119,12 @@ class Deep:
         image.getexif()[ExifTags.Base.Orientation] = self.orientation
         return image
 
-    def _check_finite(self) -> None:
-        if not np.isfinite([self.values.min(), self.values.max()]).all():
+    def _finite_extremes(self) -> tuple[float, float]:
+        """Return the smallest and largest value."""
+        low, high = float(self.values.min()), float(self.values.max())
+        if not np.isfinite([low, high]).all():
             raise ValueError("values that are not finite (NaN or infinity)")
+        return low, high
 
 
 def find_black_white(samples: Sequence[ValueSample]) -> BlackWhite:
@@ -142,12 +147,7 @@ def find_black_white(samples: Sequence[ValueSample]) -> BlackWhite:
             f"some images are floats in [0, 1], and others integers up to "
             f"{integers.values[-1]:g}: bring them to one scale"
         )
-    values = np.sort(np.concatenate([sample.values for sample in samples]))
-    kept = _without_outliers(values)
-    trimmed = int(_TRIM_SAMPLE * len(kept))
-    low, high = float(kept[trimmed]), float(kept[-1 - trimmed])
-    if low == high:  # nearly constant
-        low, high = float(values[0]), float(values[-1])
+    low, high = _robust_extremes(samples)
     if low < 0:
         return (low, high) if low < high else (low, low + 1)
     unit = integers is None and high <= 1
@@ -156,6 +156,19 @@ def find_black_white(samples: Sequence[ValueSample]) -> BlackWhite:
     keeps_all = white == _WHITE and all(sample.whole for sample in samples)
     fills = low == high or high - low >= _FILLED * white
     return (0.0, white) if fills or keeps_all else (low, high)
+
+
+def _robust_extremes(samples: Sequence[ValueSample]) -> tuple[float, float]:
+    """Return the smallest and largest value of a data set, without outliers."""
+    extremes = np.concatenate([sample.values[[0, -1]] for sample in samples])
+    kept = _without_outliers(np.sort(np.concatenate([sample.values[1:-1] for sample in samples])))
+    trimmed = int(_TRIM_SAMPLE * len(kept))
+    low, high = kept[trimmed], kept[-1 - trimmed]
+    if low == high:  # nearly constant
+        return float(extremes.min()), float(extremes.max())
+    margin = _MARGIN * (high - low)
+    near = extremes[(extremes >= low - margin) & (extremes <= high + margin)]
+    return float(min([low, *near])), float(max([high, *near]))
 
 
 def _without_outliers(values: NDArray[np.float64]) -> NDArray[np.float64]:
