@@ -207,10 +207,11 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
         # An MPO file is a photo with its preview, not two pages.
         is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
         choices = {"first"} if is_multi_page else set()
-        stated, outside = None, None
+        scale, stated, outside = black_white, None, None
         if deep := is_deep(image, file):
             stated = stated_white(image, file)
-            if stated is None and black_white is None:
+            scale = black_white if stated is None else (0.0, stated)
+            if scale is None:
                 return Decoded(None)
         # JPEG only: decoding at a reduced resolution is several times faster, and twice the
         # output size is enough for the resampling filter.
@@ -218,21 +219,18 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
         image.load()
         orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
         was_size, image_8_bits = _upright_size(image), image
-        if deep:
+        if deep and scale is not None:
             choices.add("deep")
             values = deep_image(image, file)
-            if stated is None:
-                assert black_white is not None
-                outside = values.outside(black_white)
-            image_8_bits = values.to_8_bits(black_white if stated is None else (0, stated))
+            outside = values.outside(scale) if stated is None else None
+            image_8_bits = values.to_8_bits(scale)
         else:
             check_unsigned(image)
         upright = ImageOps.exif_transpose(image_8_bits)
         if profile := image.info.get("icc_profile"):
-            converted = to_srgb(upright, profile)
-            if converted is not upright:
-                choices.add("no_profile" if converted is None else "profile")
-            upright = converted or upright
+            in_srgb = to_srgb(upright, profile)
+            choices |= set() if in_srgb is upright else {"profile" if in_srgb else "no_profile"}
+            upright = in_srgb or upright
         if upright.mode == "CMYK":
             choices.add("cmyk")
         rgb, is_transparent = _to_rgb(upright)
