@@ -30,9 +30,9 @@ def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
         >>> to_srgb(image, srgb.tobytes()) is image, to_srgb(image, b"damaged")
         (True, None)
     """
-    modes = ("CMYK",) if image.mode == "CMYK" else ("RGB",)
+    modes = ["CMYK" if image.mode == "CMYK" else "RGB"]
     if image.mode in ("1", "L", "LA"):
-        modes = ("L", "RGB")  # programs that turn an image gray may leave its profile
+        modes = ["L", "RGB"]  # programs that turn an image gray may leave its profile
     for mode in modes:
         with suppress(OSError, ValueError):
             transform = _transform(profile, mode)

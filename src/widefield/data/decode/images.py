@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ _MAX_OUTSIDE = 0.25
 class Decoded:
     """A decoded image, and the choices made in decoding it."""
 
-    pixels: NDArray[np.uint8] | None
-    """RGB, uint8 [H, W, 3]; None if black and white are not known yet."""
+    pixels: NDArray[np.uint8]
+    """RGB, uint8 [H, W, 3]."""
     choices: frozenset[str] = frozenset()
     """Some of `resized`, `first`, `alpha`, `turned`, `profile`, `no_profile`, `cmyk`, `deep`."""
     outside: float | None = None
@@ -97,32 +97,29 @@ def decode_all(
     report = DecodeReport(black_white=black_white)
     size: Size = (out.shape[1], out.shape[2])
 
-    def decode_row(i: int) -> Decoded:
+    def decode_row(i: int) -> tuple[frozenset[str], float | None] | None:
         decoded = decode(files[i], size, report.black_white)
-        if decoded.pixels is not None:
-            out[i] = decoded.pixels
-        return replace(decoded, pixels=None) if decoded.pixels is not None else _NOT_YET
+        if decoded is None:
+            return None
+        out[i] = decoded.pixels
+        return decoded.choices, decoded.outside
 
     first, rows = 0, list(range(len(files)))
     while rows:
         deep: list[int] = []
-        for i, decoded in _in_parallel(decode_row, rows, first, progress):
-            if isinstance(decoded, str):
-                report.failed[i] = Skipped(names[i], decoded)
-            elif decoded is _NOT_YET:
+        for i, result in _in_parallel(decode_row, rows, first, progress):
+            if isinstance(result, str):
+                report.failed[i] = Skipped(names[i], result)
+            elif result is None:
                 deep.append(i)
             else:
-                report.choices.update(decoded.choices)
-                if decoded.outside is not None:
-                    report.outside.append(decoded.outside)
+                choices, outside = result
+                report.choices.update(choices)
+                report.outside += [] if outside is None else [outside]
         first, rows = len(files), _find_black_white(files, names, sorted(deep), report)
     if black_white is not None:
         _check_inside(report.outside, black_white)
     return report
-
-
-_NOT_YET = Decoded(None)
-"""An image of more than 8 bits, without black and white."""
 
 
 def _find_black_white(
@@ -194,12 +191,12 @@ def _in_parallel(
             raise
 
 
-def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded:
+def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded | None:
     """Decode one image to upright sRGB, uint8 [H, W, 3].
 
     The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
     become white, and only the first page or frame is used. An image of more than 8 bits is scaled
-    so that `black_white` become 0 and 255; without them it is not decoded. A damaged file raises
+    so that `black_white` become 0 and 255; without them the result is None. A damaged file raises
     the error of its decoder.
     """
     with _open(file) as image:
@@ -212,7 +209,7 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
             stated = stated_white(image, file)
             scale = black_white if stated is None else (0.0, stated)
             if scale is None:
-                return Decoded(None)
+                return None
         # JPEG only: decoding at a reduced resolution is several times faster, and twice the
         # output size is enough for the resampling filter.
         image.draft(None, (2 * max(size), 2 * max(size)))
