@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 4
+_FORMAT = 5
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 SLOW = 10.0

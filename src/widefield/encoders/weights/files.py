@@ -152,12 +152,14 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
+    if isinstance(fields, dict):  # files of earlier versions lack these
+        fields = {**_ADDED_FIELDS, **fields}
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     size = fields["image_size"]
     if not isinstance(size, list) or len(size) != 2:
         raise ValueError(f"image_size is {size!r}")
-    for name, kind in {"name": str, "stem": str, "channels": int}.items():
+    for name, kind in {"name": str, "stem": str, "channels": int, "guessed": bool}.items():
         if type(fields[name]) is not kind:
             raise ValueError(f"{name} is {fields[name]!r}")
     for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
@@ -184,6 +186,7 @@ def read_config(text: str) -> EncoderConfig:
         std=fields["std"],
         max_value=fields["max_value"],
         rate=rate,
+        guessed=fields["guessed"],
     )
     config = encoder_config(
         fields["name"],
@@ -199,6 +202,8 @@ def read_config(text: str) -> EncoderConfig:
     return config
 
 
+_ADDED_FIELDS = {"interpolation": "bicubic", "fit": "center", "guessed": False}
+"""Fields that were added to the configuration, and the values that files without them have."""
 _MAX_VALUE = 1e6
 """Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
 _FLOAT32 = torch.finfo(torch.float32)
