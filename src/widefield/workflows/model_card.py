@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widefield.core.names import is_seen
-from widefield.encoders import Encoder, Readout
+from widefield.encoders import Encoder, EncoderConfig, Readout
 from widefield.train.run_dir import RunFolder
 from widefield.version import __version__
 
@@ -21,21 +21,57 @@ tags:
 
 {about}
 
-```python
-import timm
-
-# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
-model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
-data = timm.data.resolve_model_data_config(model)
-transform = timm.data.create_transform(**data, is_training=False)
-features = model(transform(image).unsqueeze(0))  # [1, {dim}]
-```
+{lines}
 {wide}
 ## Details
 
 {facts}
 {learned}
 Written by widefield {version}.
+"""
+
+_OF_FILES = """```python
+{imports}
+
+# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
+data = timm.data.resolve_model_data_config(model)
+transform = timm.data.create_transform(**data, is_training=False)
+
+
+def read(file):  # upright, in 8 bits, on white
+    image = ImageOps.exif_transpose(Image.open(file))
+{levels}    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
+
+
+features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]
+```
+"""
+
+_LEVELS = """\
+    if image.mode[0] in "IF":  # gray images of more than 8 bits
+        values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {black}))
+        image = Image.fromarray(values.round().clip(0, 255).astype(np.uint8))
+"""
+
+_COLOR_LEVELS = """
+Pillow reads color images of 16 bits in 8 bits. Read these with another library, and convert their
+values v to 255 (v - {black}) / ({white} - {black}) first.
+"""
+
+_OF_ARRAYS = """```python
+import timm
+import torch
+
+# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
+mean, std = (torch.tensor(model.pretrained_cfg[key]).view(-1, 1, 1) for key in ("mean", "std"))
+x = (images - mean) / std  # images [B, {channels}, {height}, {width}] in [0, 1]
+features = model(x)  # [B, {dim}]
+```
 """
 
 _WIDE = """
@@ -71,7 +107,12 @@ def model_card(
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
         "images": f"{height} x {width} pixels, {config.channels} channels",
+        "resizing": f"{config.interpolation}, by the shorter side, cut at the center",
+        "normalization": _normalization(config),
     }
+    if config.levels is not None:
+        black, white = config.levels
+        metadata["more than 8 bits"] = f"{black:g} becomes 0, {white:g} becomes 255"
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
     if folder.settings_file.exists():
@@ -92,12 +133,35 @@ def model_card(
     return _CARD.format(
         title=f"{config.name}, {encoder.dim} features",
         about=about,
-        dim=encoder.dim,
+        lines=_lines(encoder),
         wide="" if readout is None else _wide_section(readout),
         facts="\n".join(f"- {name}: {value}" for name, value in metadata.items()),
         learned=_section(findings),
         version=__version__,
     )
+
+
+def _lines(encoder: Encoder) -> str:
+    """Return the lines that compute the features of `widefield embed`."""
+    config, dim = encoder.config, encoder.dim
+    if config.channels != 3:  # such images come from arrays
+        height, width = config.image_size
+        return _OF_ARRAYS.format(channels=config.channels, height=height, width=width, dim=dim)
+    imports = ["import timm", "from PIL import Image, ImageOps"]
+    if config.levels is None:
+        return _OF_FILES.format(imports="\n".join(imports), levels="", dim=dim)
+    black, white = config.levels
+    return _OF_FILES.format(
+        imports="\n".join(["import numpy as np", *imports]),
+        levels=_LEVELS.format(black=black, white=white),
+        dim=dim,
+    ) + _COLOR_LEVELS.format(black=black, white=white)
+
+
+def _normalization(config: EncoderConfig) -> str:
+    mean, std = (", ".join(f"{x:.6g}" for x in values) for values in (config.mean, config.std))
+    guessed = " (guessed: the weights did not state it)" if config.guessed else ""
+    return f"mean {mean}, standard deviation {std} of images in [0, 1]{guessed}"
 
 
 def _wide_section(readout: Readout) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -152,42 +153,12 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
-    if isinstance(fields, dict):  # files of earlier versions lack these
-        fields = {**_ADDED_FIELDS, **fields}
+    fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
-    size = fields["image_size"]
-    if not isinstance(size, list) or len(size) != 2:
-        raise ValueError(f"image_size is {size!r}")
-    for name, kind in {"name": str, "stem": str, "channels": int, "guessed": bool}.items():
-        if type(fields[name]) is not kind:
-            raise ValueError(f"{name} is {fields[name]!r}")
-    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
-        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
-    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units
-        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
-    max_value = [] if fields["max_value"] is None else [fields["max_value"]]
-    for name, low in {"mean": -max_abs, "std": min_value, "max_value": min_value}.items():
-        numbers = max_value if name == "max_value" else fields[name]
-        numbers = numbers if isinstance(numbers, list) else [numbers]
-        # In this form NaN is an error too.
-        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    rate = fields["rate"]
-    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
-        raise ValueError(f"rate is {rate!r}")
+    _check_types(fields, {"name": str, "stem": str})
+    inputs = read_inputs(fields, signals=fields["name"] in SIGNAL_NETWORKS)
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
-    inputs = InputSpec(
-        channels=fields["channels"],
-        image_size=(size[0], size[1]),
-        mean=fields["mean"],
-        std=fields["std"],
-        max_value=fields["max_value"],
-        rate=rate,
-        guessed=fields["guessed"],
-    )
     config = encoder_config(
         fields["name"],
         inputs,
@@ -200,6 +171,53 @@ def read_config(text: str) -> EncoderConfig:
     if json.loads(_config_text(config)) != fields:
         raise ValueError(f"its arguments for timm are not those of {config.name}")
     return config
+
+
+def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpec:
+    """Return the record of preprocessing in a file; that of `signals` keeps their units.
+
+    Raises:
+        ValueError: a value that no encoder can have.
+    """
+    fields = _ADDED_FIELDS | dict(fields)
+    size = fields["image_size"]
+    if not isinstance(size, list) or len(size) != 2:
+        raise ValueError(f"image_size is {size!r}")
+    _check_types(fields, {"channels": int, "guessed": bool})
+    for name in ("interpolation", "fit"):
+        if fields[name] != _ADDED_FIELDS[name]:
+            raise ValueError(f"{name} is {fields[name]!r}")
+    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
+        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
+    if signals:  # windows keep their units
+        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
+    max_value = [] if fields["max_value"] is None else [fields["max_value"]]
+    for name, low in {"mean": -max_abs, "std": min_value, "max_value": min_value}.items():
+        numbers = max_value if name == "max_value" else fields[name]
+        numbers = numbers if isinstance(numbers, list) else [numbers]
+        # In this form NaN is an error too.
+        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    rate = fields["rate"]
+    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
+        raise ValueError(f"rate is {rate!r}")
+    return InputSpec(
+        channels=fields["channels"],
+        image_size=(size[0], size[1]),
+        mean=fields["mean"],
+        std=fields["std"],
+        max_value=fields["max_value"],
+        rate=rate,
+        guessed=fields["guessed"],
+    )
+
+
+def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for name, kind in types.items():
+        if type(fields[name]) is not kind:
+            raise ValueError(f"{name} is {fields[name]!r}")
 
 
 _ADDED_FIELDS = {"interpolation": "bicubic", "fit": "center", "guessed": False}
