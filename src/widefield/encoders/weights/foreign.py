@@ -186,19 +186,21 @@ def load_foreign(
         architecture, _, prefix = architecture.partition("#")
     if normalization is not None:
         check_name("normalization", normalization, NORMALIZATIONS)
-    tensors = rename_to_timm(read_tensors(Path(path)))
-    padded = architecture is None and is_solo_learn(tensors)
+    every = tensors = rename_to_timm(read_tensors(Path(path)))
+    by_name = (architecture or "").startswith(SOLO_LEARN)
+    solo_learn = by_name or is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
     names = (name,) if name else COMMON_ARCHITECTURES
     best = best_match(path, tensors, [fit for known in names for fit in architecture_specs(known)])
-    if padded or (architecture or "").startswith(SOLO_LEARN):
+    if by_name or (solo_learn and architecture is None):
         best = _with_solo_learn_padding(best)
     if normalization is not None:
         best = _normalized(best, normalization)
-    elif not (published or is_tagged(name)):
-        best = _with_expected(best, stated_normalization(Path(path)), tensors)
+    elif not (published or _is_tagged(name)):
+        stated = stated_normalization(Path(path))
+        best = _with_expected(best, stated, every, solo_learn=solo_learn)
     return load_matched(tensors, best), best
 
 
@@ -254,19 +256,23 @@ def _normalized(found: WeightMatch, name: str) -> WeightMatch:
 
 
 def _with_expected(
-    found: WeightMatch, stated: Normalization | None, tensors: Tensors
+    found: WeightMatch, stated: Normalization | None, tensors: Tensors, *, solo_learn: bool
 ) -> WeightMatch:
     """Return the match with the normalization that is stated, or else with a guess."""
     config = found.config
-    if stated is None or len(stated[0]) != config.channels:
-        usual, small_stem = (config.mean, config.std), config.conv1 is not None
-        mean, std = guessed_normalization(tensors, found.prefix, usual, small_stem=small_stem)
-        return replace(found, config=replace(config, mean=mean, std=std, guessed=True))
-    mean, std = stated
-    return replace(found, config=replace(config, mean=mean, std=std))
+    if stated is not None and len(stated[0]) == config.channels:
+        mean, std = stated
+        return replace(found, config=replace(config, mean=mean, std=std))
+    mean, std = guessed_normalization(
+        tensors,
+        found.prefix,
+        (config.mean, config.std),
+        cifar=solo_learn and config.conv1 is not None,
+    )
+    return replace(found, config=replace(config, mean=mean, std=std, guessed=True))
 
 
-def is_tagged(architecture: str) -> bool:
+def _is_tagged(architecture: str) -> bool:
     """Return whether a name states which of timm's weights it means, as `NAME.TAG`."""
     return "." in architecture and not architecture.startswith(TORCHVISION)
 

@@ -109,7 +109,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def guessed_normalization(
-    tensors: Mapping[str, Tensor], prefix: str, usual: Normalization, *, small_stem: bool
+    tensors: Mapping[str, Tensor], prefix: str, usual: Normalization, *, cifar: bool
 ) -> Normalization:
     """Guess the normalization of a file of weights by its layout.
 
@@ -120,10 +120,10 @@ def guessed_normalization(
         tensors: the tensors of the file.
         prefix: text before the encoder's names in it.
         usual: normalization of timm's weights of the architecture.
-        small_stem: whether the first layer is for small images.
+        cifar: whether solo-learn wrote the file, and the first layer is for small images.
     """
     classes = next((len(x) for key, x in tensors.items() if key.endswith("classifier.weight")), 0)
-    if small_stem and is_solo_learn(tensors):
+    if cifar:
         return NORMALIZATIONS["cifar100" if classes == 100 else "cifar10"]
     supervised = "head.weight" in tensors or "pooler.dense.weight" in tensors or classes > 0
     if usual == HALF and not (supervised and prefix in ("", "vit.")):
