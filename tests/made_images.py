@@ -6,14 +6,13 @@ import zlib
 GRAY, GRAY_ALPHA, RGB, RGBA = 0, 4, 2, 6
 
 
+def chunk(name, data):
+    """Return a chunk of a PNG."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
 def png16(values, kind=GRAY, extra=b""):
     """Return a PNG of 16 bits, written by hand."""
-
-    def chunk(name, data):
-        return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
-
     height, width = values.shape[:2]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
     header = struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)

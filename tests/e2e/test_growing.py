@@ -16,6 +16,7 @@ from PIL import Image
 
 from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
 from widefield.data import open_dataset
+from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import training_data
 from widefield.train import checkpoint
 from widefield.train.manifest import Growth, Manifest
@@ -251,15 +252,21 @@ def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Pat
     assert training_data(RunFolder(path=run), quiet=True).images.shape == (ALL, 16, 16, 3)
 
 
-def test_what_is_white_stays_so(tmp_path: Path) -> None:
+def test_black_and_white_stay_so(tmp_path: Path) -> None:
     folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"][..., 0]
-    write(folder, 15 * x[:FEW].astype(np.uint16))
+    values = 30_000 + 15 * x.astype(np.uint16)
+    write(folder, values[:FEW])
     pretrain(folder, out=run, **settings(epochs=1))
-    max_value = yaml.safe_load((run / "run.yaml").read_text())["form"]["max_value"]
-    assert max_value == 4095
-    write(folder, x[FEW:].astype(np.uint16), first=FEW)  # darker
+    black, white = yaml.safe_load((run / "run.yaml").read_text())["form"]["black_white"]
+    assert 30_000 <= black < white <= 33_825
+    write(folder, 31_000 + x[FEW:].astype(np.uint16), first=FEW)  # of less contrast
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
-    assert done.encoder.config.max_value == max_value
+    assert done.encoder.config.black_white == (black, white)
+    joined = training_data(RunFolder(path=run), quiet=True)
+    assert joined.black_white == (black, white)
+    assert np.ptp(joined.images[FEW:]) <= 18
+    later = open_encoder(run).open(folder, quiet=True)
+    assert (later.images == joined.images).all()
 
 
 def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:

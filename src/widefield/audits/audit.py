@@ -408,7 +408,7 @@ def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
         ("sampling rate", other.rate, data.train.rate),
         ("image size", other.image_size, (height, width)),
         ("number of channels", other.channels, channels),
-        ("max_value", other.max_value, data.train.max_value),
+        ("black_white", other.black_white, data.train.black_white),
     ):
         if None not in (expected, actual) and expected != actual:
             raise ValueError(

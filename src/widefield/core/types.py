@@ -3,6 +3,7 @@
 Shapes: B batch, C channels, H height, W width, D features, n examples.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -16,6 +17,9 @@ Precision = Literal["32-true", "bf16-mixed"]
 
 Size = tuple[int, int]
 """Height and width of images, pixels."""
+
+BlackWhite = tuple[float, float]
+"""The values that become 0 and 255 in images of more than 8 bits."""
 
 Kind = Literal["images", "windows", "sounds"]
 """Kind of examples. A window or a sound is stored as an image of height 1; the width is time."""
@@ -32,6 +36,19 @@ def kind_of(dtype: "np.dtype[Any]") -> Kind:
         'sounds'
     """
     return KINDS[dtype.name]
+
+
+def is_black_white(value: Any) -> bool:
+    """Return whether `value` is two finite numbers, the first below the second.
+
+    Example:
+        >>> is_black_white([0, 4095.0]), is_black_white((5.0, 5.0))
+        (True, False)
+    """
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    # In this form NaN is an error too.
+    return all(type(x) in (int, float) and abs(x) < math.inf for x in value) and value[0] < value[1]
 
 
 def to_floats(x: Tensor) -> Tensor:
@@ -62,8 +79,9 @@ class InputSpec:
     """Mean of each channel of images in [0, 1]; None is 0.5."""
     std: Sequence[float] | None = None
     """Standard deviation of each channel; None is 0.25."""
-    max_value: float | None = None
-    """The value that is scaled to 1 in images of more than 8 bits."""
+    black_white: BlackWhite | None = None
+    """The values that become 0 and 1 in images of more than 8 bits, if the files do not define
+    them."""
     rate: int | None = None
     """Sampling rate of sounds, Hz; None of other examples."""
     interpolation: str = "bicubic"
@@ -72,11 +90,6 @@ class InputSpec:
     """How images of another shape are brought to `image_size`."""
     guessed: bool = False
     """Whether mean and std are a guess: the file of weights does not state them."""
-
-    @property
-    def levels(self) -> tuple[float, float] | None:
-        """Values of black and white in images of more than 8 bits; None if files define them."""
-        return None if self.max_value is None else (0.0, self.max_value)
 
     def record(self) -> dict[str, Any]:
         """Return the fields of this class alone, for JSON."""

@@ -10,20 +10,21 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 5
+_FORMAT = 6
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 SLOW = 10.0
@@ -70,7 +71,10 @@ def load_or_build(
     if cached is None:
         _write_entry(entry, shape, build)
         cached = _read_entry(entry, shape, in_memory=False)
-        assert cached is not None, "it was just written"
+    if cached is None:
+        raise ValueError(
+            f"cannot read '{entry}' after writing it; set XDG_CACHE_HOME to another folder"
+        )
     return *cached, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
 
 
@@ -99,30 +103,34 @@ def _build_in_memory(
 def _read_entry(
     entry: Path, shape: tuple[int, ...], *, in_memory: bool
 ) -> tuple[NDArray[np.uint8], Record] | None:
-    """Return pixels and record of an entry, or None; a damaged entry is removed."""
-    if not entry.is_dir():
-        return None
+    """Return pixels and record of an entry, or None; a damaged or foreign one is removed."""
     record = read_record(entry)
-    try:
-        mode: Literal["r"] | None = None if in_memory else "r"
-        pixels = np.load(entry / "pixels.npy", mmap_mode=mode, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        pixels = np.empty(0)
-    if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
-        with suppress(OSError):  # a read-only cache
-            os.utime(entry)  # the time of last use
-        return pixels, record
-    shutil.rmtree(entry, ignore_errors=True)
+    with suppress(OSError, ValueError):
+        # Mapped first, because a damaged header may have any shape.
+        pixels: NDArray[np.uint8] = np.lib.format.open_memmap(entry / "pixels.npy", mode="r")
+        if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
+            with suppress(OSError):  # a read-only cache
+                os.utime(entry)  # the time of last use
+            return np.array(pixels) if in_memory else pixels, record
+    if os.path.lexists(entry):
+        _remove(entry)
     return None
 
 
 def read_record(entry: Path) -> Record | None:
-    """Return the record of an entry, or None if it is missing or damaged."""
+    """Return the record of an entry, or None if it is missing, damaged or that of another entry."""
     try:
-        record = json.loads((entry / "record.json").read_text())
-    except (OSError, ValueError):
+        record = json.loads((entry / "record.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    digest = record.pop("digest", None) if isinstance(record, dict) else None
+    return record if digest == _digest(entry, record) else None
+
+
+def _digest(entry: Path, record: Record) -> str:
+    """Return a hash of a record and of the entry that it belongs to."""
+    text = f"{entry.name}\n{json.dumps(record)}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _write_entry(
@@ -150,7 +158,8 @@ def _write_entry(
         )
         record = build(pixels)
         pixels.flush()
-        (temp_dir / "record.json").write_text(json.dumps(record))
+        text = json.dumps({**record, "digest": _digest(entry, record)})
+        (temp_dir / "record.json").write_text(text, "utf-8")
         try:
             temp_dir.rename(entry)
         except OSError:
@@ -184,11 +193,14 @@ def _prune(current: Path) -> None:
 def _remove(entry: Path) -> None:
     """Rename an entry, so that no process sees a part of it, then delete it."""
     with suppress(OSError):  # another process removed it first
-        temp_dir = Path(tempfile.mkdtemp(prefix=f"{entry.name[:32]}.", dir=entry.parent))
-        try:
-            entry.rename(temp_dir / "entry")
-        finally:
-            shutil.rmtree(temp_dir, ignore_errors=True)
+        # In the same folder, because a folder that cannot be written cannot be moved to another.
+        renamed = entry.with_name(f"{entry.name[:32]}.{secrets.token_hex(4)}")
+        entry.rename(renamed)
+        if renamed.is_dir() and not renamed.is_symlink():
+            renamed.chmod(0o700)
+            shutil.rmtree(renamed, ignore_errors=True)
+        else:
+            renamed.unlink()
 
 
 def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> str:

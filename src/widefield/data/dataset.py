@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.types import KINDS, Kind, kind_of
+from widefield.core.types import KINDS, BlackWhite, Kind, kind_of
 from widefield.data.clips import Clips
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
@@ -43,8 +43,8 @@ class Dataset:
     """Messages to the user, one line each, such as the number of resized images."""
     storage: str = ""
     """Location of the pixels, as text."""
-    max_value: float | None = None
-    """Value of white in images of more than 8 bits, if the files do not define it."""
+    black_white: BlackWhite | None = None
+    """Black and white in images of more than 8 bits, if the files do not define them."""
     planted: tuple[Overlay | SoundOverlay, ...] = ()
     """Overlays that are drawn on the images, in order."""
     plain: NDArray[Any] | None = None
@@ -102,10 +102,10 @@ class Dataset:
         Example:
             >>> from widefield.data import open_dataset
             >>> open_dataset("photos", max_examples=16).form()
-            {'image_size': (32, 32), 'max_value': None}
+            {'image_size': (32, 32), 'black_white': None}
         """
         if self.kind == "images":
-            return {"image_size": self.images.shape[1:3], "max_value": self.max_value}
+            return {"image_size": self.images.shape[1:3], "black_white": self.black_white}
         return {} if self.rate is None else {"sample_rate": self.rate}
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":

@@ -11,10 +11,14 @@ _CHOICES = {
     "first": "show the first of several pages or frames",
     "alpha": "are shown on white where they are transparent",
     "turned": "are turned as their EXIF orientation says",
-    "cmyk": "come from CMYK, without its color profile",
+    "profile": "are converted from their color profile to sRGB",
+    "no_profile": "have a color profile that is damaged or for other colors, and is ignored",
+    "cmyk": "come from CMYK, without a color profile",
 }
 """Text of each choice in decoding, except size and bit depth."""
 
+_MIN_OUTSIDE = 5e-3
+"""Share of values outside black and white from which it is in a note."""
 _CHUNK = 512
 
 
@@ -27,7 +31,7 @@ def split_note(spec: Spec, n: int) -> list[str]:
 
 def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
     """Return notes on resized images, images of more than 8 bits, and other choices."""
-    choices, max_value = record.get("choices", {}), record.get("max_value")
+    choices, black_white = record.get("choices", {}), record.get("black_white")
     notes = []
     if choices.get("resized"):
         notes.append(
@@ -36,11 +40,13 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
         )
     if choices.get("deep"):
         outcome = " and were brought to 8"
-        if max_value is not None:
-            outcome = (
-                f": values from 0 to {max_value:g} became 0 to 255 (the largest is "
-                f"{record['largest']:g})"
-            )
+        if black_white is not None:
+            black, white = black_white
+            outcome = f": values from {black:.7g} to {white:.7g} became 0 to 255"
+            if record["sampled"]:
+                outcome += f", from {record['sampled']} files"
+            if record["outside"] >= _MIN_OUTSIDE:
+                outcome += f"; {record['outside']:.1%} of them are outside"
         notes.append(f"{choices['deep']} of {n} images have more than 8 bits{outcome}")
     parts = [f"{choices[name]} {text}" for name, text in _CHOICES.items() if choices.get(name)]
     return [*notes, f"of {n} images, {'; '.join(parts)}"] if parts else notes

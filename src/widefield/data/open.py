@@ -12,7 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.core.types import Kind, ProgressCallback, Size, as_size
+from widefield.core.types import (
+    BlackWhite,
+    Kind,
+    ProgressCallback,
+    Size,
+    as_size,
+    is_black_white,
+)
 from widefield.data.builtin.motion import read_motion
 from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
@@ -56,7 +63,7 @@ def open_dataset(
     *,
     max_examples: int | None = None,
     image_size: int | Size | None = None,
-    max_value: float | None = None,
+    black_white: BlackWhite | None = None,
     seed: int = 0,
     held_out: bool = False,
     labels: LabelTable | None = None,
@@ -73,8 +80,8 @@ def open_dataset(
         max_examples: number of examples, balanced over the classes of the first task.
         image_size: side of square images, or height and width; default: see `common_size` in
             `data.readers.images`.
-        max_value: value of white in images of more than 8 bits; default: see
-            `data.decode.high_bit_depth`.
+        black_white: values that become 0 and 255 in images of more than 8 bits; default: from the
+            data, see `data.decode.high_bit_depth`.
         seed: seed of the planted features.
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
@@ -99,6 +106,8 @@ def open_dataset(
     ):
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
+    if black_white is not None and not is_black_white(black_white):
+        raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
     spec, examples = _read(data, size)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
@@ -135,7 +144,7 @@ def open_dataset(
             class_count=0 if task is None else len(examples.classes[task]),
         ),
         max_examples=max_examples,
-        max_value=max_value,
+        black_white=black_white,
         memory_budget=memory_budget,
         progress=progress,
     )
@@ -203,7 +212,7 @@ def _open(
     examples: Examples,
     canvas: Canvas,
     max_examples: int | None,
-    max_value: float | None,
+    black_white: BlackWhite | None,
     memory_budget: int | None,
     progress: ProgressCallback | None,
 ) -> Dataset:
@@ -215,28 +224,28 @@ def _open(
     shape = (*size, channels + (0 if channel is None else channel.count))
 
     def build(out: NDArray[np.uint8]) -> Record:
-        read = _copy if examples.files is None else partial(_decode, max_value=max_value)
+        read = _copy if examples.files is None else partial(_decode, black_white=black_white)
         record = read(examples, rows, max_examples, out[..., :channels], progress)
         _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
         return record
 
-    def key(max_value: float | None) -> str:
+    def key(black_white: BlackWhite | None) -> str:
         # Equal for all commands that need the same pixels.
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
         named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
         ids = canvas.class_ids if max_examples is not None or channel is not None else None
         by_class = None if ids is None else ids.tobytes()  # labels may come from a table
-        settings = (shape, max_examples, max_value, rows.tobytes(), planted, named, by_class)
+        settings = (shape, max_examples, black_white, rows.tobytes(), planted, named, by_class)
         options = [option for plant in spec.plants for option in plant.options]
         digits = [Path(value).expanduser() for name, value in options if name == "source"]
         return cache_key(settings, examples.names, (*examples.origin, *digits))
 
     def known_key() -> str:
-        default_key = key(None)  # a run opened its data without a `max_value` and found it
-        record = None if max_value is None else read_record(cache_folder() / default_key)
-        found = record is not None and record.get("max_value") in (None, max_value)
-        return default_key if found else key(max_value)
+        default_key = key(None)  # a run opened its data without a `black_white` and found it
+        record = None if black_white is None else read_record(cache_folder() / default_key)
+        found = record is not None and _black_white(record) in (None, black_white)
+        return default_key if found else key(black_white)
 
     whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
     if examples.origin:
@@ -376,7 +385,7 @@ def _decode(
     out: NDArray[np.uint8],
     progress: ProgressCallback | None,
     *,
-    max_value: float | None,
+    black_white: BlackWhite | None,
 ) -> Record:
     """Decode the selected rows of encoded files into `out`, without gaps for unreadable ones."""
     assert examples.files is not None
@@ -384,7 +393,7 @@ def _decode(
     while True:
         selected = subset_without(failed, examples, rows, max_examples)
         files, names = zip(*((examples.files[r], examples.names[r]) for r in selected), strict=True)
-        result = decode_all(files, names, out[: len(selected)], progress, max_value)
+        result = decode_all(files, names, out[: len(selected)], progress, black_white)
         failed |= {int(selected[i]): skipped for i, skipped in result.failed.items()}
         check_skipped(list(failed.values()), len(rows))
         # With `max_examples`, others replace the unreadable ones.
@@ -399,9 +408,15 @@ def _decode(
         "rows": selected[kept].tolist(),
         "skipped": skipped,
         "choices": dict(result.choices),
-        "max_value": result.max_value,
-        "largest": result.largest,
+        "black_white": result.black_white,
+        "sampled": result.sampled,
+        "outside": sum(result.outside) / max(len(result.outside), 1),
     }
+
+
+def _black_white(record: Record) -> BlackWhite | None:
+    black_white = record.get("black_white")
+    return None if black_white is None else (black_white[0], black_white[1])  # JSON has lists
 
 
 def _dataset(
@@ -430,6 +445,6 @@ def _dataset(
         skipped=skipped,
         notes=tuple(notes),
         storage=storage,
-        max_value=record.get("max_value") if record.get("choices", {}).get("deep") else None,
+        black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,
         planted=tuple(planted),
     )

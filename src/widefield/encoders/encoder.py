@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
-from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
+from widefield.core.types import COLOR_32, BlackWhite, InputSpec, Kind, Size, as_size
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
@@ -152,7 +152,7 @@ def build_encoder(
     image_size: int | Size = 32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    max_value: float | None = None,
+    black_white: BlackWhite | None = None,
     rate: int | None = None,
     seed: int,
 ) -> Encoder:
@@ -176,7 +176,7 @@ def build_encoder(
         image_size: side of the images, or their height and width, pixels.
         mean: mean of each channel of images in [0, 1]; default 0.5.
         std: standard deviation of each channel; default 0.25.
-        max_value: the value that is 1 in images of more than 8 bits.
+        black_white: the values that become 0 and 1 in images of more than 8 bits.
         rate: samples per second of sounds, whose `image_size` is (1, samples); None for others.
         seed: seed of the initial weights.
 
@@ -190,7 +190,12 @@ def build_encoder(
         torch.Size([2, 128])
     """
     inputs = InputSpec(
-        channels=channels, image_size=image_size, mean=mean, std=std, max_value=max_value, rate=rate
+        channels=channels,
+        image_size=image_size,
+        mean=mean,
+        std=std,
+        black_white=black_white,
+        rate=rate,
     )
     config = encoder_config(name, inputs, stem=stem, zero_init_last=zero_init_last)
     with seeded(seed):
@@ -249,7 +254,7 @@ def encoder_config(
         stem=stem,
         timm=arguments,
         conv1=conv1,
-        max_value=inputs.max_value,
+        black_white=inputs.black_white,
         rate=rate,
         guessed=inputs.guessed,
     )

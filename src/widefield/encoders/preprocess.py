@@ -29,13 +29,13 @@ class Preprocess(nn.Module):
     def __init__(self, inputs: InputSpec) -> None:
         super().__init__()
         self.size = as_size(inputs.image_size)
-        self.levels = inputs.levels
+        self.black_white = inputs.black_white
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the input of the encoder, float32 [B, C, h, w]."""
         x = pixels.to(torch.float64).permute(0, 3, 1, 2)
-        if self.levels is not None:
-            black, white = self.levels
+        if self.black_white is not None:
+            black, white = self.black_white
             x = torch.clamp(torch.round((x - black) * (255 / (white - black))), 0, 255)
         rows, columns = (torch.arange(x.shape[k], device=x.device).double() for k in (2, 3))
         height, width = rows[-1] + 1, columns[-1] + 1

@@ -13,7 +13,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import printable
-from widefield.core.types import InputSpec, Kind, ProgressCallback, Size
+from widefield.core.types import BlackWhite, InputSpec, Kind, ProgressCallback, Size
 from widefield.data import Dataset, kind_of_source, open_dataset
 from widefield.encoders import (
     Encoder,
@@ -60,8 +60,8 @@ class FeatureExtractor:
     """Height and width that the encoder expects; None for any."""
     channels: int | None = None
     """Channels that the encoder expects; None for any."""
-    max_value: float | None = None
-    """The value of white in training images of more than 8 bits."""
+    black_white: BlackWhite | None = None
+    """Black and white in training images of more than 8 bits."""
     kind_of_data: Kind | None = None
     """Kind of the training data; None if it is not known."""
     rate: int | None = None
@@ -149,14 +149,14 @@ class FeatureExtractor:
         Raises:
             ValueError: data that cannot be read, or of another kind or other channels.
         """
-        size, channels, max_value = self.image_size, self.channels, self.max_value
+        size, channels, black_white = self.image_size, self.channels, self.black_white
         if self.kind == "wide" and self.readout is not None:
             size = self.readout.config.input_shape[1:]  # also if the encoder takes any
         if like is not None:
             size, channels = like.images.shape[1:3], like.images.shape[3]
-            max_value = like.max_value if max_value is None else max_value
+            black_white = like.black_white if black_white is None else black_white
         rate = self.rate if like is None else like.rate
-        options |= {"image_size": size, "sample_rate": rate, "max_value": max_value}
+        options |= {"image_size": size, "sample_rate": rate, "black_white": black_white}
         try:
             with images_progress(quiet, "reading images") as progress:
                 dataset = open_dataset(data, progress=progress, **options)

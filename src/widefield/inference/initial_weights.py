@@ -43,7 +43,10 @@ class InitialEncoder:
             )
         _, height, width, channels = dataset.images.shape
         encoder, notes = adapt_encoder(
-            self.encoder, channels=channels, image_size=(height, width), max_value=dataset.max_value
+            self.encoder,
+            channels=channels,
+            image_size=(height, width),
+            black_white=dataset.black_white,
         )
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))

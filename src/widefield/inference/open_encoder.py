@@ -187,7 +187,7 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
         encoder=encoder,
         image_size=config.image_size,
         channels=config.channels,
-        max_value=config.max_value,
+        black_white=config.black_white,
         kind_of_data=config.kind,
         rate=config.rate,
     )

@@ -62,7 +62,7 @@ class DataInfo(InputSpec):
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
             mean=tuple(mean),
             std=tuple(std),
-            max_value=dataset.max_value,
+            black_white=dataset.black_white,
             kind=dataset.kind,
             rate=dataset.rate,
             bits=dataset.bits,

@@ -12,7 +12,7 @@ from typing import Any
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.types import Size
+from widefield.core.types import BlackWhite, Size
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import READOUT_FILE, Encoder, save_encoder
@@ -220,6 +220,9 @@ class RunFolder:
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
         form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
+        if "max_value" in form:  # before 0 was not always black
+            white = form.pop("max_value")
+            form["black_white"] = None if white is None else (0.0, white)
         for name, value in form.items():
             if name not in _FORM_TYPES or not is_valid(_FORM_TYPES[name], value):
                 raise ValueError(
@@ -309,7 +312,7 @@ _KINDS = {
 }
 """Types of the values of `run.yaml` beside the recipe."""
 
-_FORM_TYPES = {"image_size": Size, "max_value": float | None, "sample_rate": int}
+_FORM_TYPES = {"image_size": Size, "black_white": BlackWhite | None, "sample_rate": int}
 """Types of the values of a form."""
 
 

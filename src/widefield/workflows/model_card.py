@@ -31,7 +31,11 @@ Written by widefield {version}.
 """
 
 _OF_FILES = """```python
-{imports}
+from io import BytesIO
+
+import numpy as np
+import timm
+from PIL import Image, ImageCms, ImageOps
 
 # A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
@@ -39,12 +43,43 @@ data = timm.data.resolve_model_data_config(model)
 transform = timm.data.create_transform(**data, is_training=False)
 
 
-def read(file):  # upright, in 8 bits, on white
+def read(file):
+    """Return an image as widefield reads it: upright, in 8 bits of sRGB, on white."""
     image = ImageOps.exif_transpose(Image.open(file))
-{levels}    if image.has_transparency_data:
+    profile = image.info.get("icc_profile")
+    if image.mode[0] in "IF":  # gray of more than 8 bits
+        {levels}
+    if profile and image.mode != "1":
+        image = to_srgb(image, profile)
+    if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
+
+
+def to_srgb(image, profile):
+    """Return an image in sRGB; itself, if its profile is close to sRGB or not readable."""
+    mode = {{"L": "L", "LA": "L", "CMYK": "CMYK"}}.get(image.mode, "RGB")
+    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
+    flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
+    try:
+        profile = ImageCms.ImageCmsProfile(BytesIO(profile))
+        transform = ImageCms.ImageCmsTransform(profile, srgb, mode, "RGB", intent, flags=flags)
+    except (OSError, ValueError):
+        return image
+    grid = Image.fromarray(15 * np.indices((18, 18, 18), dtype=np.uint8).reshape(3, -1).T[None])
+    grid = grid.convert(mode)
+    change = np.asarray(transform.apply(grid), int) - np.asarray(grid.convert("RGB"), int)
+    if mode != "CMYK" and abs(change).max() <= 3:
+        return image
+    if not image.has_transparency_data:
+        return transform.apply(image.convert(mode))
+    image = image.convert("LA" if mode == "L" else "RGBA")
+    result = transform.apply(image.convert(mode))
+    result.putalpha(image.getchannel("A"))
+    return result
 
 
 features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]
@@ -52,10 +87,10 @@ features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]
 """
 
 _LEVELS = """\
-    if image.mode[0] in "IF":  # gray images of more than 8 bits
-        values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {black}))
-        image = Image.fromarray(values.round().clip(0, 255).astype(np.uint8))
-"""
+values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {black}))
+        image = Image.fromarray(values.round().clip(0, 255).astype(np.uint8))"""
+
+_NO_LEVELS = 'raise ValueError("more than 8 bits, and no black and white are recorded")'
 
 _COLOR_LEVELS = """
 Pillow reads color images of 16 bits in 8 bits. Read these with another library, and convert their
@@ -110,8 +145,8 @@ def model_card(
         "resizing": f"{config.interpolation}, by the shorter side, cut at the center",
         "normalization": _normalization(config),
     }
-    if config.levels is not None:
-        black, white = config.levels
+    if config.black_white is not None:
+        black, white = config.black_white
         metadata["more than 8 bits"] = f"{black:g} becomes 0, {white:g} becomes 255"
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
@@ -147,15 +182,11 @@ def _lines(encoder: Encoder) -> str:
     if config.channels != 3:  # such images come from arrays
         height, width = config.image_size
         return _OF_ARRAYS.format(channels=config.channels, height=height, width=width, dim=dim)
-    imports = ["import timm", "from PIL import Image, ImageOps"]
-    if config.levels is None:
-        return _OF_FILES.format(imports="\n".join(imports), levels="", dim=dim)
-    black, white = config.levels
-    return _OF_FILES.format(
-        imports="\n".join(["import numpy as np", *imports]),
-        levels=_LEVELS.format(black=black, white=white),
-        dim=dim,
-    ) + _COLOR_LEVELS.format(black=black, white=white)
+    if config.black_white is None:
+        return _OF_FILES.format(levels=_NO_LEVELS, dim=dim)
+    black, white = config.black_white
+    lines = _OF_FILES.format(levels=_LEVELS.format(black=black, white=white), dim=dim)
+    return lines + _COLOR_LEVELS.format(black=black, white=white)
 
 
 def _normalization(config: EncoderConfig) -> str:

@@ -1,5 +1,7 @@
 import json
 import os
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -122,7 +124,7 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     for name, options in (
         ("images", {}),
         (f"{folder}/", {"seed": 5}),
-        (folder, {"max_value": 255.0}),
+        (folder, {"black_white": (0, 255)}),
     ):
         again, decoded = decoded_files(name, **options)
         assert not decoded
@@ -134,15 +136,15 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
     assert decoded_files(f"{folder}+digits")[1]
 
 
-def test_values_of_many_bits_are_cached_with_their_white(tmp_path, cache, monkeypatch):
+def test_values_of_many_bits_are_cached_with_black_and_white(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(cache_module, "SLOW", 0.0)
     for i in range(3):
-        (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1000 + i)))
-    assert decoded_files(tmp_path)[0].max_value == 1023
-    same, decoded = decoded_files(tmp_path, max_value=1023.0)
+        (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1002 * i // 2)))
+    assert decoded_files(tmp_path)[0].black_white == (0, 1023)
+    same, decoded = decoded_files(tmp_path, black_white=(0, 1023))
     assert not decoded
-    assert same.max_value == 1023
-    other, decoded = decoded_files(tmp_path, max_value=4095.0)
+    assert same.black_white == (0, 1023)
+    other, decoded = decoded_files(tmp_path, black_white=(0.0, 4095.0))
     assert decoded
     assert other.images.max() == round(1002 / 4095 * 255)
 
@@ -177,6 +179,100 @@ def test_a_damaged_entry_is_made_anew(folder, cache, monkeypatch, file, budget):
     again, decoded = decoded_files(folder, memory_budget=budget)
     assert decoded
     assert (again.images == whole).all()
+
+
+def rewritten(entry, change):
+    """Change the record of an entry, which keeps its digest."""
+    file = entry / "record.json"
+    record = json.loads(file.read_text())
+    change(record)
+    file.write_text(json.dumps(record))
+
+
+DAMAGE = {
+    "empty record": lambda entry: (entry / "record.json").write_text("{}"),
+    "other rows": lambda entry: rewritten(entry, lambda record: record.update(rows=[3, 10**6])),
+    "rows left out": lambda entry: rewritten(entry, lambda record: record.pop("rows")),
+    "a list": lambda entry: (entry / "record.json").write_text("[1, 2]"),
+    "deep": lambda entry: (entry / "record.json").write_text("[" * 100_000),
+    "no text": lambda entry: (entry / "record.json").write_bytes(b"\xff\xfe\x80"),
+    "no array": lambda entry: (
+        np.savez(entry / "pixels", x=np.zeros(3))
+        or (entry / "pixels.npz").replace(entry / "pixels.npy")
+    ),
+    "other shape": lambda entry: np.save(entry / "pixels.npy", np.zeros((40, 9, 9, 3), np.uint8)),
+    "vast shape": lambda entry: (entry / "pixels.npy").write_bytes(
+        (entry / "pixels.npy").read_bytes().replace(b"(40, 20, 20, 3)", b"(9999999999999)")
+    ),
+    "a folder": lambda entry: (entry / "record.json").unlink() or (entry / "record.json").mkdir(),
+    "a file": lambda entry: shutil.rmtree(entry) or entry.write_text("in the way"),
+    "a broken link": lambda entry: shutil.rmtree(entry) or entry.symlink_to("nowhere"),
+    "unreadable": lambda entry: entry.chmod(0),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("budget", [0, None])
+def test_no_damage_of_an_entry_is_an_error(folder, cache, monkeypatch, name, budget):
+    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    whole = open_dataset(folder, memory_budget=budget).images.copy()
+    (entry,) = cache.iterdir()
+    DAMAGE[name](entry)
+    again, decoded = decoded_files(folder, memory_budget=budget)
+    assert decoded or (name == "unreadable" and os.geteuid() == 0)  # root can read it
+    assert (again.images == whole).all()
+    assert len(again.paths) == 40
+    assert not decoded_files(folder, memory_budget=budget)[1]
+    assert [path.name for path in cache.iterdir()] == [entry.name]
+
+
+@pytest.mark.parametrize("denied", ["listing", "pixels"])
+def test_an_entry_that_cannot_be_read_is_made_anew(folder, cache, monkeypatch, denied):
+    """As for another user, whom no test can be when it runs as root."""
+    whole = open_dataset(folder, memory_budget=0).images.copy()
+    open_memmap, read_text, allowed = np.lib.format.open_memmap, Path.read_text, []
+
+    def deny(function, name):
+        def call(path, *args, **options):
+            if options.get("mode") == "w+":
+                allowed.append(True)
+            if not allowed and Path(path).name == name:
+                raise PermissionError(13, "Permission denied", str(path))
+            return function(path, *args, **options)
+
+        return call
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", deny(open_memmap, "pixels.npy"))
+    if denied == "listing":
+        monkeypatch.setattr(Path, "read_text", deny(read_text, "record.json"))
+    again, decoded = decoded_files(folder, memory_budget=0)
+    assert decoded
+    assert (again.images == whole).all()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_an_entry_of_other_images_is_made_anew(folder, cache, monkeypatch, checked):
+    """The control: without the digest, other pixels are returned, or the record is an error."""
+    if not checked:
+        monkeypatch.setattr(cache_module, "_digest", lambda entry, record: None)
+    own = open_dataset(folder, memory_budget=0).images.copy()
+    (entry,) = cache.iterdir()
+    other = folder.parent / "other"
+    shutil.copytree(folder, other)
+    for i, file in enumerate(other.iterdir()):
+        Image.new("RGB", (20, 20), (i, 0, 0)).save(file)
+    open_dataset(other, memory_budget=0)
+    (foreign,) = set(cache.iterdir()) - {entry}
+    shutil.rmtree(entry)
+    shutil.copytree(foreign, entry)
+    found = open_dataset(folder, memory_budget=0)
+    assert (found.images == own).all() == checked
+    (entry / "record.json").write_text("{}")
+    if checked:
+        assert (open_dataset(folder, memory_budget=0).images == own).all()
+    else:
+        with pytest.raises(KeyError, match="rows"):
+            open_dataset(folder, memory_budget=0)
 
 
 def test_planted_and_skipped_are_the_same_on_disk_as_in_memory(folder, cache):
@@ -230,7 +326,7 @@ def test_two_runs_at_once_end_with_one_entry(cache):
     pixels, _, _ = cache_module.load_or_build((3, 2), slow, key=lambda: "entry", budget=0)
     assert (np.asarray(pixels) == 7).all()
     assert [path.name for path in cache.iterdir()] == ["entry"]
-    assert json.loads((cache / "entry" / "record.json").read_text()) == {}
+    assert json.loads((cache / "entry" / "record.json").read_text()).keys() == {"digest"}
 
 
 def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):

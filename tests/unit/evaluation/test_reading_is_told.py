@@ -43,7 +43,7 @@ def test_later_data_of_a_run_are_read_by_its_white(camera: Path, tmp_path: Path)
     dim.mkdir()
     for i in range(8):
         (dim / f"{i}.png").write_bytes(png16(twelve_bits(0.1, i)))
-    assert open_encoder(camera / "run").max_value == 4095
+    assert open_encoder(camera / "run").black_white == (0, 4095)
     by_run = open_encoder(camera / "run").open(dim, quiet=True).images
     assert by_run.max() <= 26
     assert open_encoder("pixels").open(dim, quiet=True).images.max() > 200  # by their own

@@ -4,12 +4,13 @@ import stat
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,18 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from widefield.core.center_fit import center_fit
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.core.types import ProgressCallback, Size
-from widefield.data.decode.high_bit_depth import ValueRange, deep_image, shared_max_value
+from widefield.core.types import BlackWhite, ProgressCallback, Size
+from widefield.data.decode.color_profile import to_srgb
+from widefield.data.decode.high_bit_depth import (
+    ValueSample,
+    check_unsigned,
+    deep_image,
+    find_black_white,
+    is_deep,
+    stated_white,
+)
 from widefield.data.decode.libtiff import suppress_libtiff_errors
+from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -39,16 +49,22 @@ _FILES_PER_TASK = 32
 File = Path | memoryview
 
 
+_RANGE_FILES = 256
+"""Files from whose values black and white are found."""
+_MAX_OUTSIDE = 0.25
+"""Largest share of values outside a given black and white; with more, the scale is another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A decoded image, and the choices made in decoding it."""
 
     pixels: NDArray[np.uint8] | None
-    """RGB, uint8 [H, W, 3]; None if the value of white is not known yet."""
+    """RGB, uint8 [H, W, 3]; None if black and white are not known yet."""
     choices: frozenset[str] = frozenset()
-    """Some of `resized`, `first`, `alpha`, `turned`, `cmyk`, `deep`."""
-    value_range: ValueRange | None = None
-    """Range of its values, if it has more than 8 bits and the file does not define white."""
+    """Some of `resized`, `first`, `alpha`, `turned`, `profile`, `no_profile`, `cmyk`, `deep`."""
+    outside: float | None = None
+    """Share of its values outside black and white, if the file does not define these."""
 
 
 @dataclass(slots=True)
@@ -59,10 +75,12 @@ class DecodeReport:
     """Files that cannot be read, by position."""
     choices: Counter[str] = field(default_factory=Counter)
     """Number of images of each choice."""
-    max_value: float | None = None
-    """Value of white in images of more than 8 bits that do not define it."""
-    largest: float = 0
-    """The largest value in them."""
+    black_white: BlackWhite | None = None
+    """Black and white in images of more than 8 bits that do not define them."""
+    sampled: int = 0
+    """Number of images whose values gave black and white; 0 if these were given."""
+    outside: list[float] = field(default_factory=list)
+    """Share of the values outside them, of each such image."""
 
 
 def decode_all(
@@ -70,68 +88,106 @@ def decode_all(
     names: Sequence[str],
     out: NDArray[np.uint8],
     progress: ProgressCallback | None = None,
-    max_value: float | None = None,
+    black_white: BlackWhite | None = None,
 ) -> DecodeReport:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
-    Without `max_value`, images of more than 8 bits are read twice, first for their ranges.
+    Without `black_white`, a sample of the images of more than 8 bits is read first.
 
     Raises:
-        ValueError: the images have no common value of white.
+        ValueError: the images have no common black and white, or many values are outside.
     """
-    report, first = DecodeReport(max_value=max_value), 0
-    rows: Sequence[int] = range(len(files))
+    report = DecodeReport(black_white=black_white)
+    size: Size = (out.shape[1], out.shape[2])
+
+    def decode_row(i: int) -> Decoded:
+        decoded = decode(files[i], size, report.black_white)
+        if decoded.pixels is not None:
+            out[i] = decoded.pixels
+        return replace(decoded, pixels=None) if decoded.pixels is not None else _NOT_YET
+
+    first, rows = 0, list(range(len(files)))
     while rows:
-        value_ranges: dict[int, ValueRange] = {}
-        for i, decoded in _decode_rows(rows, files, out, report.max_value, first, progress):
+        deep: list[int] = []
+        for i, decoded in _in_parallel(decode_row, rows, first, progress):
             if isinstance(decoded, str):
                 report.failed[i] = Skipped(names[i], decoded)
-            elif decoded.value_range is not None and report.max_value is None:
-                value_ranges[i] = decoded.value_range
+            elif decoded is _NOT_YET:
+                deep.append(i)
             else:
                 report.choices.update(decoded.choices)
-                if decoded.value_range is not None:
-                    report.largest = max(report.largest, decoded.value_range.largest)
-        first, rows = len(files), sorted(value_ranges)
-        if rows:
-            report.max_value = shared_max_value(value_ranges.values())
+                if decoded.outside is not None:
+                    report.outside.append(decoded.outside)
+        first, rows = len(files), _find_black_white(files, names, sorted(deep), report)
+    if black_white is not None:
+        _check_inside(report.outside, black_white)
     return report
 
 
-def _decode_rows(
+_NOT_YET = Decoded(None)
+"""An image of more than 8 bits, without black and white."""
+
+
+def _find_black_white(
+    files: Sequence[File], names: Sequence[str], rows: list[int], report: DecodeReport
+) -> list[int]:
+    """Set `report.black_white` from a sample of the files `rows`; return those that are readable.
+
+    Raises:
+        ValueError: the images have no common scale.
+    """
+    while rows and report.black_white is None:
+        sampled = [rows[i] for i in spread_rows(len(rows), _RANGE_FILES)]
+        samples = []
+        for i, sample in _in_parallel(lambda i: sample_values(files[i]), sampled, 0, None):
+            if isinstance(sample, str):
+                report.failed[i] = Skipped(names[i], sample)
+            else:
+                samples.append(sample)
+        if samples:
+            report.black_white, report.sampled = find_black_white(samples), len(samples)
+        rows = [i for i in rows if i not in report.failed]
+    return rows
+
+
+def _check_inside(outside: Sequence[float], black_white: BlackWhite) -> None:
+    """Check that the images have the scale of a given black and white."""
+    share = sum(outside) / max(len(outside), 1)
+    if share > _MAX_OUTSIDE:
+        black, white = black_white
+        raise ValueError(
+            f"{share:.0%} of the values of {len(outside)} images are outside {black:.7g} to "
+            f"{white:.7g}, which are black and white here: bring them to that scale"
+        )
+
+
+def _in_parallel(
+    work: Callable[[int], Any],
     rows: Sequence[int],
-    files: Sequence[File],
-    out: NDArray[np.uint8],
-    max_value: float | None,
     first: int,
     progress: ProgressCallback | None,
-) -> Iterator[tuple[int, Decoded | str]]:
-    """Decode files[i] into out[i] for i in `rows`; yield what was chosen, or why it failed.
+) -> Iterator[tuple[int, Any]]:
+    """Call `work` for each of `rows` in threads; yield its result, or why it failed.
 
     `first` images were decoded in an earlier pass.
     """
-    size: Size = (out.shape[1], out.shape[2])
     stop = threading.Event()
 
-    def decode_task(start: int) -> list[tuple[int, Decoded | str]]:
-        done: list[tuple[int, Decoded | str]] = []
+    def task(start: int) -> list[tuple[int, Any]]:
+        done: list[tuple[int, Any]] = []
         for i in rows[start : start + _FILES_PER_TASK]:
             if stop.is_set():
                 break
             try:
-                decoded = decode(files[i], size, max_value)
+                done.append((i, work(i)))
             except Exception as error:  # decoders raise every kind of error on damaged files
                 done.append((i, _reason(error)))
-                continue
-            if decoded.pixels is not None:
-                out[i] = decoded.pixels
-            done.append((i, replace(decoded, pixels=None)))
         return done
 
     with _suppress_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
         try:
             starts = range(0, len(rows), _FILES_PER_TASK)
-            for start, done in zip(starts, pool.map(decode_task, starts), strict=True):
+            for start, done in zip(starts, pool.map(task, starts), strict=True):
                 yield from done
                 if progress is not None:
                     end = min(start + _FILES_PER_TASK, len(rows))
@@ -141,33 +197,45 @@ def _decode_rows(
             raise
 
 
-def decode(file: File, size: Size, max_value: float | None = None) -> Decoded:
-    """Decode one image to upright RGB, uint8 [H, W, 3].
+def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded:
+    """Decode one image to upright sRGB, uint8 [H, W, 3].
 
     The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
-    become white, and only the first page or frame is used. In images of more than 8 bits
-    `max_value` becomes 255; without it, only their range is returned. A damaged file raises the
-    error of its decoder.
+    become white, and only the first page or frame is used. An image of more than 8 bits is scaled
+    so that `black_white` become 0 and 255; without them it is not decoded. A damaged file raises
+    the error of its decoder.
     """
     with _open(file) as image:
         orientations = {_orientation(image)}
         # An MPO file is a photo with its preview, not two pages.
         is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
         choices = {"first"} if is_multi_page else set()
+        stated, outside = None, None
+        if deep := is_deep(image, file):
+            stated = stated_white(image, file)
+            if stated is None and black_white is None:
+                return Decoded(None)
         image.load()
         orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
-        was_size, deep, value_range = _upright_size(image), deep_image(image, file), None
-        if deep is not None:
+        was_size, image_8_bits = _upright_size(image), image
+        if deep:
             choices.add("deep")
-            value_range = deep.value_range() if deep.max_value is None else None
-            if deep.max_value is None and max_value is None:
-                return Decoded(None, value_range=value_range)
-            image_8_bits = deep.to_8_bits(deep.max_value or max_value or 1)
+            values = deep_image(image, file)
+            if stated is None:
+                assert black_white is not None
+                outside = values.outside(black_white)
+            image_8_bits = values.to_8_bits(black_white if stated is None else (0, stated))
         else:
-            image_8_bits = image
-        if image_8_bits.mode == "CMYK":
+            check_unsigned(image)
+        upright = ImageOps.exif_transpose(image_8_bits)
+        if profile := image.info.get("icc_profile"):
+            converted = to_srgb(upright, profile)
+            if converted is not upright:
+                choices.add("no_profile" if converted is None else "profile")
+            upright = converted or upright
+        if upright.mode == "CMYK":
             choices.add("cmyk")
-        rgb, is_transparent = _to_rgb(ImageOps.exif_transpose(image_8_bits))
+        rgb, is_transparent = _to_rgb(upright)
     if is_transparent:
         choices.add("alpha")
     if orientations & set(range(2, 9)):
@@ -175,7 +243,14 @@ def decode(file: File, size: Size, max_value: float | None = None) -> Decoded:
     if was_size != size:
         choices.add("resized")
         rgb = _center_fitted(rgb, size)
-    return Decoded(np.asarray(rgb), frozenset(choices), value_range)
+    return Decoded(np.asarray(rgb), frozenset(choices), outside)
+
+
+def sample_values(file: File) -> ValueSample:
+    """Return a sample of the values of an image of more than 8 bits."""
+    with _open(file) as image:
+        image.load()
+        return deep_image(image, file).sample()
 
 
 def _center_fitted(image: Image.Image, size: Size) -> Image.Image:

@@ -13,7 +13,7 @@ from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.rng import seeded
-from widefield.core.types import InputSpec, Size, as_size
+from widefield.core.types import BlackWhite, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.weights.normalization import per_channel
@@ -23,7 +23,11 @@ POSITIONS = ("pos_embed", "encoder.pos_embedding")
 
 
 def adapt_encoder(
-    encoder: Encoder, *, channels: int, image_size: int | Size, max_value: float | None = None
+    encoder: Encoder,
+    *,
+    channels: int,
+    image_size: int | Size,
+    black_white: BlackWhite | None = None,
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Return a copy of an encoder for images of `channels` and `image_size`.
 
@@ -46,7 +50,7 @@ def adapt_encoder(
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = _adapted_config(before, channels, as_size(image_size), max_value)
+    config = _adapted_config(before, channels, as_size(image_size), black_white)
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -68,17 +72,17 @@ def adapt_encoder(
 
 
 def _adapted_config(
-    before: EncoderConfig, channels: int, size: Size, max_value: float | None
+    before: EncoderConfig, channels: int, size: Size, black_white: BlackWhite | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
     if (channels, size) == (before.channels, before.image_size):
-        return replace(before, max_value=max_value, guessed=False)
+        return replace(before, black_white=black_white, guessed=False)
     inputs = InputSpec(
         channels=channels,
         image_size=size,
         mean=per_channel(before.mean, channels),
         std=per_channel(before.std, channels),
-        max_value=max_value,
+        black_white=black_white,
         rate=before.rate,
     )
     config = encoder_config(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
-from widefield.core.types import InputSpec
+from widefield.core.types import InputSpec, is_black_white
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -153,6 +153,9 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
+    if isinstance(fields, dict) and "max_value" in fields:  # before 0 was not always black
+        white = fields.pop("max_value")
+        fields["black_white"] = None if white is None else [0.0, white]
     fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
@@ -193,13 +196,14 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
     min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
     if signals:  # windows keep their units
         min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
-    max_value = [] if fields["max_value"] is None else [fields["max_value"]]
-    for name, low in {"mean": -max_abs, "std": min_value, "max_value": min_value}.items():
-        numbers = max_value if name == "max_value" else fields[name]
-        numbers = numbers if isinstance(numbers, list) else [numbers]
+    for name, low in {"mean": -max_abs, "std": min_value}.items():
+        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
         # In this form NaN is an error too.
         if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
             raise ValueError(f"{name} is {fields[name]!r}")
+    black_white = fields["black_white"]
+    if black_white is not None and not is_black_white(black_white):
+        raise ValueError(f"black_white is {black_white!r}")
     rate = fields["rate"]
     if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
         raise ValueError(f"rate is {rate!r}")
@@ -208,7 +212,7 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
         image_size=(size[0], size[1]),
         mean=fields["mean"],
         std=fields["std"],
-        max_value=fields["max_value"],
+        black_white=None if black_white is None else (black_white[0], black_white[1]),
         rate=rate,
         guessed=fields["guessed"],
     )

@@ -44,7 +44,7 @@ def export_onnx(encoder: Encoder | Wide, path: str | Path, *, preprocess: bool =
     if preprocess:
         module, name = nn.Sequential(Preprocess(inputs), frozen), "input"
         dimensions |= {1: "height", 2: "width"}
-        values = torch.uint8 if inputs.levels is None else torch.float32
+        values = torch.uint8 if inputs.black_white is None else torch.float32
         # Other sides than those of the encoder, and than each other, or they were constants.
         height, width = (2 * side + k for k, side in enumerate(size, 7))
         example = torch.zeros(2, height, width, inputs.channels, dtype=values)

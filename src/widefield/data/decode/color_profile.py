@@ -1,0 +1,74 @@
+"""Color profiles of image files: conversion to sRGB, by littleCMS.
+
+A profile describes the colors that the numbers of an image stand for. The pixels of an image with
+another profile than sRGB, such as Adobe RGB, Display P3, a gray one or one of inks, are converted
+to sRGB by relative colorimetric rendering with black point compensation.
+"""
+
+from functools import lru_cache
+from io import BytesIO
+
+import numpy as np
+from PIL import Image, ImageCms
+
+_EQUAL = 3
+"""Largest change of a color, of 255, by a profile that counts as sRGB: programs round its curve."""
+_GRID = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3, indexing="ij"), -1).astype(np.uint8)
+"""Colors in which a profile is compared with sRGB."""
+
+
+def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
+    """Return an image of 8 bits with a color profile as sRGB.
+
+    Returns:
+        The image itself if its profile is sRGB, None if it is damaged or for other colors.
+
+    Example:
+        >>> image = Image.new("RGB", (8, 8), "red")
+        >>> srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+        >>> to_srgb(image, srgb.tobytes()) is image, to_srgb(image, b"damaged")
+        (True, None)
+    """
+    gray, alpha = image.mode in ("1", "L", "LA"), None
+    try:
+        transform = _transform(profile, "L" if gray else "CMYK" if image.mode == "CMYK" else "RGB")
+    except (OSError, ValueError):
+        return None
+    if transform is None or image.mode == "1":
+        return image
+    colors = image
+    if image.has_transparency_data:
+        colors = image.convert("LA" if gray else "RGBA")
+        alpha = colors.getchannel("A")
+    if image.mode != "CMYK":
+        colors = colors.convert("L" if gray else "RGB")
+    result = transform.apply(colors)
+    if alpha is not None:
+        result.putalpha(alpha)
+    return result
+
+
+@lru_cache(maxsize=32)
+def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
+    """Return the transform of a profile to sRGB, or None if it is sRGB.
+
+    Raises:
+        OSError or ValueError: the profile is damaged, or not for images of this mode.
+    """
+    # Threads share a transform, and its cache holds one pixel. Optimized gray curves are coarse.
+    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
+    flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
+    transform = ImageCms.ImageCmsTransform(
+        ImageCms.ImageCmsProfile(BytesIO(profile)),
+        ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")),
+        mode,
+        "RGB",
+        ImageCms.Intent.RELATIVE_COLORIMETRIC,
+        flags=flags,
+    )
+    if mode == "CMYK":
+        return transform
+    grid = Image.fromarray(_GRID.reshape(1, -1, 3))
+    before = grid.convert(mode)
+    change = np.asarray(before.convert("RGB"), int) - np.asarray(transform.apply(before), int)
+    return None if np.abs(change).max() <= _EQUAL else transform
