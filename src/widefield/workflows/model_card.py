@@ -43,8 +43,7 @@ data = timm.data.resolve_model_data_config(model)
 transform = timm.data.create_transform(**data, is_training=False)
 
 
-def read(file):
-    """Return an image as widefield reads it: upright, in 8 bits of sRGB, on white."""
+def read(file):  # upright, in 8 bits of sRGB, on white
     image = ImageOps.exif_transpose(Image.open(file))
     profile = image.info.get("icc_profile")
     if image.mode[0] in "IF":  # gray of more than 8 bits
@@ -57,8 +56,7 @@ def read(file):
     return image.convert("RGB")
 
 
-def to_srgb(image, profile):
-    """Return an image in sRGB; itself, if its profile is close to sRGB or not readable."""
+def to_srgb(image, profile):  # the image itself if its profile is about sRGB, or not readable
     mode = {{"L": "L", "LA": "L", "CMYK": "CMYK"}}.get(image.mode, "RGB")
     flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
     flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
