@@ -42,7 +42,7 @@ def export_onnx(encoder: Encoder | Wide, path: str | Path, *, preprocess: bool =
             frozen(example)  # finds the stages, which is not to be traced
     module, name, dimensions = frozen, "x", {0: "batch"}
     if preprocess:
-        module, name = nn.Sequential(Preprocess(inputs), frozen), "input"
+        module, name = nn.Sequential(Preprocess(inputs), frozen).eval(), "input"
         dimensions |= {1: "height", 2: "width"}
         values = torch.uint8 if inputs.black_white is None else torch.float32
         # Other sides than those of the encoder, and than each other, or they were constants.
