@@ -66,11 +66,11 @@ def test_what_a_folder_states_is_taken(style: str, tmp_path: Path, vit: dict[str
     name, content = STATED[style]
     weights = tmp_path / "model.safetensors"
     safetensors.torch.save_file(vit, weights)
-    guess = load_foreign(weights)[0].config
+    guess = load_foreign(weights, "vit_tiny_patch16_224")[0].config
     assert (guess.mean, guess.std, guess.guessed) == (*IMAGENET, True)
     (tmp_path / name).write_text(json.dumps(content))
     assert close(stated_normalization(tmp_path), MEAN, STD)
-    encoder, match = load_foreign(weights)
+    encoder, match = load_foreign(weights, "vit_tiny_patch16_224")
     assert close((encoder.config.mean, encoder.config.std), MEAN, STD)
     assert not encoder.config.guessed
     assert "guessed" not in match.line()
