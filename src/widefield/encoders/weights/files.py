@@ -224,7 +224,7 @@ def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
             raise ValueError(f"{name} is {fields[name]!r}")
 
 
-_ADDED_FIELDS = {"interpolation": "bicubic", "fit": "center", "guessed": False}
+_ADDED_FIELDS: dict[str, Any] = {"interpolation": "bicubic", "fit": "center", "guessed": False}
 """Fields that were added to the configuration, and the values that files without them have."""
 _MAX_VALUE = 1e6
 """Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""

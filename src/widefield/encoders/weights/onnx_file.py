@@ -40,7 +40,8 @@ def export_onnx(encoder: Encoder | Wide, path: str | Path, *, preprocess: bool =
     if isinstance(frozen, Wide):
         with torch.no_grad():
             frozen(example)  # finds the stages, which is not to be traced
-    module, name, dimensions = frozen, "x", {0: "batch"}
+    module: nn.Module = frozen
+    name, dimensions = "x", {0: "batch"}
     if preprocess:
         module, name = nn.Sequential(Preprocess(inputs), frozen).eval(), "input"
         dimensions |= {1: "height", 2: "width"}
