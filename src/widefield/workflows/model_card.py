@@ -48,7 +48,7 @@ def read(file):  # upright, in 8 bits of sRGB, on white
     profile = image.info.get("icc_profile")
     if image.mode[0] in "IF":  # gray of more than 8 bits
         {levels}
-    if profile and image.mode != "1":
+    if profile:
         image = to_srgb(image, profile)
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -57,27 +57,29 @@ def read(file):  # upright, in 8 bits of sRGB, on white
 
 
 def to_srgb(image, profile):  # the image itself if its profile is about sRGB, or not readable
-    mode = {{"L": "L", "LA": "L", "CMYK": "CMYK"}}.get(image.mode, "RGB")
-    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
-    flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
-    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-    intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
-    try:
-        profile = ImageCms.ImageCmsProfile(BytesIO(profile))
-        transform = ImageCms.ImageCmsTransform(profile, srgb, mode, "RGB", intent, flags=flags)
-    except (OSError, ValueError):
-        return image
-    grid = Image.fromarray(15 * np.indices((18, 18, 18), dtype=np.uint8).reshape(3, -1).T[None])
-    grid = grid.convert(mode)
-    change = np.asarray(transform.apply(grid), int) - np.asarray(grid.convert("RGB"), int)
-    if mode != "CMYK" and abs(change).max() <= 3:
-        return image
-    if not image.has_transparency_data:
-        return transform.apply(image.convert(mode))
-    image = image.convert("LA" if mode == "L" else "RGBA")
-    result = transform.apply(image.convert(mode))
-    result.putalpha(image.getchannel("A"))
-    return result
+    modes = {{"CMYK": ["CMYK"]}} | dict.fromkeys(("1", "L", "LA"), ["L", "RGB"])
+    for mode in modes.get(image.mode, ["RGB"]):
+        flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
+        flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
+        srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+        intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
+        try:
+            source = ImageCms.ImageCmsProfile(BytesIO(profile))
+            transform = ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", intent, flags=flags)
+        except (OSError, ValueError):
+            continue
+        grid = 15 * np.indices((18, 18, 18), dtype=np.uint8).reshape(3, -1).T[None]
+        grid = Image.fromarray(grid).convert(mode)
+        change = np.asarray(transform.apply(grid), int) - np.asarray(grid.convert("RGB"), int)
+        if mode != "CMYK" and abs(change).max() <= 3:
+            return image
+        rgba = image.convert("RGBA")
+        colors = image if image.mode == mode else rgba.convert("RGB").convert(mode)
+        result = transform.apply(colors)
+        if image.has_transparency_data:
+            result.putalpha(rgba.getchannel("A"))
+        return result
+    return image
 
 
 features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]

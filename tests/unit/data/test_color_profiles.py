@@ -108,6 +108,18 @@ def test_gray_profiles_have_a_curve(tmp_path, gamma):
     assert (same == seen).all()
 
 
+def test_gray_images_may_have_a_profile_of_colors(tmp_path):
+    image = Image.fromarray(GRAY)
+    seen, note = opened(tmp_path / "adobe", image, icc_profile=rgb_profile(*ADOBE_RGB))
+    expected = srgb_of(np.stack([GRAY] * 3, axis=-1), *ADOBE_RGB)
+    assert np.abs(seen - expected).max() <= 2
+    assert "sRGB" in note
+    for mode in ("L", "1"):
+        seen, note = opened(tmp_path / mode, image.convert(mode), icc_profile=SRGB)
+        assert (seen[..., 0] == np.asarray(image.convert(mode).convert("L"))).all()
+        assert "profile" not in note
+
+
 def srgb_table(size):
     """The curve of sRGB as programs store it."""
     x = np.linspace(0, 1, size)

@@ -180,5 +180,5 @@ def test_what_was_chosen_is_said_in_one_line(tmp_path):
         "of 8 images, 2 show the first of several pages or frames; "
         "1 are shown on white where they are transparent; "
         "3 are turned as their EXIF orientation says; "
-        "1 come from CMYK, without its color profile"
+        "1 come from CMYK, without a color profile"
     )

@@ -89,6 +89,8 @@ FILES: dict[str, list[bytes]] = {
     "thermal": deep(7_000, 9_000),
     "profiles": [png(picture(40, 60), icc_profile=P3), jpeg(picture(64, 64), icc_profile=ADOBE)],
     "gray profile": [png(picture(40, 60).convert("L"), icc_profile=gray_profile(1.0))],
+    "gray with a profile of colors": [png(picture(40, 60).convert("L"), icc_profile=P3)],
+    "two levels with a profile": [png(picture(40, 60).convert("1"), icc_profile=P3)],
     "almost sRGB": [png(picture(64, 50), icc_profile=rgb_profile(SRGB_COLUMNS, 2.2))],
     "damaged profile": [png(picture(40, 60), icc_profile=b"damaged")],
     "turned": [turned()],

@@ -5,6 +5,7 @@ another profile than sRGB, such as Adobe RGB, Display P3, a gray one or one of i
 to sRGB by relative colorimetric rendering with black point compensation.
 """
 
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 
@@ -29,19 +30,23 @@ def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
         >>> to_srgb(image, srgb.tobytes()) is image, to_srgb(image, b"damaged")
         (True, None)
     """
-    gray, alpha = image.mode in ("1", "L", "LA"), None
-    try:
-        transform = _transform(profile, "L" if gray else "CMYK" if image.mode == "CMYK" else "RGB")
-    except (OSError, ValueError):
-        return None
-    if transform is None or image.mode == "1":
-        return image
-    colors = image
-    if image.has_transparency_data:
-        colors = image.convert("LA" if gray else "RGBA")
-        alpha = colors.getchannel("A")
-    if image.mode != "CMYK":
-        colors = colors.convert("L" if gray else "RGB")
+    modes = ["CMYK" if image.mode == "CMYK" else "RGB"]
+    if image.mode in ("1", "L", "LA"):
+        modes = ["L", "RGB"]  # programs that turn an image gray may leave its profile
+    for mode in modes:
+        with suppress(OSError, ValueError):
+            transform = _transform(profile, mode)
+            return image if transform is None else _transformed(image, mode, transform)
+    return None
+
+
+def _transformed(
+    image: Image.Image, mode: str, transform: ImageCms.ImageCmsTransform
+) -> Image.Image:
+    """Return an image, transformed as one of `mode`, with its opacity."""
+    alpha = image.convert("RGBA").getchannel("A") if image.has_transparency_data else None
+    # Through RGBA, which resolves palettes and transparent colors.
+    colors = image if image.mode == mode else image.convert("RGBA").convert("RGB").convert(mode)
     result = transform.apply(colors)
     if alpha is not None:
         result.putalpha(alpha)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class ValueSample(NamedTuple):
 class Deep:
     """One image of more than 8 bits."""
 
-    values: NDArray[np.generic]
+    values: NDArray[Any]
     """[H, W] or [H, W, C]."""
     alpha: NDArray[np.float64] | None = None
     """Opacity in [0, 1], [H, W]."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,8 @@ _MAX_OUTSIDE = 0.25
 class Decoded:
     """A decoded image, and the choices made in decoding it."""
 
-    pixels: NDArray[np.uint8] | None
-    """RGB, uint8 [H, W, 3]; None if black and white are not known yet."""
+    pixels: NDArray[np.uint8]
+    """RGB, uint8 [H, W, 3]."""
     choices: frozenset[str] = frozenset()
     """Some of `resized`, `first`, `alpha`, `turned`, `profile`, `no_profile`, `cmyk`, `deep`."""
     outside: float | None = None
@@ -100,32 +100,29 @@ def decode_all(
     report = DecodeReport(black_white=black_white)
     size: Size = (out.shape[1], out.shape[2])
 
-    def decode_row(i: int) -> Decoded:
+    def decode_row(i: int) -> tuple[frozenset[str], float | None] | None:
         decoded = decode(files[i], size, report.black_white)
-        if decoded.pixels is not None:
-            out[i] = decoded.pixels
-        return replace(decoded, pixels=None) if decoded.pixels is not None else _NOT_YET
+        if decoded is None:
+            return None
+        out[i] = decoded.pixels
+        return decoded.choices, decoded.outside
 
     first, rows = 0, list(range(len(files)))
     while rows:
         deep: list[int] = []
-        for i, decoded in _in_parallel(decode_row, rows, first, progress):
-            if isinstance(decoded, str):
-                report.failed[i] = Skipped(names[i], decoded)
-            elif decoded is _NOT_YET:
+        for i, result in _in_parallel(decode_row, rows, first, progress):
+            if isinstance(result, str):
+                report.failed[i] = Skipped(names[i], result)
+            elif result is None:
                 deep.append(i)
             else:
-                report.choices.update(decoded.choices)
-                if decoded.outside is not None:
-                    report.outside.append(decoded.outside)
+                choices, outside = result
+                report.choices.update(choices)
+                report.outside += [] if outside is None else [outside]
         first, rows = len(files), _find_black_white(files, names, sorted(deep), report)
     if black_white is not None:
         _check_inside(report.outside, black_white)
     return report
-
-
-_NOT_YET = Decoded(None)
-"""An image of more than 8 bits, without black and white."""
 
 
 def _find_black_white(
@@ -197,12 +194,12 @@ def _in_parallel(
             raise
 
 
-def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded:
+def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded | None:
     """Decode one image to upright sRGB, uint8 [H, W, 3].
 
     The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
     become white, and only the first page or frame is used. An image of more than 8 bits is scaled
-    so that `black_white` become 0 and 255; without them it is not decoded. A damaged file raises
+    so that `black_white` become 0 and 255; without them the result is None. A damaged file raises
     the error of its decoder.
     """
     with _open(file) as image:
@@ -210,29 +207,27 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
         # An MPO file is a photo with its preview, not two pages.
         is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
         choices = {"first"} if is_multi_page else set()
-        stated, outside = None, None
+        scale, stated, outside = black_white, None, None
         if deep := is_deep(image, file):
             stated = stated_white(image, file)
-            if stated is None and black_white is None:
-                return Decoded(None)
+            scale = black_white if stated is None else (0.0, stated)
+            if scale is None:
+                return None
         image.load()
         orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
         was_size, image_8_bits = _upright_size(image), image
-        if deep:
+        if deep and scale is not None:
             choices.add("deep")
             values = deep_image(image, file)
-            if stated is None:
-                assert black_white is not None
-                outside = values.outside(black_white)
-            image_8_bits = values.to_8_bits(black_white if stated is None else (0, stated))
+            outside = values.outside(scale) if stated is None else None
+            image_8_bits = values.to_8_bits(scale)
         else:
             check_unsigned(image)
         upright = ImageOps.exif_transpose(image_8_bits)
         if profile := image.info.get("icc_profile"):
-            converted = to_srgb(upright, profile)
-            if converted is not upright:
-                choices.add("no_profile" if converted is None else "profile")
-            upright = converted or upright
+            in_srgb = to_srgb(upright, profile)
+            choices |= set() if in_srgb is upright else {"profile" if in_srgb else "no_profile"}
+            upright = in_srgb or upright
         if upright.mode == "CMYK":
             choices.add("cmyk")
         rgb, is_transparent = _to_rgb(upright)
