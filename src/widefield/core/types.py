@@ -5,7 +5,7 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -84,7 +84,11 @@ Inputs = NDArray[Any] | Segmented
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """Shape and statistics of the examples that an encoder is built for."""
+    """The record of preprocessing: how an example becomes the input of an encoder.
+
+    Every exported file has it. Images are decoded to RGB, resized by the shorter side and cut at
+    the center (`core/center_fit.py`), scaled to [0, 1], and normalized by (x - mean) / std.
+    """
 
     channels: int = 3
     """C of the images."""
@@ -99,6 +103,16 @@ class InputSpec:
     them."""
     rate: int | None = None
     """Sampling rate of sounds, Hz; None of other examples."""
+    interpolation: str = "bicubic"
+    """Filter of the resizing, antialiased."""
+    fit: str = "center"
+    """How images of another shape are brought to `image_size`."""
+    guessed: bool = False
+    """Whether mean and std are a guess: the file of weights does not state them."""
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields of this class alone, for JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(InputSpec)}
 
 
 COLOR_32 = InputSpec()

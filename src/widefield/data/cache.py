@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 5
+_FORMAT = 6
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 SLOW = 10.0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from widefield.encoders.family import family_of as family_of
     from widefield.encoders.feature_map import FeatureMap as FeatureMap
     from widefield.encoders.layers import layer_names as layer_names
+    from widefield.encoders.normalized import Normalized as Normalized
     from widefield.encoders.projected import Projected as Projected
     from widefield.encoders.readout import FIT_EXAMPLES as FIT_EXAMPLES
     from widefield.encoders.readout import Readout as Readout
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from widefield.encoders.weights.files import timm_snippet as timm_snippet
     from widefield.encoders.weights.foreign import WeightMatch as WeightMatch
     from widefield.encoders.weights.foreign import load_foreign as load_foreign
+    from widefield.encoders.weights.hub_folder import is_exported as is_exported
     from widefield.encoders.weights.hub_folder import is_model_folder as is_model_folder
     from widefield.encoders.weights.hub_folder import load_model_folder as load_model_folder
     from widefield.encoders.weights.model_folder import MODEL_FILES as MODEL_FILES
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     )
     from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
     from widefield.encoders.weights.module import load_module as load_module
+    from widefield.encoders.weights.normalization import (
+        module_normalization as module_normalization,
+    )
     from widefield.encoders.weights.onnx_file import export_onnx as export_onnx
     from widefield.encoders.weights.pretrained import cached_weights as cached_weights
     from widefield.encoders.weights.pretrained import download_weights as download_weights

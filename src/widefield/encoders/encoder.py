@@ -50,28 +50,24 @@ TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-    """Configuration from which an encoder is rebuilt; every field is plain JSON."""
+class EncoderConfig(InputSpec):
+    """Configuration from which an encoder is rebuilt; every field is plain JSON.
+
+    It is the record of preprocessing, with the mean and deviation of each channel and the height
+    and width of the images that it is trained on, and the architecture.
+    """
 
     name: str
     channels: int
     image_size: Size
-    """Height and width of the images that it is trained on."""
     mean: tuple[float, ...]
-    """Mean of each channel of images in [0, 1]; the first operation is (x - mean) / std."""
     std: tuple[float, ...]
-    """Standard deviation of each channel."""
     stem: str
     """Stem that was built: `small` or `native`."""
     timm: dict[str, Any] | None
     """Arguments of `timm.create_model`; None for networks of this library and of torchvision."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
-    black_white: BlackWhite | None = None
-    """The values that become 0 and 1 in training images of more than 8 bits, if the files do not
-    define them."""
-    rate: int | None = None
-    """Samples per second of the sounds that it is trained on, Hz; None for other examples."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image_size", as_size(self.image_size))
@@ -260,6 +256,7 @@ def encoder_config(
         conv1=conv1,
         black_white=inputs.black_white,
         rate=rate,
+        guessed=inputs.guessed,
     )
 
 

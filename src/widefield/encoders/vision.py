@@ -11,7 +11,7 @@ from widefield.core.types import Size
 TORCHVISION = "torchvision:"
 """Prefix of the names of torchvision's models."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and standard deviation of each channel with which torchvision's weights were trained."""
+"""Mean and standard deviation of each channel with which most weights were trained."""
 
 _WITH_SIDE_HEADS = ("googlenet", "inception_v3")
 
@@ -58,6 +58,17 @@ def check_vision(name: str) -> None:
         listed = "torchvision.models.list_models() lists them"
         hint = f"did you mean 'torchvision:{matches[0]}'?" if matches else listed
         raise ValueError(f"unknown encoder 'torchvision:{name}': {hint}")
+
+
+def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel for torchvision's default weights of a model.
+
+    Example:
+        >>> published_normalization("efficientnet_v2_l")
+        ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    """
+    transforms = models.get_model_weights(name).DEFAULT.transforms()
+    return tuple(transforms.mean), tuple(transforms.std)
 
 
 def _side(name: str, size: Size) -> int:

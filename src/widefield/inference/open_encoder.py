@@ -13,15 +13,18 @@ from widefield.core.types import InputSpec
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
+    Normalized,
     WeightMatch,
     Wide,
     cached_weights,
     has_settings,
+    is_exported,
     is_model_folder,
     load_encoder,
     load_foreign,
     load_model_folder,
     load_readout,
+    module_normalization,
 )
 from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
@@ -112,7 +115,7 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
     if isinstance(spec, nn.Module):
         if isinstance(spec, Encoder):
             return _of_encoder(spec.config.name, spec)
-        return FeatureExtractor(name=type(spec).__name__, encoder=spec)
+        return _of_module(spec)
     name = encoder_name(spec)
     if name == "pixels":
         return FeatureExtractor(name=name)
@@ -131,7 +134,10 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
     if Path(name).is_file() and not has_settings(name):
         return _with_match(name, name, *load_foreign(name, None))
     if is_model_folder(Path(name)):
-        folder = _with_match(name, name, *load_model_folder(Path(name)))
+        encoder, match = load_model_folder(Path(name))
+        folder = _with_match(name, name, encoder, match)
+        if is_exported(Path(name)):  # the whole form of its data is known
+            folder = replace(_of_encoder(name, encoder), notes=folder.notes)
         return replace(folder, readout=load_readout(name))
     run = RunFolder(path=Path(name))
     return replace(
@@ -156,6 +162,23 @@ def encoder_name(spec: str | os.PathLike[str]) -> str:
     )
 
 
+def _of_module(module: nn.Module) -> FeatureExtractor:
+    """Return the extractor of a module, whose images are normalized as it states."""
+    name = type(module).__name__
+    normalization, guessed = module_normalization(module)
+    if normalization is None:
+        note = f"{name}: images in [0, 1] are not normalized (guessed: it has no pretrained_cfg)"
+        return FeatureExtractor(name=name, encoder=module, notes=(note,))
+    mean, std = normalization
+    numbers = " and deviation ".join(
+        ", ".join(f"{x:.4g}" for x in values) for values in normalization
+    )
+    origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
+    note = f"{name}: images normalized by mean {numbers} ({origin})"
+    encoder = Normalized(module, mean=mean, std=std)
+    return FeatureExtractor(name=name, encoder=encoder, notes=(note,))
+
+
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
     """Return the extractor of a widefield encoder, with the form of its training data."""
     config = encoder.config
@@ -173,7 +196,7 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
 def _open_named(name: str) -> FeatureExtractor:
     weights = cached_weights(name)
     if weights is not None:
-        loaded = load_foreign(str(weights), name.removeprefix("timm:"))
+        loaded = load_foreign(str(weights), name.removeprefix("timm:"), published=True)
         return _with_match(name, str(weights), *loaded)
     architecture = name.removeprefix("timm:")
     note = (

@@ -117,7 +117,9 @@ def embed(
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed.
+            `pixels`. In Python also a module; it is never changed. Its images are normalized as its
+            `pretrained_cfg` states, those of torchvision's modules as for ImageNet, and those of
+            any other module lie in [0, 1].
         data: images or sounds, as `pretrain` takes them.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the

@@ -31,15 +31,17 @@ def export(
     out: str | Path,
     *,
     features: Literal["pooled", "wide"] = "pooled",
+    preprocess: bool = False,
     findings: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Encoder | Wide:
     """Write an encoder as `.safetensors`, which plain timm loads, `.onnx`, or a folder.
 
     The weights in `.safetensors` have timm's keys; a `.json` of the same name beside it holds the
-    arguments of `timm.create_model`, and mean and standard deviation of the images. Networks that
-    timm lacks, such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalizes
-    them itself.
+    arguments of `timm.create_model`, and the record of preprocessing: size, cut, interpolation,
+    mean, standard deviation, and black and white of images of more than 8 bits. Networks that timm
+    lacks, such as `alexnet`, are for `load`. `.onnx` takes images in [0, 1] and normalizes them
+    itself; it has the record in its metadata.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
     it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded. The wide readout of a run
@@ -52,6 +54,10 @@ def export(
             and Hugging Face load.
         features: features of the `.onnx` file, pooled, or wide for these and directions of earlier
             stages that pooling hides. A folder has both, and wide demands that there is a readout.
+        preprocess: let the `.onnx` file take pixels of images of any size, [B, H, W, C], and
+            resize and cut them as `embed` does: uint8, or float32 values of the files if the
+            encoder is one of images of more than 8 bits. Color profiles, orientation and
+            transparency are for the caller.
         findings: lines for the model card of a folder, such as the verdicts of an audit,
             `[task.line() for task in audit.tasks.values()]`.
         overwrite: replace the file if it is there, and a `.json` beside it that an export wrote.
@@ -60,6 +66,8 @@ def export(
         ValueError: invalid input; the message names the remedy.
     """
     check_name("features", features, ("pooled", "wide"))
+    if preprocess and Path(out).suffix != ".onnx":
+        raise ValueError(f"preprocess is for a .onnx file, and {out} is none: leave it out")
     if not Path(out).suffix:
         return _export_folder(run, Path(out), features, findings, overwrite=overwrite)
     if findings:
@@ -85,7 +93,12 @@ def export(
     encoder, readout = _opened(run)
     if out.suffix == ".onnx":
         module = _selected(run, encoder, readout, features)
-        write_atomically(out, lambda path: export_onnx(module, path))
+        if preprocess and encoder.config.kind != "images":
+            raise ValueError(
+                f"{run} was trained on {encoder.config.kind}, which are not resized: leave "
+                "preprocess out"
+            )
+        write_atomically(out, lambda path: export_onnx(module, path, preprocess=preprocess))
         return module
     save_encoder_file(encoder, out)
     return encoder

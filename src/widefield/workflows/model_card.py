@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widefield.core.names import is_seen
-from widefield.encoders import Encoder, Readout
+from widefield.encoders import Encoder, EncoderConfig, Readout
 from widefield.train.run_dir import RunFolder
 from widefield.version import __version__
 
@@ -21,21 +21,92 @@ tags:
 
 {about}
 
-```python
-import timm
-
-# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
-model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
-data = timm.data.resolve_model_data_config(model)
-transform = timm.data.create_transform(**data, is_training=False)
-features = model(transform(image).unsqueeze(0))  # [1, {dim}]
-```
+{lines}
 {wide}
 ## Details
 
 {facts}
 {learned}
 Written by widefield {version}.
+"""
+
+_OF_FILES = """```python
+from io import BytesIO
+
+import numpy as np
+import timm
+from PIL import Image, ImageCms, ImageOps
+
+# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
+data = timm.data.resolve_model_data_config(model)
+transform = timm.data.create_transform(**data, is_training=False)
+
+
+def read(file):  # upright, in 8 bits of sRGB, on white
+    image = ImageOps.exif_transpose(Image.open(file))
+    profile = image.info.get("icc_profile")
+    if image.mode[0] in "IF":  # gray of more than 8 bits
+        {levels}
+    if profile:
+        image = to_srgb(image, profile)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
+
+
+def to_srgb(image, profile):  # the image itself if its profile is about sRGB, or not readable
+    modes = {{"CMYK": ["CMYK"]}} | dict.fromkeys(("1", "L", "LA"), ["L", "RGB"])
+    for mode in modes.get(image.mode, ["RGB"]):
+        flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
+        flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE
+        srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+        intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
+        try:
+            source = ImageCms.ImageCmsProfile(BytesIO(profile))
+            transform = ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", intent, flags=flags)
+        except (OSError, ValueError):
+            continue
+        grid = 15 * np.indices((18, 18, 18), dtype=np.uint8).reshape(3, -1).T[None]
+        grid = Image.fromarray(grid).convert(mode)
+        change = np.asarray(transform.apply(grid), int) - np.asarray(grid.convert("RGB"), int)
+        if mode != "CMYK" and abs(change).max() <= 3:
+            return image
+        rgba = image.convert("RGBA")
+        colors = image if image.mode == mode else rgba.convert("RGB").convert(mode)
+        result = transform.apply(colors)
+        if image.has_transparency_data:
+            result.putalpha(rgba.getchannel("A"))
+        return result
+    return image
+
+
+features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]
+```
+"""
+
+_LEVELS = """\
+values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {black}))
+        image = Image.fromarray(values.round().clip(0, 255).astype(np.uint8))"""
+
+_NO_LEVELS = 'raise ValueError("more than 8 bits, and no black and white are recorded")'
+
+_COLOR_LEVELS = """
+Pillow reads color images of 16 bits in 8 bits. Read these with another library, and convert their
+values v to 255 (v - {black}) / ({white} - {black}) first.
+"""
+
+_OF_ARRAYS = """```python
+import timm
+import torch
+
+# A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
+mean, std = (torch.tensor(model.pretrained_cfg[key]).view(-1, 1, 1) for key in ("mean", "std"))
+x = (images - mean) / std  # images [B, {channels}, {height}, {width}] in [0, 1]
+features = model(x)  # [B, {dim}]
+```
 """
 
 _WIDE = """
@@ -71,7 +142,12 @@ def model_card(
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
         "images": f"{height} x {width} pixels, {config.channels} channels",
+        "resizing": f"{config.interpolation}, by the shorter side, cut at the center",
+        "normalization": _normalization(config),
     }
+    if config.black_white is not None:
+        black, white = config.black_white
+        metadata["more than 8 bits"] = f"{black:g} becomes 0, {white:g} becomes 255"
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
     if folder.settings_file.exists():
@@ -92,12 +168,31 @@ def model_card(
     return _CARD.format(
         title=f"{config.name}, {encoder.dim} features",
         about=about,
-        dim=encoder.dim,
+        lines=_lines(encoder),
         wide="" if readout is None else _wide_section(readout),
         facts="\n".join(f"- {name}: {value}" for name, value in metadata.items()),
         learned=_section(findings),
         version=__version__,
     )
+
+
+def _lines(encoder: Encoder) -> str:
+    """Return the lines that compute the features of `widefield embed`."""
+    config, dim = encoder.config, encoder.dim
+    if config.channels != 3:  # such images come from arrays
+        height, width = config.image_size
+        return _OF_ARRAYS.format(channels=config.channels, height=height, width=width, dim=dim)
+    if config.black_white is None:
+        return _OF_FILES.format(levels=_NO_LEVELS, dim=dim)
+    black, white = config.black_white
+    lines = _OF_FILES.format(levels=_LEVELS.format(black=black, white=white), dim=dim)
+    return lines + _COLOR_LEVELS.format(black=black, white=white)
+
+
+def _normalization(config: EncoderConfig) -> str:
+    mean, std = (", ".join(f"{x:.6g}" for x in values) for values in (config.mean, config.std))
+    guessed = " (guessed: the weights did not state it)" if config.guessed else ""
+    return f"mean {mean}, standard deviation {std} of images in [0, 1]{guessed}"
 
 
 def _wide_section(readout: Readout) -> str:

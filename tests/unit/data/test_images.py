@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from widefield.core.center_fit import center_fit
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode
 from widefield.data.readers.images import common_size, read_folder, resize_array
@@ -148,12 +149,9 @@ def test_array_resize_agrees_with_pillow():
     images = small.repeat(4, axis=1).repeat(4, axis=2)
     for size in ((16, 16), (48, 64), (24, 40)):
         ours = resize_array(images, size)
-        scale = max(size[0] / 48, size[1] / 80)
+        (height, width), (top, left) = center_fit((48, 80), size)
         for image, result in zip(images, ours, strict=True):
-            whole = Image.fromarray(image).resize(
-                (round(80 * scale), round(48 * scale)), Image.Resampling.BICUBIC
-            )
-            left, top = (whole.width - size[1]) // 2, (whole.height - size[0]) // 2
+            whole = Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC)
             expected = np.asarray(whole)[top : top + size[0], left : left + size[1]].astype(int)
             assert np.abs(expected - result).max() <= 1
 

@@ -19,6 +19,7 @@ from widefield.encoders import (
     load_foreign,
     save_encoder,
 )
+from widefield.encoders.weights.normalization import NORMALIZATIONS
 from widefield.inference.open_encoder import open_encoder
 
 
@@ -42,10 +43,11 @@ def torchvision_resnet(small: bool = False) -> nn.Module:
     return settled(model)
 
 
-def features(model: nn.Module, x: Tensor) -> Tensor:
+def features(model: nn.Module, x: Tensor, normalization: str = "imagenet") -> Tensor:
     model.fc = nn.Identity()
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in NORMALIZATIONS[normalization])
     with torch.no_grad():
-        return model((x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1))
+        return model((x - mean) / std)
 
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -220,7 +222,7 @@ def test_solo_learns_small_first_layer_is_padded_by_two(tmp_path: Path) -> None:
     named, plain = tmp_path / "solo.ckpt", tmp_path / "plain.ckpt"
     torch.save({"state_dict": {**state, "classifier.weight": torch.zeros(10, 512)}}, named)
     torch.save({"state_dict": state}, plain)
-    expected = features(model, images())
+    expected = features(model, images(), "cifar10")
     for file, choice in ((named, None), (plain, "solo-learn:resnet18")):
         encoder, match = load_foreign(file, choice)
         assert "first layer 3x3, padded by 2, no max-pool" in match.line()

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from widefield.core.center_fit import center_fit
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import BlackWhite, ProgressCallback, Size
@@ -41,6 +42,8 @@ PIXEL_LIMIT = 100_000_000
 _MAX_SCANS, _MAX_SCAN_PIXELS = 100, 2_000_000_000
 """Limits of a progressive JPEG, each scan of which may code all pixels: scans, scans x pixels."""
 _SCAN_MARKER = b"\xff\xda"
+_MAX_ASPECT = 16
+"""Longer images are cut before they are resized."""
 _FILES_PER_TASK = 32
 
 File = Path | memoryview
@@ -210,9 +213,6 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
             scale = black_white if stated is None else (0.0, stated)
             if scale is None:
                 return None
-        # JPEG only: decoding at a reduced resolution is several times faster, and twice the
-        # output size is enough for the resampling filter.
-        image.draft(None, (2 * max(size), 2 * max(size)))
         image.load()
         orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
         was_size, image_8_bits = _upright_size(image), image
@@ -237,7 +237,7 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
         choices.add("turned")
     if was_size != size:
         choices.add("resized")
-        rgb = ImageOps.fit(rgb, (size[1], size[0]), Image.Resampling.BICUBIC)
+        rgb = _center_fitted(rgb, size)
     return Decoded(np.asarray(rgb), frozenset(choices), outside)
 
 
@@ -246,6 +246,19 @@ def sample_values(file: File) -> ValueSample:
     with _open(file) as image:
         image.load()
         return deep_image(image, file).sample()
+
+
+def _center_fitted(image: Image.Image, size: Size) -> Image.Image:
+    """Return the image resized by the shorter side and cut at the center."""
+    (height, width), (top, left) = center_fit((image.height, image.width), size)
+    bicubic = Image.Resampling.BICUBIC
+    if max(height, width) <= _MAX_ASPECT * max(size):
+        resized = image.resize((width, height), bicubic)
+        return resized.crop((left, top, left + size[1], top + size[0]))
+    # The same but for rounding, without the memory of what is cut off.
+    x, y = image.width / width, image.height / height
+    box = (left * x, top * y, (left + size[1]) * x, (top + size[0]) * y)
+    return image.resize((size[1], size[0]), bicubic, box)
 
 
 def header_size(file: File) -> Size | None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from widefield.core.center_fit import center_fit
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.decode.images import FORMATS, File, header_size
@@ -189,11 +190,8 @@ def common_size(files: Sequence[File]) -> Size:
 
 def resize_array(images: NDArray[np.uint8], size: Size) -> NDArray[np.uint8]:
     """Resize uint8 [n, H, W, C] by the shorter side and crop the center."""
-    height, width = images.shape[1:3]
-    scale = max(size[0] / height, size[1] / width)
-    resized = (max(round(height * scale), size[0]), max(round(width * scale), size[1]))
+    resized, (top, left) = center_fit(images.shape[1:3], size)
     x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
     x = torch.nn.functional.interpolate(x, size=resized, mode="bicubic", antialias=True)
-    top, left = (resized[0] - size[0]) // 2, (resized[1] - size[1]) // 2
     x = x[:, :, top : top + size[0], left : left + size[1]]
     return np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())

@@ -16,6 +16,7 @@ from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
+from widefield.encoders.weights.normalization import per_channel
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")
 """Names of position embeddings [1, tokens, D], with other tokens before the patches."""
@@ -30,7 +31,8 @@ def adapt_encoder(
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Return a copy of an encoder for images of `channels` and `image_size`.
 
-    Its mean and deviation stay; one channel gets their means, further ones repeat them.
+    Its mean and deviation stay, and are no guess for what is trained with them; one channel gets
+    their means, further ones repeat them.
 
     Returns:
         The copy on the CPU, and a line for each change.
@@ -74,12 +76,12 @@ def _adapted_config(
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
     if (channels, size) == (before.channels, before.image_size):
-        return replace(before, black_white=black_white)
+        return replace(before, black_white=black_white, guessed=False)
     inputs = InputSpec(
         channels=channels,
         image_size=size,
-        mean=_per_channel(before.mean, channels),
-        std=_per_channel(before.std, channels),
+        mean=per_channel(before.mean, channels),
+        std=per_channel(before.std, channels),
         black_white=black_white,
         rate=before.rate,
     )
@@ -93,12 +95,6 @@ def _adapted_config(
         return config
     # Weights of other libraries may have another padding of the first layer.
     return replace(config, conv1={**config.conv1, "padding": before.conv1["padding"]})
-
-
-def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
-    if channels == 1:
-        return [sum(values) / len(values)]
-    return [values[c % len(values)] for c in range(channels)]
 
 
 def _with_channels(weight: Tensor, channels: int) -> Tensor:

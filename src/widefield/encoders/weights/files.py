@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -155,40 +156,12 @@ def read_config(text: str) -> EncoderConfig:
     if isinstance(fields, dict) and "max_value" in fields:  # before 0 was not always black
         white = fields.pop("max_value")
         fields["black_white"] = None if white is None else [0.0, white]
+    fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
-    size = fields["image_size"]
-    if not isinstance(size, list) or len(size) != 2:
-        raise ValueError(f"image_size is {size!r}")
-    for name, kind in {"name": str, "stem": str, "channels": int}.items():
-        if type(fields[name]) is not kind:
-            raise ValueError(f"{name} is {fields[name]!r}")
-    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
-        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
-    if fields["name"] in SIGNAL_NETWORKS:  # windows keep their units
-        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
-    for name, low in {"mean": -max_abs, "std": min_value}.items():
-        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
-        # In this form NaN is an error too.
-        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    black_white = fields["black_white"]
-    if black_white is not None and not is_black_white(black_white):
-        raise ValueError(f"black_white is {black_white!r}")
-    rate = fields["rate"]
-    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
-        raise ValueError(f"rate is {rate!r}")
+    _check_types(fields, {"name": str, "stem": str})
+    inputs = read_inputs(fields, signals=fields["name"] in SIGNAL_NETWORKS)
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
-    inputs = InputSpec(
-        channels=fields["channels"],
-        image_size=(size[0], size[1]),
-        mean=fields["mean"],
-        std=fields["std"],
-        black_white=None if black_white is None else (black_white[0], black_white[1]),
-        rate=rate,
-    )
     config = encoder_config(
         fields["name"],
         inputs,
@@ -203,6 +176,56 @@ def read_config(text: str) -> EncoderConfig:
     return config
 
 
+def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpec:
+    """Return the record of preprocessing in a file; that of `signals` keeps their units.
+
+    Raises:
+        ValueError: a value that no encoder can have.
+    """
+    fields = _ADDED_FIELDS | dict(fields)
+    size = fields["image_size"]
+    if not isinstance(size, list) or len(size) != 2:
+        raise ValueError(f"image_size is {size!r}")
+    _check_types(fields, {"channels": int, "guessed": bool})
+    for name in ("interpolation", "fit"):
+        if fields[name] != _ADDED_FIELDS[name]:
+            raise ValueError(f"{name} is {fields[name]!r}")
+    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
+        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
+    if signals:  # windows keep their units
+        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
+    for name, low in {"mean": -max_abs, "std": min_value}.items():
+        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
+        # In this form NaN is an error too.
+        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
+            raise ValueError(f"{name} is {fields[name]!r}")
+    black_white = fields["black_white"]
+    if black_white is not None and not is_black_white(black_white):
+        raise ValueError(f"black_white is {black_white!r}")
+    rate = fields["rate"]
+    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
+        raise ValueError(f"rate is {rate!r}")
+    return InputSpec(
+        channels=fields["channels"],
+        image_size=(size[0], size[1]),
+        mean=fields["mean"],
+        std=fields["std"],
+        black_white=None if black_white is None else (black_white[0], black_white[1]),
+        rate=rate,
+        guessed=fields["guessed"],
+    )
+
+
+def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for name, kind in types.items():
+        if type(fields[name]) is not kind:
+            raise ValueError(f"{name} is {fields[name]!r}")
+
+
+_ADDED_FIELDS: dict[str, Any] = {"interpolation": "bicubic", "fit": "center", "guessed": False}
+"""Fields that were added to the configuration, and the values that files without them have."""
 _MAX_VALUE = 1e6
 """Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
 _FLOAT32 = torch.finfo(torch.float32)

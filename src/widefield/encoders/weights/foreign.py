@@ -30,9 +30,16 @@ from widefield.encoders.encoder import (
     encoder_config,
 )
 from widefield.encoders.layers import first_weight
-from widefield.encoders.vision import IMAGENET, TORCHVISION
+from widefield.encoders.vision import TORCHVISION, published_normalization
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import rename_to_timm
+from widefield.encoders.weights.normalization import (
+    NORMALIZATIONS,
+    Normalization,
+    guessed_normalization,
+    is_solo_learn,
+    stated_normalization,
+)
 from widefield.encoders.weights.tensors import read_tensors
 
 COMMON_ARCHITECTURES = (
@@ -60,14 +67,6 @@ MIN_SHARE = 0.9
 
 _BEFORE_BLOCKS = "norm_pre."
 """A layer of CLIP's vision transformers only, without which all features differ."""
-
-NORMALIZATIONS = {
-    "imagenet": IMAGENET,
-    "half": ((0.5,) * 3, (0.5,) * 3),
-    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
-    "none": ((0.0,) * 3, (1.0,) * 3),
-}
-"""Mean and standard deviation of each channel in pretraining, by name."""
 
 NAME_HINT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 """Hint for a file that matches no architecture."""
@@ -126,7 +125,11 @@ class WeightMatch:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
         mean, std = _numbers(self.config.mean), _numbers(self.config.std)
-        rest.append(f"images normalized by mean {mean} and deviation {std}")
+        guess = " (guessed; @NAME~NORMALIZATION chooses another)"
+        rest.append(
+            f"images normalized by mean {mean} and deviation {std}"
+            f"{guess if self.config.guessed else ''}"
+        )
         return f"{self.architecture}: {'; '.join(rest)}"
 
     @property
@@ -157,6 +160,7 @@ def load_foreign(
     *,
     prefix: str | None = None,
     normalization: str | None = None,
+    published: bool = False,
 ) -> tuple[Encoder, WeightMatch]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
 
@@ -166,8 +170,9 @@ def load_foreign(
             layer, or `torchvision:NAME`; by default the best of `COMMON_ARCHITECTURES`.
         prefix: text before the encoder's names in the file; by default the one with most of its
             tensors, a teacher's before others.
-        normalization: a name of `NORMALIZATIONS`; by default that of the architecture's own
-            weights. The architecture `NAME#PREFIX~NORMALIZATION` sets all three.
+        normalization: a name of `NORMALIZATIONS`; by default what the folder of the file states,
+            or a guess. The architecture `NAME#PREFIX~NORMALIZATION` sets all three.
+        published: whether the weights are those that timm or torchvision publish by this name.
 
     Returns:
         The encoder, and the match.
@@ -181,17 +186,21 @@ def load_foreign(
         architecture, _, prefix = architecture.partition("#")
     if normalization is not None:
         check_name("normalization", normalization, NORMALIZATIONS)
-    tensors = rename_to_timm(read_tensors(Path(path)))
-    is_solo_learn = architecture is None and _is_solo_learn(tensors)
+    every = tensors = rename_to_timm(read_tensors(Path(path)))
+    by_name = (architecture or "").startswith(SOLO_LEARN)
+    solo_learn = by_name or is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
     names = (name,) if name else COMMON_ARCHITECTURES
     best = best_match(path, tensors, [fit for known in names for fit in architecture_specs(known)])
-    if is_solo_learn or (architecture or "").startswith(SOLO_LEARN):
+    if by_name or (solo_learn and architecture is None):
         best = _with_solo_learn_padding(best)
     if normalization is not None:
         best = _normalized(best, normalization)
+    elif not (published or _is_tagged(name)):
+        stated = stated_normalization(Path(path))
+        best = _with_expected(best, stated, every, solo_learn=solo_learn)
     return load_matched(tensors, best), best
 
 
@@ -228,13 +237,6 @@ def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
     return encoder.eval()
 
 
-def _is_solo_learn(tensors: Tensors) -> bool:
-    """Return whether a file has the online classifier of solo-learn beside its `backbone`."""
-    first = "backbone.conv1.weight"
-    prefixes = [key.removesuffix(first) for key in tensors if key.endswith(first)]
-    return any(f"{prefix}classifier.weight" in tensors for prefix in prefixes)
-
-
 def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
     """Return the match with a padding of 2 for a small first layer, if it has one."""
     if found.config.conv1 is None:
@@ -251,6 +253,28 @@ def _normalized(found: WeightMatch, name: str) -> WeightMatch:
             f"the normalization of {found.architecture} cannot be chosen: leave it out"
         )
     return replace(found, config=replace(found.config, mean=mean, std=std))
+
+
+def _with_expected(
+    found: WeightMatch, stated: Normalization | None, tensors: Tensors, *, solo_learn: bool
+) -> WeightMatch:
+    """Return the match with the normalization that is stated, or else with a guess."""
+    config = found.config
+    if stated is not None and len(stated[0]) == config.channels:
+        mean, std = stated
+        return replace(found, config=replace(config, mean=mean, std=std))
+    mean, std = guessed_normalization(
+        tensors,
+        found.prefix,
+        (config.mean, config.std),
+        cifar=solo_learn and config.conv1 is not None,
+    )
+    return replace(found, config=replace(config, mean=mean, std=std, guessed=True))
+
+
+def _is_tagged(architecture: str) -> bool:
+    """Return whether a name states which of timm's weights it means, as `NAME.TAG`."""
+    return "." in architecture and not architecture.startswith(TORCHVISION)
 
 
 def _mismatch(best: WeightMatch) -> str:
@@ -332,7 +356,7 @@ def _is_counter(key: str) -> bool:
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     """Return the configuration with the usual mean and deviation of such weights."""
     if name.startswith(TORCHVISION):
-        mean, std = IMAGENET
+        mean, std = published_normalization(name.removeprefix(TORCHVISION))
         return encoder_config(name, InputSpec(image_size=image_size, mean=mean, std=std))
     config = encoder_config(name, InputSpec(image_size=image_size))
     if config.timm is None:

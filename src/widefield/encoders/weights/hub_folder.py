@@ -4,29 +4,40 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from widefield.core.files import check_plain_file
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
+from widefield.encoders.weights.files import read_inputs
 from widefield.encoders.weights.foreign import (
     WeightMatch,
     architecture_spec,
     best_match,
     load_matched,
 )
+from widefield.encoders.weights.normalization import (
+    are_numbers,
+    per_channel,
+    stated_normalization,
+)
 from widefield.encoders.weights.tensors import read_tensors
 
 CONFIG = "config.json"
+RECORD = "widefield"
+"""Entry of the configuration with the record of preprocessing."""
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_MAX_VALUE = 1e5
-"""Largest size, mean and deviation."""
 _MAX_BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
     """Return whether `path` has a configuration and weights in the format of the hub."""
     return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether the model folder has a whole record of preprocessing."""
+    return RECORD in _read(folder / CONFIG)
 
 
 def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
@@ -68,16 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
     """Return the possible configurations: with both stems, and our variants."""
-    cfg = values.get("pretrained_cfg", values)
-    cfg = cfg if isinstance(cfg, dict) else {}
-    size, mean, std = (cfg.get(key) for key in ("input_size", "mean", "std"))
-    if not (_numbers(size) and len(size) == 3 and _numbers(mean) and _numbers(std)):
-        raise ValueError(
-            f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
-            "pretrained_cfg: add them, as timm writes them"
-        )
-    channels, height, width = map(int, size)
-    inputs = InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
+    inputs = _inputs(folder, values)
     variants = [
         variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name
     ]
@@ -88,8 +90,24 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
     return configs
 
 
-def _numbers(values: object) -> TypeGuard[list[float]]:
-    """Return whether `values` are valid numbers of a configuration."""
-    return isinstance(values, list) and all(
-        type(value) in (int, float) and abs(value) < _MAX_VALUE for value in values
-    )
+def _inputs(folder: Path, values: Mapping[str, Any]) -> InputSpec:
+    """Return the record of preprocessing, or as much of it as timm or transformers state."""
+    if RECORD in values:
+        try:
+            return read_inputs(values[RECORD])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / CONFIG} has no record of preprocessing of this version ({error}): "
+                "export the model again"
+            ) from None
+    cfg = values.get("pretrained_cfg", values)
+    size = cfg.get("input_size") if isinstance(cfg, dict) else None
+    stated = stated_normalization(folder)
+    if not (are_numbers(size) and len(size) == 3 and stated):
+        raise ValueError(
+            f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
+            "pretrained_cfg: add them, as timm writes them"
+        )
+    channels, height, width = map(int, size)
+    mean, std = (per_channel(numbers, channels) for numbers in stated)
+    return InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)

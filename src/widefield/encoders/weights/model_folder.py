@@ -4,15 +4,25 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+from PIL import Image
 from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
+from widefield.core.types import InputSpec, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig
 from widefield.encoders.readout import Readout
 from widefield.encoders.readout_file import READOUT_FILE, save_readout
+from widefield.encoders.weights.hub_folder import CONFIG, RECORD
 
-MODEL_FILES = ("config.json", "model.safetensors", "README.md", READOUT_FILE)
-"""Files of the folder; the last one is there if the encoder has a wide readout."""
+MODEL_FILES = (
+    CONFIG,
+    "model.safetensors",
+    "README.md",
+    "preprocessor_config.json",
+    READOUT_FILE,
+)
+"""Files of the folder; the last two are there if transformers can do the same preprocessing, and if
+the encoder has a wide readout."""
 
 
 def check_timm_support(config: EncoderConfig) -> None:
@@ -40,7 +50,9 @@ def save_model_folder(
     """Write `config.json`, `model.safetensors`, the model card `README.md` and the readout.
 
     `timm.create_model("local-dir:FOLDER", pretrained=True)` then gives the same features for images
-    normalized as `timm.data.resolve_model_data_config` says.
+    that `timm.data.create_transform` prepares as `timm.data.resolve_model_data_config` says. The
+    record of preprocessing is in `config.json`, and for squares of three channels in
+    `preprocessor_config.json`, whose cut may differ by one pixel.
 
     Raises:
         ValueError: timm cannot build this encoder.
@@ -48,12 +60,17 @@ def save_model_folder(
     check_timm_support(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
     text = json.dumps(timm_config(encoder), indent=2) + "\n"
-    config, model, readme, readout_file = (folder / name for name in MODEL_FILES)
-    # That of another encoder must not stay beside this one, even after a kill.
+    config, model, readme, preprocessor, readout_file = (folder / name for name in MODEL_FILES)
+    # Those of another encoder must not stay beside this one, even after a kill.
     readout_file.unlink(missing_ok=True)
+    preprocessor.unlink(missing_ok=True)
     write_atomically(config, lambda tmp: tmp.write_text(text, "utf-8"))
     write_atomically(readme, lambda tmp: tmp.write_text(card, "utf-8"))
     write_atomically(model, lambda tmp: save_file(weights, tmp, metadata={"format": "pt"}))
+    processor = preprocessor_config(encoder.config)
+    if processor is not None:
+        content = json.dumps(processor, indent=2) + "\n"
+        write_atomically(preprocessor, lambda tmp: tmp.write_text(content, "utf-8"))
     if readout is not None:
         save_readout(readout, folder)
 
@@ -74,12 +91,39 @@ def timm_config(encoder: Encoder) -> dict[str, Any]:
             "fixed_input_size": "img_size" in arguments,
             "mean": list(config.mean),
             "std": list(config.std),
-            "interpolation": "bilinear",
+            "interpolation": config.interpolation,
             "crop_pct": 1.0,
-            "crop_mode": "squash",
+            "crop_mode": config.fit,
             "pool_size": None,
             "num_classes": 0,
             "first_conv": known.get("first_conv"),
             "classifier": known.get("classifier"),
         },
+        RECORD: config.record(),
+    }
+
+
+def preprocessor_config(inputs: InputSpec) -> dict[str, Any] | None:
+    """Return the content of transformers' `preprocessor_config.json`; None if it cannot express it.
+
+    Transformers resizes by the shorter side for squares only, and converts to three channels.
+    """
+    height, width = as_size(inputs.image_size)
+    if height != width or inputs.channels != 3:
+        return None
+    assert inputs.mean is not None
+    assert inputs.std is not None
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"shortest_edge": height},
+        "resample": Image.Resampling.BICUBIC.value,
+        "do_center_crop": True,
+        "crop_size": {"height": height, "width": width},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(inputs.mean),
+        "image_std": list(inputs.std),
     }

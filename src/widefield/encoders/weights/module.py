@@ -1,5 +1,7 @@
 """Conversion of a `torch.nn.Module` of a known architecture to an encoder."""
 
+from dataclasses import replace
+
 import timm
 from torch import nn
 
@@ -10,6 +12,7 @@ from widefield.encoders.weights.foreign import (
     best_match,
     load_matched,
 )
+from widefield.encoders.weights.normalization import module_normalization
 
 _LOOP_HINT = "train a network of your own in your own loop, with PerExampleHead: docs/lightning.md"
 
@@ -19,7 +22,7 @@ def load_module(module: nn.Module) -> Encoder:
 
     The architecture is that in the configuration of a timm model, else the best match among a few
     common ones, because a resumed run has to build its encoder again. The encoder normalizes images
-    as usual for these weights; the module is not changed.
+    as `module_normalization` says, or as usual for these weights; the module is not changed.
 
     Raises:
         ValueError: the weights match no architecture, or are NaN or infinite.
@@ -36,4 +39,9 @@ def load_module(module: nn.Module) -> Encoder:
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
     best = best_match(f"the module {name}", tensors, candidates, hint=_LOOP_HINT)
+    normalization, guessed = module_normalization(module)
+    mean, std = normalization or (best.config.mean, best.config.std)
+    if len(mean) == best.config.channels:
+        config = replace(best.config, mean=mean, std=std, guessed=guessed)
+        best = replace(best, config=config)
     return load_matched(tensors, best)

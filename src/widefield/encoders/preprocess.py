@@ -1,0 +1,81 @@
+"""Preprocessing as a module: pixels of images of any size become the input of an encoder.
+
+It follows `core/center_fit.py` and Pillow's fixed-point resampling, whose two passes round to whole
+numbers, so that ONNX files compute the features of `embed`. Pillow 13 takes the passes of some
+tall images in the other order, which changes a few pixels by a level or two of 255.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from widefield.core.types import InputSpec, as_size
+
+_FIXED_POINT = 2.0**22
+"""Pillow's resampling weights are multiples of 1 / 2^22."""
+
+
+class Preprocess(nn.Module):
+    """Pixels [B, H, W, C] of any size -> x [B, C, h, w] in [0, 1], as image files are decoded.
+
+    Pixels are uint8. With black and white in the record they are the values in the files, of any
+    type.
+
+    Example:
+        >>> x = Preprocess(InputSpec(image_size=32))(torch.zeros(2, 48, 64, 3, dtype=torch.uint8))
+        >>> x.shape
+        torch.Size([2, 3, 32, 32])
+    """
+
+    def __init__(self, inputs: InputSpec) -> None:
+        super().__init__()
+        self.size = as_size(inputs.image_size)
+        self.black_white = inputs.black_white
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the input of the encoder, float32 [B, C, h, w]."""
+        x = pixels.to(torch.float64).permute(0, 3, 1, 2)
+        if self.black_white is not None:
+            black, white = self.black_white
+            x = torch.clamp(torch.round((x - black) * (255 / (white - black))), 0, 255)
+        rows, columns = (torch.arange(x.shape[k], device=x.device).double() for k in (2, 3))
+        height, width = rows[-1] + 1, columns[-1] + 1
+        resized_height, resized_width = self._resized(height, width)
+        x = _rounded(x @ _weights(columns, width, resized_width, self.size[1]).T)
+        x = _rounded(_weights(rows, height, resized_height, self.size[0]) @ x)
+        return (x / 255).float()
+
+    def _resized(self, height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
+        """Return height and width before the cut, as `center_fit` does."""
+        if self.size[0] == self.size[1]:
+            short = torch.minimum(height, width)
+            return torch.floor(self.size[0] * height / short), torch.floor(
+                self.size[1] * width / short
+            )
+        ratio = torch.minimum(height / self.size[0], width / self.size[1])
+        return torch.round(height / ratio), torch.round(width / ratio)
+
+
+def _weights(positions: Tensor, length: Tensor, resized: Tensor, size: int) -> Tensor:
+    """Return the bicubic weights [size, length] of the central `size` of `resized` pixels."""
+    offset = torch.round((resized - size) / 2)
+    scale = length / resized
+    center = ((torch.arange(size, device=positions.device) + offset + 0.5) * scale)[:, None]
+    stretch = torch.clamp(scale, min=1)  # antialiasing
+    first = torch.floor(torch.clamp(center - 2 * stretch + 0.5, min=0))
+    last = torch.minimum(torch.floor(center + 2 * stretch + 0.5), length)
+    inside = (positions >= first) & (positions < last)
+    weights = torch.where(inside, _cubic((positions - center + 0.5) * (1 / stretch)), 0.0)
+    weights = weights / weights.sum(1, keepdim=True)
+    return torch.trunc(weights * _FIXED_POINT + torch.where(weights < 0, -0.5, 0.5))
+
+
+def _cubic(x: Tensor) -> Tensor:
+    """Return the cubic convolution kernel with a = -1/2 (Keys, 1981, equation 15)."""
+    x = x.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+
+def _rounded(sums: Tensor) -> Tensor:
+    return torch.clamp(torch.floor(sums / _FIXED_POINT + 0.5), 0, 255)

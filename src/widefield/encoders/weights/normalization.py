@@ -1,0 +1,165 @@
+"""Mean and deviation that weights of others expect: stated beside them, or guessed.
+
+Few files of weights state how their images were normalized. Folders of models do, in the files of
+timm, transformers or open_clip. Otherwise it is guessed from the layout of the file, and the guess
+is reported.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from torch import Tensor, nn
+
+from widefield.core.files import check_plain_file
+from widefield.encoders.layers import first_weight
+from widefield.encoders.vision import IMAGENET
+
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation of each channel of images in [0, 1]."""
+
+HALF: Normalization = ((0.5,) * 3, (0.5,) * 3)
+
+NORMALIZATIONS: dict[str, Normalization] = {
+    "imagenet": IMAGENET,
+    "half": HALF,
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "none": ((0.0,) * 3, (1.0,) * 3),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
+"""Usual normalizations, by name; those of CIFAR are solo-learn's."""
+
+MAX_STATED = 1e5
+"""Largest size, mean and deviation in a file."""
+
+_MODEL_FILES = (
+    "model.safetensors",
+    "pytorch_model.bin",
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+"""Names of files of weights in a folder of a model; other files may only be neighbors."""
+_MAX_BYTES = 2**20
+
+
+def stated_normalization(path: Path) -> Normalization | None:
+    """Return the normalization that the folder of a model states; None if it states none.
+
+    It is that of timm's `pretrained_cfg` in `config.json`, of `open_clip_config.json`, or of
+    transformers' `preprocessor_config.json`.
+
+    Args:
+        path: the folder, or the file of weights in it.
+    """
+    if path.is_file() and path.name not in _MODEL_FILES:
+        return None
+    folder = path if path.is_dir() else path.parent
+    config = _json(folder / "config.json")
+    return (
+        _pair(config.get("pretrained_cfg", config), "mean", "std")
+        or _pair(_json(folder / "open_clip_config.json").get("preprocess_cfg"), "mean", "std")
+        or _of_transformers(_json(folder / "preprocessor_config.json"))
+    )
+
+
+def _of_transformers(values: Mapping[str, Any]) -> Normalization | None:
+    """Return the normalization of an image processor of transformers, for images in [0, 1]."""
+    if not values:
+        return None
+    if values.get("do_normalize", True) is False:
+        mean, std = NORMALIZATIONS["none"]
+    else:
+        found = _pair(values, "image_mean", "image_std")
+        if found is None:
+            return None
+        mean, std = found
+    factor = values.get("rescale_factor", 1 / 255) if values.get("do_rescale", True) else 1
+    if type(factor) not in (int, float) or not 0 < factor < MAX_STATED:
+        return None
+    # Of pixels p = 255 x they take (factor p - mean) / std.
+    return tuple(m / (255 * factor) for m in mean), tuple(s / (255 * factor) for s in std)
+
+
+def _pair(values: object, mean: str, std: str) -> Normalization | None:
+    if not isinstance(values, dict):
+        return None
+    means, deviations = values.get(mean), values.get(std)
+    if not (are_numbers(means) and are_numbers(deviations) and len(means) == len(deviations)):
+        return None
+    return (tuple(means), tuple(deviations)) if min(deviations, default=0) > 0 else None
+
+
+def are_numbers(values: object) -> TypeGuard[list[float]]:
+    """Return whether `values` are valid numbers of a configuration."""
+    return isinstance(values, list | tuple) and all(
+        type(value) in (int, float) and abs(value) < MAX_STATED for value in values
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; an empty one if there is none."""
+    try:
+        check_plain_file(path, largest=_MAX_BYTES)
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def guessed_normalization(
+    tensors: Mapping[str, Tensor], prefix: str, usual: Normalization, *, cifar: bool
+) -> Normalization:
+    """Guess the normalization of a file of weights by its layout.
+
+    timm's own supervised ViTs take 0.5. Those of DINO, iBOT, MSN, MAE, MoCo v3, DeiT and DINOv2
+    have the same tensors, below a prefix or without a classifier, and take ImageNet's.
+
+    Args:
+        tensors: the tensors of the file.
+        prefix: text before the encoder's names in it.
+        usual: normalization of timm's weights of the architecture.
+        cifar: whether solo-learn wrote the file, and the first layer is for small images.
+    """
+    classes = next((len(x) for key, x in tensors.items() if key.endswith("classifier.weight")), 0)
+    if cifar:
+        return NORMALIZATIONS["cifar100" if classes == 100 else "cifar10"]
+    supervised = "head.weight" in tensors or "pooler.dense.weight" in tensors or classes > 0
+    if usual == HALF and not (supervised and prefix in ("", "vit.")):
+        return IMAGENET
+    return usual
+
+
+def is_solo_learn(tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether a file has the online classifier of solo-learn beside its `backbone`."""
+    first = "backbone.conv1.weight"
+    prefixes = [key.removesuffix(first) for key in tensors if key.endswith(first)]
+    return any(f"{prefix}classifier.weight" in tensors for prefix in prefixes)
+
+
+def module_normalization(module: nn.Module) -> tuple[Normalization | None, bool]:
+    """Return the normalization of a module's images, and whether it is a guess.
+
+    It is that of its `pretrained_cfg`, as timm's modules have one and any other may have; a guess
+    is ImageNet's for torchvision's modules, and None, images in [0, 1], for others.
+
+    Example:
+        >>> from torchvision import models
+        >>> module_normalization(models.resnet18(weights=None))
+        (((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), True)
+    """
+    stated = _pair(getattr(module, "pretrained_cfg", None), "mean", "std")
+    if stated is None and not type(module).__module__.startswith("torchvision."):
+        return None, True
+    mean, std = stated or IMAGENET
+    weight = module.state_dict()[first_weight(module)]
+    channels = weight.shape[1] if weight.ndim == 4 else len(mean)
+    return (per_channel(mean, channels), per_channel(std, channels)), stated is None
+
+
+def per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """Return values for another number of channels: their mean for one, else in turn."""
+    if channels == 1:
+        return (sum(values) / len(values),)
+    return tuple(values[c % len(values)] for c in range(channels))
