@@ -63,9 +63,9 @@ from widefield.inference.splits import (
     overlap_note,
     own_group,
 )
-from widefield.probes.grouped import share_interval
 from widefield.methods import METHODS
 from widefield.metrics import describe
+from widefield.probes.grouped import share_interval
 from widefield.report import write_page
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {

@@ -86,6 +86,8 @@ class TaskAudit:
     untrained network, `untrained`, `untrained_low` and `untrained_high`."""
     best_stage: str | None
     """The one with the highest accuracy; None if stages were not measured."""
+    groups: str | None = None
+    """Number of the group of each test example, int32 in base 64; None if they are not grouped."""
 
     def hits(self) -> NDArray[np.bool_]:
         """Return `right` as bool [n]."""
@@ -107,7 +109,10 @@ class TaskAudit:
             >>> after.difference_from(before).verdict
             'higher'
         """
-        return paired_difference(other.hits(), self.hits())
+        groups = None
+        if self.groups is not None:
+            groups = np.frombuffer(base64.b64decode(self.groups), "<i4").astype(np.int64)
+        return paired_difference(other.hits(), self.hits(), groups=groups)
 
     def line(self) -> str:
         """Return the verdict in one sentence."""
@@ -203,7 +208,14 @@ def audit_task(
         right=packed(encoder.hits),
         stages={name: _stage_scores(*pair, groups) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
+        groups=None if groups is None else _numbered(groups),
     )
+
+
+def _numbered(groups: GroupIds) -> str:
+    """Return the number of each group, int32 in base 64."""
+    number = np.unique(groups, return_inverse=True)[1]
+    return base64.b64encode(number.astype("<i4").tobytes()).decode()
 
 
 def _share(

@@ -424,7 +424,8 @@ def _dataset(
     n, index = len(rows), np.arange(len(rows))
     skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
     height, width = images.shape[1:3]
-    notes = [*examples.notes, *split_note(spec, n), *decoding_notes(record, n, (height, width))]
+    notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
+    notes += decoding_notes(record, n, (height, width))
     notes += dark_note(images[:n]) + skipped_note(skipped)
     return Dataset(
         spec=str(spec),

@@ -264,7 +264,7 @@ def _dataset(
     rate: int,
 ) -> Dataset:
     n, index = len(rows), np.arange(len(rows))
-    notes = [*examples.notes, *split_note(spec, n)]
+    notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
     longer = int((segments.lengths > segments.steps).sum())
     notes.append(
         f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"

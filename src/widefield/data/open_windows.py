@@ -38,6 +38,6 @@ def open_windows(
         classes=examples.classes,
         paths=[examples.names[row] for row in rows.tolist()],
         groups=None if examples.groups is None else examples.groups[rows],
-        notes=(*examples.notes, *split_note(spec, len(rows))),
+        notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),
         storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
     )

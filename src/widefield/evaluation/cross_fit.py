@@ -160,7 +160,7 @@ def rows_of_common_classes(
 
 
 def _stratified_folds(target: ClassIds, groups: GroupIds | None, seed: int) -> NDArray[np.int64]:
-    """Return a random fold of each example, [n], of equal size within each class or whole groups."""
+    """Return a random fold of each example, [n], stratified by class, or of whole groups."""
     if groups is not None:
         return group_folds(target, groups, FOLDS, seed=seed)
     fold = np.zeros(len(target), dtype=np.int64)

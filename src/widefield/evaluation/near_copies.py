@@ -1,14 +1,15 @@
 """Near-copies among examples: frames of a video, crops and re-encoded files of one image.
 
-Thumbnails of 8 x 8 pixels (of windows 64 steps, of sounds the spectrogram) are compared, minus the
-mean thumbnail, by the distance of unit vectors. With k neighbors, of which the farthest is at r_k,
-and m local dimensions, a neighbor at r or less occurs by chance in k (r / r_k)^m of the examples, so
+Thumbnails of 8 x 8 pixels (of windows 64 steps, of sounds the spectrogram) are compared by the
+distance of unit vectors, after the mean thumbnail was subtracted and a constant was appended, so
+that their lengths count. With k neighbors, of which the farthest is at r_k, and m local dimensions,
+a neighbor at r or less occurs by chance in k (r / r_k)^m of the examples, so
 
     near-copies:  r <= c r_k,    c = min(1/2, (0.001 / k)^(1/m)),    m = log 2 / log(r_k / r_{k/2}).
 
-The dimension is that of the example or the median one, whichever is smaller (Levina and Bickel 2005,
-"Maximum likelihood estimation of intrinsic dimension"). Where all k are copies, half the median of
-r_k is used in its place, as `explore` does for its groups.
+The dimension is that of the example or the median one, whichever is smaller (Levina and Bickel
+2005, "Maximum likelihood estimation of intrinsic dimension"). Where all k are copies, half the
+median of r_k is used in its place, as `explore` does for its groups.
 """
 
 from collections.abc import Sequence
@@ -45,8 +46,8 @@ def copies_text(found: str, scores: Sequence[str]) -> str:
     """Return the line on near-copies: what was found, and the score of each task without them."""
     values = "; ".join(scores) or "nothing is left to score"
     return (
-        f"{found} among the examples that the probe was fitted on; accuracy without them: {values}. "
-        "Frames, slices or tiles of one source are scored as one by --group"
+        f"{found} among the examples that the probe was fitted on; accuracy without them: "
+        f"{values}. Give --group for frames, slices or tiles of one source"
     )
 
 
@@ -70,7 +71,7 @@ def copy_groups(h: Tensor) -> GroupIds:
     n = len(h)
     if n < 4:
         return np.arange(n)
-    graph = neighbor_graph(h - h.mean(0), _count(n))
+    graph = neighbor_graph(_centered(h, h), _count(n))
     first, place = np.nonzero(graph.distance <= _radius(graph.distance)[:, None])
     second = graph.index[first, place]
     pairs = coo_array((np.ones(len(first)), (first, second)), shape=(n, n))
@@ -86,10 +87,10 @@ def has_near_copy(scored: Tensor, fitted: Tensor) -> NDArray[np.bool_]:
         >>> has_near_copy(torch.cat([h[:1] + 0.01, h[100:]]), h[:100]).nonzero()[0].tolist()
         [0]
     """
-    k, mean = _count(len(fitted)), fitted.mean(0)
+    k = _count(len(fitted))
     if k < 2:
         return np.zeros(len(scored), dtype=bool)
-    queries, keys = (functional.normalize(h - mean) for h in (scored, fitted))
+    queries, keys = (functional.normalize(_centered(h, fitted)) for h in (scored, fitted))
     parts = []
     for query in queries.split(max(1, _PRODUCTS // len(keys))):
         nearest = keys[(query @ keys.T).topk(k, dim=1).indices]
@@ -100,18 +101,27 @@ def has_near_copy(scored: Tensor, fitted: Tensor) -> NDArray[np.bool_]:
     return found
 
 
+def _centered(h: Tensor, fitted: Tensor) -> Tensor:
+    """Return h [n, D] minus the mean of `fitted`, with their root mean square as another column."""
+    centered, spread = h - fitted.mean(0), fitted - fitted.mean(0)
+    scale = spread.square().sum(1).mean().sqrt().clamp_min(_SMALLEST)
+    return torch.cat([centered, scale.expand(len(h), 1)], dim=1)
+
+
 def _count(examples: int) -> int:
     """Return k, at most a quarter of the examples."""
     return min(_NEIGHBORS, examples // 4)
 
 
 def _radius(distance: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return the distance below which a neighbor is a near-copy, [n], of sorted distances [n, k]."""
+    """Return the largest distance of a near-copy, [n], from sorted distances [n, k]."""
     k = distance.shape[1]
-    far, half = distance[:, -1], distance[:, max(k // 2 - 1, 0)]
+    if k < 2:
+        return np.full(len(distance), _EQUAL)
+    far, half = distance[:, -1], distance[:, k // 2 - 1]
     far = np.maximum(far, COPY * np.median(far))
     growth = np.log(np.maximum(far, _SMALLEST) / np.maximum(half, _SMALLEST))
     growth = np.maximum(growth, max(float(np.median(growth)), _SMALLEST))
-    dimension = np.log(k / max(k // 2, 1)) / growth
+    dimension = np.log(k / (k // 2)) / growth
     radius = far * np.minimum(COPY, (_CHANCE / k) ** (1 / dimension))
     return np.maximum(radius, _EQUAL)

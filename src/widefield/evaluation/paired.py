@@ -3,10 +3,10 @@
 Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13: examples are sampled
 with replacement, and the 95 % interval runs from the 2.5 % to the 97.5 % quantile of the means.
 
-Of examples in groups, such as the frames of a video, whole groups are sampled. The variance of means
-over G sampled groups is (G - 1) / G of an unbiased estimate, and the normal quantile is too small for
-few groups: deviations are multiplied by sqrt(G / (G - 1)) t / z, where t is Student's quantile with
-G - 1 degrees of freedom (Davison and Hinkley 1997, "Bootstrap Methods and their Application", 2.4).
+Of examples in groups, such as the frames of a video, whole groups are sampled. The variance of
+means over G sampled groups is (G - 1) / G of an unbiased estimate, and the normal quantile is too
+small for few groups: deviations are multiplied by sqrt(G / (G - 1)) t / z, where t is Student's
+quantile with G - 1 degrees of freedom and z the normal one.
 """
 
 from dataclasses import dataclass

@@ -29,8 +29,8 @@ def score(
     """Score every task in `classes` (task -> K) by a linear probe and kNN.
 
     Features are float [n, D] on one device, labels int64 [n]. The L2 strength is selected on a
-    validation split of the training examples, sampled by `seed`. `groups` of the training and of the
-    test examples are kept whole there, and intervals are clustered by them.
+    validation split of the training examples, sampled by `seed`. `groups` of the training and of
+    the test examples are kept whole there, and intervals are clustered by them.
     Raises `ValueError` as `fit_linear` does.
 
     Example:

@@ -100,7 +100,7 @@ def fit_few_labels(
 
 
 def _splits(y: Ints, groups: Ints | None, seed: int) -> list[tuple[Ints, Ints]]:
-    """Return rows to fit on and rows to validate on of each fold; none if a class would be left out."""
+    """Return the rows to fit on and to validate on of each fold; no folds if a class would lack."""
     if groups is None:
         folds = min(_FOLDS, int(np.bincount(y).min()))
         if folds < 2:
