@@ -40,17 +40,19 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
     h_g hits, p the share of hits, and t the quantile of Student's distribution with G - 1 degrees
     of freedom, which replaces that of the normal, z (Korn and Graubard 1998; Dean and Pagano 2015):
 
-        n_eff = p (1 - p) / v  (z / t)^2,    v = G / (G - 1)  sum_g (h_g - p m_g)^2 / n^2,
+        1 / n_eff = (t / z)^2 [(1 - w) v / (p (1 - p)) + w sum_g m_g^2 / n^2],
+        v = G / (G - 1)  sum_g (h_g - p m_g)^2 / n^2,    w = 1 / (1 + 2 p (1 - p) G),
 
-    at most n. For p = 0 or 1, where v is 0, a group counts as one example: p (1 - p) / v is
-    n^2 / sum_g m_g^2. With one group the interval is [0, 1].
+    and n_eff is n at most. Few groups, or few errors, tell little of how alike the hits of a group
+    are: the weight w is that of hits that are equal within each. With one group the interval is
+    [0, 1].
 
     Example:
         >>> hits = np.arange(80) < 40
         >>> [round(end, 2) for end in share_interval(hits)]
         [0.39, 0.61]
         >>> [round(end, 2) for end in share_interval(hits, np.arange(80) // 8)]
-        [0.19, 0.81]
+        [0.2, 0.8]
     """
     n, share = len(hits), float(hits.mean())
     if groups is None:
@@ -60,12 +62,14 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
     if count == 1:
         return 0.0, 1.0
     deviation = np.bincount(group, hits) - share * sizes
-    variance = count / (count - 1) * float(deviation @ deviation) / n**2
-    if 0 < share < 1:
-        effective = share * (1 - share) / variance if variance > 0 else n
-    else:
-        effective = n**2 / float(sizes @ sizes)
-    effective = min(n, effective / small_sample_factor(count) ** 2)
+    variance, binary = (
+        count / (count - 1) * float(deviation @ deviation) / n**2,
+        share * (1 - share),
+    )
+    weight = 1 / (1 + 2 * binary * count)
+    measured = variance / binary if binary else 0.0
+    inverse = (1 - weight) * measured + weight * float(sizes @ sizes) / n**2
+    effective = min(n, 1 / (inverse * small_sample_factor(count) ** 2))
     return wilson(share * effective, effective)
 
 
