@@ -162,7 +162,7 @@ def audit(
         data,
         train_data=train_data,
         labels=table,
-        group=own_group(extractor, data, group),
+        group=own_group(extractor, data, group, labels=table),
         max_examples=max_examples,
         seed=seed,
         quiet=quiet,

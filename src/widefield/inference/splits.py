@@ -14,7 +14,7 @@ from torch import Tensor
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.examples import Examples
-from widefield.data.groups import held_out_groups
+from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
@@ -192,26 +192,46 @@ def run_source(run: RunFolder, hint: str) -> str:
     return data
 
 
-def own_group(extractor: FeatureExtractor, data: Data | None, group: str | None) -> str | None:
-    """Return `group`, by default that of the run if `data` are its own."""
+def own_group(
+    extractor: FeatureExtractor,
+    data: Data | None,
+    group: str | None,
+    *,
+    labels: LabelTable | None = None,
+) -> str | None:
+    """Return `group`, by default that of the run if `data` are its own.
+
+    A label array of the run's data is none if `labels` replace them.
+    """
     if group is not None or extractor.run is None:
         return group
+    own = extractor.run.group()
     is_own = data is None or (
         isinstance(data, str | Path)
         and same_images(spec_text(data), str(extractor.run.settings()["data"]))
     )
-    return extractor.run.group() if is_own else None
+    replaced = labels is not None and own is not None and not own.startswith((FOLDER, REGEX))
+    return own if is_own and not replaced else None
 
 
 def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = False) -> Dataset:
     """Open the training data of a run, and check that they did not change.
 
     `group` is by default that of the run.
+
+    Raises:
+        ValueError: the data changed, or are one part of a split by other groups.
     """
     data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
+    own = run.group()
+    group, spec = own if group is None else group, parse(data)
+    if group != own and spec.split is not None and spec.base not in BUILT_IN:
+        raise ValueError(
+            f"{data} was split without these groups when the run began: give the data to fit on, "
+            f"train_data={data!r} (--train-data)"
+        )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
-        group = run.group() if group is None else group
         dataset = open_dataset(data, **options, group=group, progress=progress)
     dataset = run.manifest.in_order(dataset)
     run.manifest.check_data(dataset)

@@ -164,7 +164,7 @@ def classify(
     table = read_labels(labels, only=_TASK, group=group)
     extractor = open_encoder(encoder, features or "wide", dim=dim)
     extractor.log_notes(quiet=quiet)
-    group = own_group(extractor, data, group)
+    group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(data, labels=table, unlabeled=True, group=group, quiet=quiet)
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]

@@ -164,7 +164,7 @@ def probe(
     extractor = open_encoder(encoder, features, dim=dim)
     extractor.log_notes(quiet=quiet)
     table = None if labels is None else read_labels(labels, only=task, group=group)
-    group = own_group(extractor, data, group)
+    group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)
     if split:
         sets = _split(extractor, data, train_data, table, group, max_examples, quiet=quiet)

@@ -179,3 +179,16 @@ def test_groups_of_one_key_in_two_folders_are_reported() -> None:
     )
     score = report.tasks["label"].score
     assert score.low <= 0.5 <= score.high
+
+
+def test_a_run_on_a_split_without_groups_needs_the_data(tmp_path: Path) -> None:
+    made = scenes("frames", groups=10, each=4)
+    np.savez(tmp_path / "mine.npz", **made)
+    data, out = f"{tmp_path}/mine.npz:train", tmp_path / "run"
+    pretrain(data, out=out, quiet=True, epochs=1, encoder="resnet-tiny")
+    options: dict[str, Any] = {"group": "scene", "floors": False, "quiet": True}
+    with pytest.raises(ValueError, match="was split without these groups when the run began"):
+        probe(out, **options)
+    report = probe(out, f"{tmp_path}/mine.npz:test", train_data=data, **options)
+    score = report.tasks["label"].score
+    assert (score.train_examples, score.test_examples) == (32, 8)
