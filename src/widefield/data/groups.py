@@ -135,7 +135,8 @@ def _column(examples: Examples, group: str) -> list[str]:
         )
     ids, names = examples.labels[group], examples.classes[group]
     others = [y >= 0 for task, y in examples.labels.items() if task != group]
-    missing = np.flatnonzero((ids < 0) & np.any(others, axis=0)) if others else []
+    is_labeled = np.any(others, axis=0) if others else np.zeros(len(ids), dtype=bool)
+    missing = np.flatnonzero((ids < 0) & is_labeled)
     if len(missing):
         raise ValueError(
             f"{len(missing)} labeled examples have no {printable(group)!r}, such as "

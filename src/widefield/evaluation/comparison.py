@@ -233,8 +233,8 @@ def compare(
     }
     planted, pixel_scores = {}, {}
     if baseline == "initial":
-        fits = (_overlay_fits(f, images, plants, groups, seed) for f in (first, b))
-        planted = _compare_fits(*fits, "linear", seed=seed)
+        before, after = (_overlay_fits(f, images, plants, groups, seed) for f in (first, b))
+        planted = _compare_fits(before, after, "linear", seed=seed)
     score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
     old, new = score(h[0]), score(h[1])
     best_old, best_new = old, new

@@ -92,7 +92,7 @@ def has_near_copy(scored: Tensor, fitted: Tensor) -> NDArray[np.bool_]:
         return np.zeros(len(scored), dtype=bool)
     queries, keys = (functional.normalize(_centered(h, fitted)) for h in (scored, fitted))
     parts = []
-    for query in queries.split(max(1, _PRODUCTS // len(keys))):
+    for query in torch.split(queries, max(1, _PRODUCTS // len(keys))):
         nearest = keys[(query @ keys.T).topk(k, dim=1).indices]
         # From a rounded cosine, small distances would be inexact.
         parts.append((nearest - query[:, None]).norm(dim=2))
