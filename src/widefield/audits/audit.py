@@ -458,5 +458,7 @@ def _without_labels(
     min_count, max_count = comparison.IMAGE_COUNTS["other"]
     if data.kind != "images" or len(data) < min_count:
         return None
-    images = data.subset(data.spread_rows(max_count)).first_read().images
-    return comparison.compare(a.features, b.features, images, baseline="other", seed=seed)
+    part = data.subset(data.spread_rows(max_count)).first_read()
+    return comparison.compare(
+        a.features, b.features, part.images, groups=part.groups, baseline="other", seed=seed
+    )

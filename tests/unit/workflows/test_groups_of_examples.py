@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from made_scenes import KINDS, scenes
+from widefield.audits.audit import _copies_note, audit
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
 from widefield.data import open_dataset
@@ -120,6 +121,26 @@ def test_audit() -> None:
         assert (found.low <= 0.5 <= found.high) == (group is not None)
         wide = found.difference_from(found)
         assert (wide.low, wide.high) == (0, 0)
+
+
+def test_the_whole_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
+    monkeypatch.setattr("widefield.audits.audit.NUM_SEEDS", 1)
+    made = scenes("takes", groups=30, each=4)
+    options: dict[str, Any] = {"cache": tmp_path, "quiet": True}
+    found = audit("pixels", made, group="scene", compare="pixels", **options)
+    task = found.tasks["label"]
+    assert list(found.tasks) == ["label"]
+    assert task.low <= 0.5 <= task.high
+    assert task.difference_from(found.compared["pixels (compared)"]["label"]).low == 0
+    assert found.comparisons == {} or found.comparisons["pixels (compared)"].groups == 6
+    assert "6 test groups are too few for reliable intervals: score on 10 or more" in found.notes
+    del made["scene"]
+    extractor = open_encoder("pixels")
+    plain = open_train_test(extractor, made, max_examples=None, seed=0, quiet=True)
+    (note,) = _copies_note(extractor, plain)
+    assert "test images have near-copies" in note
+    assert "near-copies" not in " ".join(found.notes)
 
 
 def test_the_comparison_of_a_run() -> None:
