@@ -67,7 +67,7 @@ def open_sounds(
     """
     recordings = examples.recordings
     assert recordings is not None
-    rows = split_rows(examples.names, spec)
+    rows = split_rows(examples, spec)
     balanced_subset(examples, rows, max_examples)  # raises before decoding if there are too few
     rate = rate or _default_rate(recordings)
     steps = _steps(size, seconds, rate)
@@ -84,7 +84,7 @@ def open_sounds(
         )
     starts = np.cumsum(lengths) - lengths
     segments = Clips(samples=samples, starts=starts, lengths=lengths, steps=steps, seed=seed)
-    notes = [*examples.notes, *split_note(spec, len(rows)), *sound_notes(segments, choices, rate)]
+    notes = [*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None), *sound_notes(segments, choices, rate)]
     return _dataset(spec, examples, segments, rows, overlays, skipped, notes, storage, rate)
 
 
@@ -289,6 +289,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=[examples.names[row] for row in rows.tolist()],
+        groups=None if examples.groups is None else examples.groups[rows],
         skipped=tuple(skipped),
         notes=(*notes, *skipped_note(tuple(skipped))),
         storage=storage,
