@@ -148,6 +148,7 @@ def _run(
     trained_on, others = validation_sets(file, PLANTS[data], images, seed)
     sets = trained_on.subset(np.arange(min(images, FIT))), others
     wide = Wide(encoder, fit_on_dataset(encoder, trained_on, device=choose_device("auto")))
+    width = wide.readout.config.pooled
     return {
         "views": views,
         "decoder_weight": weight,
@@ -156,7 +157,7 @@ def _run(
         "epochs": EPOCHS[images],
         "seed": seed,
         "pooled": accuracies(partial(extract, encoder), *sets),
-        "wide": accuracies(partial(extract, wide.eval()), *sets),
+        "wide": accuracies(partial(extract, wide.eval()), *sets, pooled=width),
         "processor_seconds": seconds,
     }
 

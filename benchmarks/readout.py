@@ -100,14 +100,14 @@ class Study:
         began = time.process_time()
         readout = fit_on_dataset(encoder, images, device=CPU)
         seconds = time.process_time() - began
-        readouts = {"pooled": encoder, "wide": Wide(encoder, readout)}
-        sets = self._sets(plant, seed)
+        width, sets = readout.config.pooled, self._sets(plant, seed)
+        wide = partial(extract, Wide(encoder, readout))
         return {
             "accuracy": {
-                name: accuracies(partial(extract, module), *sets)
-                for name, module in readouts.items()
+                "pooled": accuracies(partial(extract, encoder), *sets),
+                "wide": accuracies(wide, *sets, pooled=width),
             },
-            "width": {"pooled": readout.config.pooled, "wide": readout.dim},
+            "width": {"pooled": width, "wide": readout.dim},
             "variance": dict(zip(readout.config.names, readout.config.variance, strict=True)),
             "fit_processor_seconds": round(seconds, 2),
         }

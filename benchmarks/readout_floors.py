@@ -169,11 +169,11 @@ def features_of(encoder: nn.Module, sets: Sets) -> dict[str, tuple[Tensor, Tenso
     return {"pooled": pooled, "wide": outputs, "control": (first, second)}
 
 
-def probed(h: tuple[Tensor, Tensor], sets: Sets) -> dict[str, float]:
-    """Return the linear-probe accuracy of each task."""
+def probed(h: tuple[Tensor, Tensor], sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
+    """Return the linear-probe accuracy of each task; wide features begin with the pooled ones."""
     train_y, test_y = _targets(sets)
     classes = {task: len(names) for task, names in sets.train.classes.items()}
-    results = fit_linear(h[0], train_y, h[1], test_y, classes=classes)
+    results = fit_linear(h[0], train_y, h[1], test_y, classes=classes, pooled=pooled)
     return {task: round(result.accuracy, 4) for task, result in results.items()}
 
 
@@ -219,12 +219,16 @@ class Study:
         began = time.process_time()
         found = features_of(encoder, shown)
         seconds = round(time.process_time() - began, 2)
+        width = found["pooled"][0].shape[1]
+        wider = {"wide": width, "control": width}
         run = {
             "data": data,
             "encoder": name,
             "start": start,
             "seed": seed,
-            "accuracy": {kind: probed(h, shown) for kind, h in found.items()},
+            "accuracy": {
+                kind: probed(h, shown, pooled=wider.get(kind)) for kind, h in found.items()
+            },
             "width": {kind: h[0].shape[1] for kind, h in found.items()},
             "features_processor_seconds": seconds,
         }

@@ -139,9 +139,13 @@ def train(
 
 
 def scores(
-    features: Callable[[np.ndarray], Tensor], train_set: Dataset, test_set: Dataset
+    features: Callable[[np.ndarray], Tensor],
+    train_set: Dataset,
+    test_set: Dataset,
+    *,
+    pooled: int | None = None,
 ) -> dict[str, Score]:
-    """Scores of every task's probes on frozen features of both sets."""
+    """Scores of every task's probes on frozen features of both sets; `pooled` of wide ones."""
     device = choose_device("auto")
     train_y, test_y = (
         {task: torch.from_numpy(y).to(device) for task, y in d.labels.items()}
@@ -149,14 +153,18 @@ def scores(
     )
     classes = {task: len(names) for task, names in train_set.classes.items()}
     train_h, test_h = (features(d.images).to(device) for d in (train_set, test_set))
-    return score(train_h, train_y, test_h, test_y, classes=classes)
+    return score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
 
 
 def accuracies(
-    features: Callable[[np.ndarray], Tensor], train_set: Dataset, test_set: Dataset
+    features: Callable[[np.ndarray], Tensor],
+    train_set: Dataset,
+    test_set: Dataset,
+    *,
+    pooled: int | None = None,
 ) -> dict[str, float]:
     """Accuracy of every task's linear probe on frozen features of both sets."""
-    read = scores(features, train_set, test_set)
+    read = scores(features, train_set, test_set, pooled=pooled)
     return {task: round(s.accuracy, 4) for task, s in read.items()}
 
 

@@ -84,7 +84,11 @@ def open_sounds(
         )
     starts = np.cumsum(lengths) - lengths
     segments = Clips(samples=samples, starts=starts, lengths=lengths, steps=steps, seed=seed)
-    notes = [*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None), *sound_notes(segments, choices, rate)]
+    notes = [
+        *examples.notes,
+        *split_note(spec, len(rows), grouped=examples.groups is not None),
+        *sound_notes(segments, choices, rate),
+    ]
     return _dataset(spec, examples, segments, rows, overlays, skipped, notes, storage, rate)
 
 

@@ -90,6 +90,15 @@ class FeatureExtractor:
                 f"dim {self.dim} is for wide features: add --features wide, or leave it out"
             )
 
+    @property
+    def pooled(self) -> int | None:
+        """Return the number of pooled features among wide ones, the first; None for other kinds."""
+        if isinstance(self.encoder, Wide):
+            return self.encoder.readout.config.pooled
+        if self.kind == "wide" and self.readout is not None:
+            return self.readout.config.pooled
+        return None
+
     def with_readout(
         self, dataset: Dataset, *, or_pooled: bool = False, quiet: bool = True
     ) -> "FeatureExtractor":

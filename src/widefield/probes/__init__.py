@@ -23,6 +23,7 @@ def score(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
+    pooled: int | None = None,
     groups: SplitGroups | None = None,
     seed: int = 0,
 ) -> dict[str, Score]:
@@ -30,7 +31,8 @@ def score(
 
     Features are float [n, D] on one device, labels int64 [n]. The L2 strength is selected on a
     validation split of the training examples, sampled by `seed`. `groups` of the training and of
-    the test examples are kept whole there, and intervals are clustered by them.
+    the test examples are kept whole there, and intervals are clustered by them. `pooled` is the
+    number of pooled features among wide ones.
     Raises `ValueError` as `fit_linear` does.
 
     Example:
@@ -41,7 +43,14 @@ def score(
         300
     """
     probes = fit_linear(
-        train_h, train_labels, test_h, test_labels, classes=classes, groups=groups, seed=seed
+        train_h,
+        train_labels,
+        test_h,
+        test_labels,
+        classes=classes,
+        pooled=pooled,
+        groups=groups,
+        seed=seed,
     )
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {

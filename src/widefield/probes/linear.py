@@ -7,6 +7,10 @@ With features standardized to x and one weight matrix W[K, D] and bias b[K] per 
 Every task at every L2 strength is one problem over the same x; `lbfgs.py` minimizes them as a
 batch. It converges fastest on uncorrelated columns, so x is first rotated to its principal axes,
 which does not change f: |W| is the same in any orthonormal basis.
+
+Wide features are pooled ones and further columns, whose weights W_2 have the penalty
+l2 / 2 |W_2 / s|^2 with s of 1, 0.1 or 0, as in banded ridge regression (Nunez-Elizalde, Huth &
+Gallant 2019). Where further columns are mostly noise, their weights are then small or 0.
 """
 
 from collections.abc import Sequence
@@ -24,6 +28,8 @@ from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_i
 from widefield.probes.lbfgs import Problems, minimize
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_SCALES = (0.1, 0.0)
+"""Scales s of the columns beside pooled ones, other than 1."""
 _PARTS = 5
 """One of so many parts of the training examples selects the L2 strength."""
 _LOGITS = 2**25
@@ -58,6 +64,7 @@ def fit_linear(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
+    pooled: int | None = None,
     groups: SplitGroups | None = None,
     l2_grid: Sequence[float] = L2_GRID,
     seed: int = 0,
@@ -69,6 +76,9 @@ def fit_linear(
     strength by accuracy, and by cross-entropy among equals. The probe is then refitted on all
     training examples. Test examples select nothing. With `groups`, the validation split has whole
     groups, as far as every class is left in others, and intervals are clustered.
+
+    The first `pooled` columns of wide features are the pooled ones. The scale s of the others is
+    selected by validation accuracy too, the largest among equals; by default it is 1.
 
     Raises `ValueError` for non-finite features, labels that do not fit the features or `classes`,
     a task with fewer than two classes in its training labels, and a class with one example.
@@ -85,8 +95,33 @@ def fit_linear(
     check_classes(train_labels, classes)
     if not l2_grid or min(l2_grid) <= 0:
         raise ValueError(f"l2_grid is {list(l2_grid)}: give at least one strength, all above 0")
-    frame = _Frame.of(train_h.float())
-    x, grid = frame.coordinates(train_h), sorted(l2_grid)
+    h = train_h.float()
+    frames = [_Frame.of(h)]
+    if pooled is not None:
+        frames += [frames[0].scaled(h, pooled, scale) for scale in _SCALES]
+    fits = [
+        _fit(frame, h, train_labels, test_h, test_labels, classes, groups, sorted(l2_grid), seed)
+        for frame in frames
+    ]
+    return {
+        task: max((fit[task] for fit in fits), key=lambda result: max(result.validation.values()))
+        for task in classes
+    }
+
+
+def _fit(
+    frame: "_Frame",
+    train_h: Tensor,
+    train_labels: dict[str, Tensor],
+    test_h: Tensor,
+    test_labels: dict[str, Tensor],
+    classes: dict[str, int],
+    groups: SplitGroups | None,
+    grid: Sequence[float],
+    seed: int,
+) -> dict[str, LinearResult]:
+    """Return the probes of features in `frame`."""
+    x = frame.coordinates(train_h)
     target = torch.stack([train_labels[task].to(x.device) for task in classes])
     sizes = torch.tensor(list(classes.values()), device=x.device)
     trials = _search(x, target, sizes, grid, seed, None if groups is None else groups[0])
@@ -180,13 +215,13 @@ class _Frame:
         # Rounding makes a constant feature deviate: it must not be amplified to noise.
         constant = deviation <= 1e-6 * largest
         mean, std = mean * scale, torch.where(constant, torch.inf, deviation * scale)
-        z = (h - mean) / std
-        if len(h) >= h.shape[1]:
-            axes = _eigenvectors(z.T @ z)
-        else:  # a solution lies in the span of the training examples
-            span, factor = torch.linalg.qr(z.T)
-            axes = span @ _eigenvectors(factor @ factor.T)
-        return cls(mean=mean, scale=std, axes=axes)
+        return cls(mean=mean, scale=std, axes=_principal_axes((h - mean) / std))
+
+    def scaled(self, h: Tensor, pooled: int, factor: float) -> "_Frame":
+        """Return the frame in which the columns after the first `pooled` are `factor` as large."""
+        scale = self.scale.clone()
+        scale[pooled:] /= factor  # infinite for 0
+        return _Frame(mean=self.mean, scale=scale, axes=_principal_axes((h - self.mean) / scale))
 
     def standardize(self, h: Tensor) -> Tensor:
         return (h.to(self.mean) - self.mean) / self.scale
@@ -195,6 +230,15 @@ class _Frame:
         """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
         z = self.standardize(h)
         return torch.cat([z @ self.axes, z.new_ones(len(z), 1)], dim=1)
+
+
+def _principal_axes(z: Tensor) -> Tensor:
+    """Return orthonormal columns [D, min(n, D)] that span the rows of z [n, D]."""
+    if len(z) >= z.shape[1]:
+        return _eigenvectors(z.T @ z)
+    # A solution lies in the span of the training examples.
+    span, factor = torch.linalg.qr(z.T)
+    return span @ _eigenvectors(factor @ factor.T)
 
 
 def _eigenvectors(gram: Tensor) -> Tensor:

@@ -269,6 +269,7 @@ def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, S
         test_h,
         test_y,
         classes=data.class_counts,
+        pooled=encoder.pooled,
         groups=data.groups,
         seed=seed,
     )
