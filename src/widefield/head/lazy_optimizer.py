@@ -152,6 +152,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
                 loss = closure()
         (group,) = self.param_groups
         lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
+        check_rate(lr, weight_decay)  # first, because the batch is used up then
         batch = self.head.take_batch()
         self.head.history.append(lr, weight_decay=weight_decay)
         if batch is not None:

@@ -10,6 +10,7 @@ import torch
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
+from widefield.core.batch import check_index, check_views
 from widefield.core.memory import Memory
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
@@ -62,6 +63,8 @@ class Method(nn.Module, ABC):
     """Whether `after_step` has to be called after every optimizer step."""
     head_lr_scale: float = 1.0
     """Learning rate of `head_parameters`, as a multiple of the run's."""
+    examples: int | None = None
+    """n, for methods with weights or labels of each example."""
     frozen: bool = False
     """While set, losses are computed without an optimizer step after them."""
 
@@ -78,8 +81,11 @@ class Method(nn.Module, ABC):
             index: which examples these are, int64 [B] in host memory.
 
         Raises:
-            ValueError: `after_step` was not called since the last loss.
+            ValueError: the views or the index do not fit, or `after_step` was not called since the
+                last loss.
         """
+        check_views(views, self.view_count)
+        check_index(index, len(views[0]), self.examples)
         if self._step_pending and not self.frozen:
             raise ValueError(
                 f"{type(self).__name__} got a second batch before after_step(): call it once "

@@ -51,6 +51,7 @@ class Supervised(Method):
                 "or a planted feature such as +digits"
             )
         self.labels = labels
+        self.examples = min(map(len, labels.values()))
         # A list: modules cannot have every name that a task can.
         self.classifiers = nn.ModuleList(
             nn.Linear(encoder_dim, int(y.max()) + 1) for y in labels.values()

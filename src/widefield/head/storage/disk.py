@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from widefield.core.batch import Positive, checked
 from widefield.core.files import disk_is_full
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
@@ -68,11 +69,12 @@ class DiskStorage:
         [1, 1] [0, 0]
     """
 
+    @checked
     def __init__(
         self,
         folder: str | Path,
-        n: int,
-        dim: int,
+        n: Positive,
+        dim: Positive,
         *,
         seed: int,
         device: torch.device | str = "cpu",

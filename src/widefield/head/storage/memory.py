@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from widefield.core.batch import Positive, checked
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
@@ -27,10 +28,11 @@ class MemoryStorage:
         True
     """
 
+    @checked
     def __init__(
         self,
-        n: int,
-        dim: int,
+        n: Positive,
+        dim: Positive,
         *,
         seed: int,
         device: torch.device | str = "cpu",
