@@ -6,7 +6,6 @@ check waits for an accelerator, and not at all where torch traces the code.
 
 import functools
 import inspect
-import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -210,7 +209,7 @@ def check_index(index: Any, count: int, examples: int | None = None) -> None:
 
 def check_range(name: str, x: Tensor, size: int | None) -> None:
     """Check that whole numbers, in host memory, are in [0, size); without `size` at least 0."""
-    low, high = map(int, x.aminmax())
+    low, high = map(int, x.long().aminmax())
     if low < 0 or (size is not None and high >= size):
         raise ValueError(
             f"{name} {low} to {high} is not in [0, {'n' if size is None else size}): number the "
@@ -243,7 +242,7 @@ def check_views(views: Any, count: int) -> None:
 
 
 def check_examples(
-    x: Any, *, channels: int | None = None, limits: tuple[float, float] = (-math.inf, math.inf)
+    x: Any, *, channels: int | None = None, limits: tuple[float, float] | None = None
 ) -> None:
     """Check a batch of images, windows or sounds, floats [B, C, H, W].
 
@@ -284,7 +283,7 @@ def check_examples(
             f"the examples have shape {shape}, {shape[1]} channels, and {channels} are needed: "
             f"give [B, {channels}, H, W]"
         )
-    if limits[0] > -math.inf and _can_read(x):
+    if limits is not None and _can_read(x):
         _check_values(x.detach(), *limits)
 
 
@@ -298,8 +297,8 @@ def _check_values(x: Tensor, low: float, high: float) -> None:
         return
     if float((x - x.clamp(low, high)).abs().mean()) > MAX_DISTANCE:
         raise ValueError(
-            f"the values lie between {smallest:.4g} and {largest:.4g}: give floats in "
-            f"[{low:g}, {high:g}], x / 255 of bytes and x / 32768 of int16, not yet normalized"
+            f"the values lie between {smallest:.4g} and {largest:.4g}: give images in [0, 1], "
+            "x / 255 of bytes, and sounds in [-1, 1), x / 32768 of int16, not normalized otherwise"
         )
 
 

@@ -13,6 +13,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from widefield.core.batch import check_examples
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
@@ -128,10 +129,39 @@ class Encoder(nn.Module):
         return hasattr(self.backbone, "forward_features")
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Return (x - mean) / std in the same memory format, of sounds for their spectrograms."""
+        """Return (x - mean) / std in the same memory format, of sounds for their spectrograms.
+
+        Raises:
+            ValueError: `x` are no examples as described for the class.
+        """
+        self._check(x)
         if self.spectrogram is not None and x.shape[2] == 1:
             x = self.spectrogram(x)
         return torch.addcmul(self.shift, x, self.scale)
+
+    def _check(self, x: Tensor) -> None:
+        """Check shape, type and, on a CPU, the range of examples."""
+        config = self.config
+        is_sound = config.rate is not None and x.ndim == 4 and x.shape[2] == 1
+        # Views may reach twice the range.
+        limits = None if config.kind == "windows" else (-2 if is_sound else 0, 2)
+        check_examples(x, channels=config.channels, limits=limits)
+        if self.size_is_fixed and config.rate is None and x.shape[2:] != config.image_size:
+            raise ValueError(
+                f"the images are {x.shape[2]}x{x.shape[3]} pixels, and {config.name} takes "
+                f"{config.image_size[0]}x{config.image_size[1]}: resize them"
+            )
+        is_exact = torch.promote_types(x.dtype, self.scale.dtype) == self.scale.dtype
+        if not (is_exact or torch.is_autocast_enabled(x.device.type)):
+            raise ValueError(
+                f"the examples are {x.dtype} and the encoder is {self.scale.dtype}: give "
+                "x.to(encoder.scale.dtype)"
+            )
+        if x.device != self.scale.device:
+            raise ValueError(
+                f"the examples are on {x.device} and the encoder on {self.scale.device}: move "
+                "both to one device"
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return pooled features h[B, D] of examples x[B, C, H, W]."""
