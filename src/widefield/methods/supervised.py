@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from widefield.core.batch import Shape, check_tensors
 from widefield.core.precision import at_least_float32
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -61,6 +62,7 @@ class Supervised(Method):
         """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
+        check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.classifiers[0].in_features})
         parts = {
             f"loss_{task}": F.cross_entropy(at_least_float32(classify(h)), y[index].to(h.device))
             for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)

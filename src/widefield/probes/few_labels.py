@@ -26,6 +26,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 from widefield.probes.linear import L2_GRID
 
@@ -71,16 +72,19 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
     known = z[labeled]
     folds = min(_FOLDS, int(np.bincount(y).min()))
     l2, temperature, held_out = _DEFAULT_L2, 1.0, None
-    if folds > 1:
-        splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))
-        logits_of = {
-            value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
-        }
-        target = _target(y, classes)
-        best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
-        l2 = min(logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value]))
-        temperature, held_out = best[l2], logits_of[l2].argmax(1)
-    logits = _logits(_fit(known, y, l2), z, classes)
+    with threadpool_limits(1):  # 36 small fits: starting threads costs more than they save
+        if folds > 1:
+            splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))
+            logits_of = {
+                value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
+            }
+            target = _target(y, classes)
+            best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
+            l2 = min(
+                logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value])
+            )
+            temperature, held_out = best[l2], logits_of[l2].argmax(1)
+        logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
         probabilities=softmax(logits / temperature, axis=1),
         held_out=held_out,

@@ -113,7 +113,7 @@ class ImageAugmentation(Augmentation):
             if not 0 <= probability <= 1:
                 raise ValueError(f"{name}={probability}: give a probability in [0, 1]")
         check_name("blur", blur, get_args(Blur))
-        if min(jitter) < 0 or jitter[HUE] > 0.5:
+        if not all(0 <= amount < math.inf for amount in jitter) or jitter[HUE] > 0.5:
             raise ValueError(f"jitter={jitter}: give four numbers from 0 up, the last at most 0.5")
         self.crop_scale = crop_scale
         self.crop_ratio = crop_ratio
