@@ -6,7 +6,6 @@ check waits for an accelerator, and not at all where torch traces the code.
 
 import functools
 import inspect
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -74,7 +73,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         ValueError: scale must be a finite number above 0, got -1.0
     """
     names, hints = inspect.signature(function).parameters, inspect.get_annotations(function)
-    parts = {n: h.__metadata__ for n, h in hints.items() if typing.get_origin(h) is Annotated}
+    parts = {n: h.__metadata__ for n, h in hints.items() if hasattr(h, "__metadata__")}
     shapes = {n: part for n, (part, *_) in parts.items() if isinstance(part, Shape)}
     numbers = {name: hints[name] for name in parts if name not in shapes}
 

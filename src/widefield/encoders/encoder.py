@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import timm
 import torch
@@ -117,6 +117,20 @@ class Encoder(nn.Module):
         std = torch.tensor(config.std).view(1, -1, 1, 1)
         self.register_buffer("scale", 1 / std, persistent=False)
         self.register_buffer("shift", -mean / std, persistent=False)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return what the encoder takes and gives, for the repr."""
+        config = self.config
+        return (
+            f"name={config.name!r}, kind={config.kind!r}, channels={config.channels}, "
+            f"image_size={config.image_size}, dim={self.dim}"
+        )
 
     @property
     def size_is_fixed(self) -> bool:

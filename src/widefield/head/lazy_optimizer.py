@@ -59,6 +59,9 @@ class StepHistory:
         self.steps = 0
         self._table = torch.zeros(2, 1024, dtype=torch.float64)  # lr_s; sum of log(1 - lr_s lambda)
 
+    def __repr__(self) -> str:
+        return f"StepHistory(steps={self.steps})"
+
     def append(self, lr: float, *, weight_decay: float) -> None:
         """Add the next step.
 

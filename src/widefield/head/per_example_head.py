@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -102,6 +102,19 @@ class PerExampleHead(nn.Module):
         self.step_pending = False
         self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
         self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
+
+    if TYPE_CHECKING:
+
+        def __call__(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return (
+            f"examples={self.examples}, dim={self.storage.dim}, normalize={self.normalize}, "
+            f"init={self.init!r}, storage={self.storage!r}"
+        )
 
     def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         """Return the loss of z [b, m] of the examples `index` [b], integers.

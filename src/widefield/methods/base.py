@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import torch
 from annotated_types import Gt
@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from widefield.core.batch import check_index, check_views
 from widefield.core.memory import Memory
-from widefield.core.names import check_name
+from widefield.core.names import check_name, plain_attributes
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part, Shard
 
@@ -71,6 +71,16 @@ class Method(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self._step_pending = False
+
+    if TYPE_CHECKING:
+
+        def __call__(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return plain_attributes(self)
 
     def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of a batch, which one optimizer step and `after_step` follow.

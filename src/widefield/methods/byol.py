@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
-from widefield.core.batch import Rows, checked
+from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -74,6 +74,7 @@ class BYOL(Method):
         **settings: Any,
     ) -> None:
         super().__init__()
+        check_number("steps", Positive, steps)
         config = BYOLConfig.of(config, settings)
         self.projector = config.projector.build(encoder_dim)
         self.predictor = config.projector.build_predictor(encoder_dim, config.predictor_width)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
-from widefield.core.batch import Rows, Shape, checked
+from widefield.core.batch import Positive, Rows, Shape, check_number, checked
 from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
@@ -85,6 +85,7 @@ class MoCo(Method):
         **settings: Any,
     ) -> None:
         super().__init__()
+        check_number("examples", Positive, examples)
         config = MoCoConfig.of(config, settings)
         self.projector = config.projector.build(encoder_dim)
         self.target = TargetNetwork(encoder, self.projector)

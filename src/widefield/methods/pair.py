@@ -69,6 +69,13 @@ class PairLoss(Method):
         self.one_pass = one_pass
         self.gather_distributed = gather_distributed
 
+    def extra_repr(self) -> str:
+        """Return the settings and the loss, for the repr."""
+        settings = getattr(self.compare, "keywords", {})
+        name = getattr(getattr(self.compare, "func", self.compare), "__name__", "loss")
+        values = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        return f"{super().extra_repr()}, loss={name}({values})"
+
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""
         if self.one_pass:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import torch
 from annotated_types import Ge
@@ -73,6 +73,12 @@ class Projector(nn.Sequential):
     arguments: dict[str, Any]
     """Arguments of `projector`, plain JSON."""
 
+    if TYPE_CHECKING:
+
+        def __call__(self, h: Tensor) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
     def forward(self, h: Tensor) -> Tensor:
         """Return projections [B, m] of features h [B, D].
 
@@ -80,7 +86,7 @@ class Projector(nn.Sequential):
             ValueError: h has another width than the head was built for.
         """
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.arguments["in_dim"]})
-        result: Tensor = super().forward(h)
+        result: Tensor = super().forward(h)  # type: ignore[no-untyped-call]
         return result
 
 

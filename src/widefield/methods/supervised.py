@@ -51,7 +51,7 @@ class Supervised(Method):
                 "supervised needs labels: give data with first-level subfolders, label arrays "
                 "or a planted feature such as +digits"
             )
-        self.labels = labels
+        self.labels, self.width = labels, encoder_dim
         self.examples = min(map(len, labels.values()))
         # A list: modules cannot have every name that a task can.
         self.classifiers = nn.ModuleList(
@@ -62,7 +62,7 @@ class Supervised(Method):
         """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
-        check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.classifiers[0].in_features})
+        check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.width})
         parts = {
             f"loss_{task}": F.cross_entropy(at_least_float32(classify(h)), y[index].to(h.device))
             for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from widefield.core.batch import Positive, check_examples, check_number
+from widefield.core.names import plain_attributes
 
 
 class AugmentContext(NamedTuple):
@@ -50,6 +51,22 @@ class Augmentation(nn.Module, ABC):
     """Whether its inputs may be outside [0, 1]."""
     lr: float | None = None
     """Learning rate of its parameters, if it has any."""
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            x: Tensor,
+            count: int,
+            generator: Generator | None = None,
+            context: AugmentContext = NO_CONTEXT,
+        ) -> Views:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return plain_attributes(self)
 
     def forward(
         self,

@@ -99,6 +99,10 @@ class DiskStorage:
         if self.device.type == "cuda":
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
+    def __repr__(self) -> str:
+        folder, device = str(self._folder), str(self.device)
+        return f"DiskStorage({folder!r}, n={self.n}, dim={self.dim}, device={device!r})"
+
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index int64 [b], in their order."""
         self._pending_reads.clear()

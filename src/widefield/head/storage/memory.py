@@ -78,6 +78,9 @@ class MemoryStorage:
             table.index_copy_(0, on_device, new)
         self.last[local] = state.last
 
+    def __repr__(self) -> str:
+        return f"MemoryStorage(n={self.n}, dim={self.dim}, device={str(self.device)!r})"
+
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Do nothing: rows are in memory."""
 
