@@ -130,4 +130,5 @@ class BYOLConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=context.steps)
+        steps = max(1, context.steps)  # none where a batch has more examples than there are
+        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=steps)

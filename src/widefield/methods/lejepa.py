@@ -21,13 +21,13 @@ LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
 
 
-Directions = Annotated[Tensor, Shape("m k")]
+UnitDirections = Annotated[Tensor, Shape("m k")]
 """Floats [m, k]: directions in the space of the rows."""
 
 
 @checked
 @full_precision
-def sigreg(z: Rows, directions: Directions) -> Tensor:
+def sigreg(z: Rows, directions: UnitDirections) -> Tensor:
     """Return how far z [b, m] is from an isotropic Gaussian, along unit `directions` [m, k].
 
     The Epps-Pulley statistic of each projection x = z . a_l, averaged over the k directions:
@@ -57,7 +57,7 @@ def sigreg(z: Rows, directions: Directions) -> Tensor:
 def lejepa(
     z1: Rows,
     z2: Rows,
-    directions: Directions,
+    directions: UnitDirections,
     *,
     sigreg_weight: Annotated[float, Interval(ge=0, le=1)],
 ) -> Tensor:
