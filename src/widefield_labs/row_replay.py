@@ -35,7 +35,7 @@ def replay(
         optimizer.param_groups[0]["lr"] = rate
         index = visited.nonzero().squeeze(1)
         if len(index):
-            head(grad[index], index).backward()
+            head(grad[index], index).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return head.rows(torch.arange(len(start)))
 

@@ -71,10 +71,14 @@ def test_stopped_and_resumed_they_end_as_if_left_alone(runs: Path) -> None:
     assert files == {"last.pt", *(f"last-step-16-rank-{r}-of-2.pt" for r in (0, 1))}
 
 
-def test_one_process_goes_on_with_the_rows_of_both(runs: Path) -> None:
+def test_one_process_goes_on_with_the_rows_of_both(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = last_steps(runs / "host", 2)
     assert (before > 0).sum() == EXAMPLES
-    asked_to_stop(runs / "host", 7, resume=True, quiet=True)
+    asked_to_stop(runs / "host", 7, resume=True)
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "2 processes so far, now 1: the loss contrasts 16 examples at a time" in printed
     after = last_steps(runs / "host", 1)
     assert (after == 7).sum() == SMALL["batch_size"]
     assert torch.equal(after[after < 7], before[after < 7])

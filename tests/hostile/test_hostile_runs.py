@@ -193,6 +193,7 @@ def without(name: str) -> Callable[[Path], None]:
         (lambda run: grow(run, '{"first": 0}'), "was changed since"),
         (lambda run: grow(run, '{"first": 9, "step": -1}'), "was changed since"),
         (lambda run: grow(run, '{"first": 9, "step": 3}'), "was changed since"),
+        (lambda run: grow(run, '{"first": 9, "warmup_epochs": -1}'), "was changed since"),
         (lambda run: shutil.rmtree(run / "checkpoints"), "has trained, and its last.pt is gone"),
         (
             lambda run: next((run / "checkpoints").glob("last-step-*")).unlink(),

@@ -50,3 +50,15 @@ def is_seen(character: str) -> bool:
         (True, False)
     """
     return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def plain_attributes(x: object) -> str:
+    """Return the public attributes of `x` that are numbers, words or tuples, for a repr."""
+    return ", ".join(
+        f"{name}={value!r}"
+        for name, value in vars(x).items()
+        if not name.startswith("_") and name != "training" and isinstance(value, _PLAIN)
+    )
+
+
+_PLAIN = (bool, int, float, str, tuple)

@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import timm
 import torch
 from torch import Tensor, nn
 
+from widefield.core.batch import check_examples
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
@@ -114,6 +115,20 @@ class Encoder(nn.Module):
         self.register_buffer("scale", 1 / std, persistent=False)
         self.register_buffer("shift", -mean / std, persistent=False)
 
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return what the encoder takes and gives, for the repr."""
+        config = self.config
+        return (
+            f"name={config.name!r}, kind={config.kind!r}, channels={config.channels}, "
+            f"image_size={config.image_size}, dim={self.dim}"
+        )
+
     @property
     def size_is_fixed(self) -> bool:
         """Whether the weights need images of `config.image_size`."""
@@ -125,10 +140,39 @@ class Encoder(nn.Module):
         return hasattr(self.backbone, "forward_features")
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Return (x - mean) / std in the same memory format, of sounds for their spectrograms."""
+        """Return (x - mean) / std in the same memory format, of sounds for their spectrograms.
+
+        Raises:
+            ValueError: `x` are no examples as described for the class.
+        """
+        self._check(x)
         if self.spectrogram is not None and x.shape[2] == 1:
             x = self.spectrogram(x)
         return torch.addcmul(self.shift, x, self.scale)
+
+    def _check(self, x: Tensor) -> None:
+        """Check shape, type and, on a CPU, the range of examples."""
+        config = self.config
+        is_sound = config.rate is not None and x.ndim == 4 and x.shape[2] == 1
+        # Views may reach twice the range.
+        limits = None if config.kind == "windows" else (-2 if is_sound else 0, 2)
+        check_examples(x, channels=config.channels, limits=limits)
+        if self.size_is_fixed and config.rate is None and x.shape[2:] != config.image_size:
+            raise ValueError(
+                f"the images are {x.shape[2]}x{x.shape[3]} pixels, and {config.name} takes "
+                f"{config.image_size[0]}x{config.image_size[1]}: resize them"
+            )
+        is_exact = torch.promote_types(x.dtype, self.scale.dtype) == self.scale.dtype
+        if not (is_exact or torch.is_autocast_enabled(x.device.type)):
+            raise ValueError(
+                f"the examples are {x.dtype} and the encoder is {self.scale.dtype}: give "
+                "x.to(encoder.scale.dtype)"
+            )
+        if x.device != self.scale.device:
+            raise ValueError(
+                f"the examples are on {x.device} and the encoder on {self.scale.device}: move "
+                "both to one device"
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return pooled features h[B, D] of examples x[B, C, H, W]."""

@@ -18,6 +18,7 @@ take features of several layers too.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -127,6 +128,16 @@ class Readout(nn.Module):
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
 
+    if TYPE_CHECKING:
+
+        def __call__(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the width of the output and its sources, for the repr."""
+        return f"dim={self.dim}, sources={self.config.names}"
+
     def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
         """Return the output of features h[B, D] and those of each source [B, K g g'].
 
@@ -170,6 +181,16 @@ class Wide(nn.Module):
         self.readout = readout
         self.dim = readout.dim
         self.stages: tuple[EncoderStage, ...] | None = None
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the width of the output, for the repr."""
+        return f"dim={self.dim}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of images x[B, C, H, W], one row for each.

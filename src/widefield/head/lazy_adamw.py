@@ -23,11 +23,13 @@ before the sum, assume a constant learning rate and keep eps undecayed.
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
+from widefield.core.batch import checked
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
 from widefield.head.storage.base import RowState
 
@@ -71,16 +73,17 @@ class LazyAdamW(LazyOptimizer):
     Source: S-DIET (2025), section 5.2.2 and appendix E.
     """
 
+    @checked
     def __init__(
         self,
         head: "PerExampleHead",
         lr: float = 1e-3,
         *,
-        eps: float = 1e-8,
+        eps: Annotated[float, Ge(0)] = 1e-8,
         weight_decay: float = WEIGHT_DECAY,
         bias_correction: bool = True,
         update: Update = "exact",
-        gap: int | None = None,
+        gap: Annotated[int | None, Ge(1)] = None,
     ) -> None:
         if head.storage.layout.second_moment == "none":
             raise ValueError(

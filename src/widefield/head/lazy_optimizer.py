@@ -59,6 +59,9 @@ class StepHistory:
         self.steps = 0
         self._table = torch.zeros(2, 1024, dtype=torch.float64)  # lr_s; sum of log(1 - lr_s lambda)
 
+    def __repr__(self) -> str:
+        return f"StepHistory(steps={self.steps})"
+
     def append(self, lr: float, *, weight_decay: float) -> None:
         """Add the next step.
 
@@ -152,6 +155,7 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
                 loss = closure()
         (group,) = self.param_groups
         lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
+        check_rate(lr, weight_decay)  # first, because the batch is used up then
         batch = self.head.take_batch()
         self.head.history.append(lr, weight_decay=weight_decay)
         if batch is not None:

@@ -21,11 +21,13 @@ Source: S-DIET (2025), section 5.2.2, equations 6 and 7, of which the second pri
 before the sum.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
+from widefield.core.batch import checked
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
 from widefield.head.storage.base import RowState
 
@@ -63,6 +65,7 @@ class LazySGD(LazyOptimizer):
     Source: S-DIET (2025), section 5.2.2, equations 6 and 7.
     """
 
+    @checked
     def __init__(
         self,
         head: "PerExampleHead",
@@ -71,7 +74,7 @@ class LazySGD(LazyOptimizer):
         momentum: float = MOMENTUM,
         weight_decay: float = WEIGHT_DECAY,
         update: Update = "exact",
-        gap: int | None = None,
+        gap: Annotated[int | None, Ge(1)] = None,
     ) -> None:
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")

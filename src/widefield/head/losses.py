@@ -1,14 +1,25 @@
 """Losses of features and the rows of their batch."""
 
+from typing import Annotated
+
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
+from widefield.core.batch import ContrastedRows, Rows, checked
 from widefield.core.precision import full_precision
 
 
+@checked
 @full_precision
-def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: float) -> Tensor:
+def batch_cross_entropy(
+    z: Rows,
+    rows: Rows,
+    *,
+    scale: Annotated[float, Gt(0)],
+    smoothing: Annotated[float, Interval(ge=0, lt=1)],
+) -> Tensor:
     """Return the cross-entropy of instance classification in a batch, z [b, m] and rows [b, m].
 
     With z_i the feature, normalized as published, and w_j the row of example j,
@@ -27,8 +38,15 @@ def batch_cross_entropy(z: Tensor, rows: Tensor, *, scale: float, smoothing: flo
     return F.cross_entropy(scale * z @ rows.T, target, label_smoothing=smoothing)
 
 
+@checked
 @full_precision
-def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool = True) -> Tensor:
+def decoupled_contrast(
+    z: ContrastedRows,
+    rows: ContrastedRows,
+    *,
+    scale: Annotated[float, Gt(0)],
+    normalize: bool = True,
+) -> Tensor:
     """Return the decoupled contrastive loss of z [b, m] with rows [b, m].
 
     With z_i and w_j normalized, or w_j as it is without `normalize`,
@@ -54,11 +72,6 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool
 
     Source: ours; leaving the positive out is Yeh et al. (2022), *Decoupled contrastive learning*.
     """
-    if len(z) < 2:
-        raise ValueError(
-            f"the loss contrasts examples, and got a batch of {len(z)}: give batches of two or "
-            "more, such as by DataLoader(drop_last=True)"
-        )
     if normalize:
         rows = F.normalize(rows, dim=1)
     row_logits, feature_logits = scale * z @ rows.T, scale * z @ z.T
@@ -68,15 +81,16 @@ def decoupled_contrast(z: Tensor, rows: Tensor, *, scale: float, normalize: bool
     return (others.logsumexp(1) - row_logits.diagonal()).mean()
 
 
+@checked
 @full_precision
 def view_contrast(
-    z: Tensor,
-    rows: Tensor,
-    second: Tensor,
+    z: ContrastedRows,
+    rows: ContrastedRows,
+    second: ContrastedRows,
     *,
-    scale: float,
-    cross_entropy_weight: float,
-    smoothing: float,
+    scale: Annotated[float, Gt(0)],
+    cross_entropy_weight: Annotated[float, Ge(0)],
+    smoothing: Annotated[float, Interval(ge=0, lt=1)],
 ) -> Tensor:
     """Return the contrastive loss of two views plus S-DIET's cross-entropy with the rows.
 

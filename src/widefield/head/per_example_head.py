@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
+from widefield.core.batch import Positive, Shape, check_index, check_tensors, checked
 from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
@@ -21,6 +22,8 @@ SCALE = 10.0
 """Default factor of the logits of the decoupled contrast."""
 
 Init = Literal["embedding", "random"]
+
+_FEATURES = {"z": Shape("b m"), "second": Shape("b m")}
 
 
 class PerExampleHead(nn.Module):
@@ -45,7 +48,7 @@ class PerExampleHead(nn.Module):
         storage: storage of the rows; by default in host memory.
 
     Raises:
-        ValueError: `init` is unknown, or `storage` is of another size.
+        ValueError: `init` is unknown, there are no examples, or `storage` is of another size.
 
     Example:
         >>> from widefield.head import LazyAdamW
@@ -60,10 +63,11 @@ class PerExampleHead(nn.Module):
     Source: S-DIET (2025), section 5.
     """
 
+    @checked
     def __init__(
         self,
-        examples: int,
-        dim: int,
+        examples: Positive,
+        dim: Positive,
         *,
         loss: Callable[..., Tensor] | None = None,
         normalize: bool = True,
@@ -99,6 +103,19 @@ class PerExampleHead(nn.Module):
         self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
         self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
 
+    if TYPE_CHECKING:
+
+        def __call__(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return (
+            f"examples={self.examples}, dim={self.storage.dim}, normalize={self.normalize}, "
+            f"init={self.init!r}, storage={self.storage!r}"
+        )
+
     def forward(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
         """Return the loss of z [b, m] of the examples `index` [b], integers.
 
@@ -109,6 +126,7 @@ class PerExampleHead(nn.Module):
             ValueError: `index` is out of range, has an example twice or no integers, there was no
                 step after the last batch, or the batch is too small for the loss.
         """
+        check_tensors({"z": z, "second": second}, _FEATURES, {"m": self.storage.dim})
         seen = [self._normalized(z)]
         if second is not None:
             seen.append(self._normalized(second.detach()))
@@ -166,7 +184,8 @@ class PerExampleHead(nn.Module):
 
         Rows that were never visited are random.
         """
-        return self._state(self._checked(index, len(index)))[0].row.clone()
+        count = len(index) if hasattr(index, "__len__") else 0
+        return self._state(self._checked(index, count))[0].row.clone()
 
     def take_batch(self) -> tuple[Tensor, RowState, Tensor] | None:
         """Return index, state and gradient of the last batch; None without gradient.
@@ -215,18 +234,9 @@ class PerExampleHead(nn.Module):
 
     def _checked(self, index: Tensor, count: int) -> Tensor:
         """Return a valid `index` as int64 in host memory, where no device has to be waited for."""
-        if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-            raise ValueError(
-                f"the index is of {index.dtype}: give an integer for each feature of the batch"
-            )
-        index = index.cpu().long()
-        if index.shape != (count,):
-            raise ValueError(f"{count} features came with an index of shape {tuple(index.shape)}")
-        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < self.examples:
-            raise ValueError(
-                f"index {int(index.min())} to {int(index.max())} is not in [0, {self.examples}): "
-                "number the examples from 0, and make the PerExampleHead for all of them"
-            )
+        index = index.cpu() if isinstance(index, Tensor) else index
+        check_index(index, count, self.examples)
+        index = index.long()
         if len(torch.unique(index)) < len(index):
             raise ValueError("an example is twice in one batch: draw batches without replacement")
         return index

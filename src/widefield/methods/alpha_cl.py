@@ -9,17 +9,21 @@ from annotated_types import Gt
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.batch import ContrastedRows, Rows, Shape, checked
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
+@checked
 @full_precision
-def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature: float) -> Tensor:
+def pair_importance(
+    f: Rows, f0: Rows, *, kind: PairImportance, temperature: Annotated[float, Gt(0)]
+) -> Tensor:
     """Return weights alpha_ij [b, b] of the pairs of f [b, m], without gradient; alpha_ii = 0.
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2 and t the temperature, for j != i
@@ -57,8 +61,11 @@ def pair_importance(f: Tensor, f0: Tensor, *, kind: PairImportance, temperature:
     return alpha.masked_fill(is_anchor, 0)
 
 
+@checked
 @full_precision
-def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
+def alpha_cl(
+    f: ContrastedRows, f2: ContrastedRows, alpha: Annotated[Tensor, Shape("b b")]
+) -> Tensor:
     """Return -E_alpha of anchors f [b, m] with other views f2 [b, m], over the mean alpha.
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and alpha [b, b] constant,
@@ -80,14 +87,18 @@ def alpha_cl(f: Tensor, f2: Tensor, alpha: Tensor) -> Tensor:
 
     Source: Tian (2022), equations 2 and 3.
     """
-    check_views(f, f2, min_examples=2)
     positive = (f - f2).square().sum(1, keepdim=True) / 2
     return -(alpha * (half_squared_distances(f) - positive)).sum() / alpha.sum()
 
 
+@checked
 @full_precision
 def symmetric_alpha_cl(
-    z1: Tensor, z2: Tensor, *, kind: PairImportance, temperature: float
+    z1: ContrastedRows,
+    z2: ContrastedRows,
+    *,
+    kind: PairImportance,
+    temperature: Annotated[float, Gt(0)],
 ) -> Tensor:
     """Return the mean of `alpha_cl` over both choices of the anchor, of z [b, m] scaled to norm 1.
 

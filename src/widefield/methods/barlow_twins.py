@@ -8,8 +8,9 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
+from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -22,8 +23,11 @@ def standardize(z: Tensor) -> Tensor:
     return centered * torch.rsqrt(centered.square().mean(0) + 1e-5)
 
 
+@checked
 @full_precision
-def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tensor:
+def barlow_twins(
+    z1: ContrastedRows, z2: ContrastedRows, *, off_diagonal_weight: Annotated[float, Gt(0)]
+) -> Tensor:
     """Return the distance of two views' cross-correlation from the identity, projections [b, m].
 
     With the columns of z1 and z2 standardized over the batch,
@@ -44,7 +48,6 @@ def barlow_twins(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tenso
 
     Source: Barlow Twins (Zbontar et al. 2021), equations 1 and 2.
     """
-    check_views(z1, z2, min_examples=2)
     c = standardize(z1).T @ standardize(z2) / len(z1)
     on_diagonal = (1 - c.diagonal()).square().sum()
     off_diagonal = c.square().sum() - c.diagonal().square().sum()

@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import torch
 from annotated_types import Gt
 from torch import Generator, Tensor, nn
 
+from widefield.core.batch import check_index, check_views
 from widefield.core.memory import Memory
-from widefield.core.names import check_name
+from widefield.core.names import check_name, plain_attributes
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part, Shard
 
@@ -62,12 +63,24 @@ class Method(nn.Module, ABC):
     """Whether `after_step` has to be called after every optimizer step."""
     head_lr_scale: float = 1.0
     """Learning rate of `head_parameters`, as a multiple of the run's."""
+    examples: int | None = None
+    """n, for methods with weights or labels of each example."""
     frozen: bool = False
     """While set, losses are computed without an optimizer step after them."""
 
     def __init__(self) -> None:
         super().__init__()
         self._step_pending = False
+
+    if TYPE_CHECKING:
+
+        def __call__(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return plain_attributes(self)
 
     def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of a batch, which one optimizer step and `after_step` follow.
@@ -78,8 +91,11 @@ class Method(nn.Module, ABC):
             index: which examples these are, int64 [B] in host memory.
 
         Raises:
-            ValueError: `after_step` was not called since the last loss.
+            ValueError: the views or the index do not fit, or `after_step` was not called since the
+                last loss.
         """
+        check_views(views, self.view_count)
+        check_index(index, len(views[0]), self.examples)
         if self._step_pending and not self.frozen:
             raise ValueError(
                 f"{type(self).__name__} got a second batch before after_step(): call it once "

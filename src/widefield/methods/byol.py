@@ -9,18 +9,19 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
+from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
-from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
 
 Directions = Literal["both", "one"]
 
 
+@checked
 @full_precision
-def prediction_error(p: Tensor, z: Tensor) -> Tensor:
+def prediction_error(p: Rows, z: Rows) -> Tensor:
     """Return the squared distance of directions, predictions p [b, m] from targets z [b, m].
 
         loss = 1/b sum_i |p_i/|p_i| - z_i/|z_i||^2 = 1/b sum_i (2 - 2 cos(p_i, z_i)).
@@ -37,7 +38,6 @@ def prediction_error(p: Tensor, z: Tensor) -> Tensor:
 
     Source: BYOL (Grill et al. 2020), equation 2.
     """
-    check_views(p, z)
     return 2 - 2 * F.cosine_similarity(p, z.detach(), dim=1).mean()
 
 
@@ -74,6 +74,7 @@ class BYOL(Method):
         **settings: Any,
     ) -> None:
         super().__init__()
+        check_number("steps", Positive, steps)
         config = BYOLConfig.of(config, settings)
         self.projector = config.projector.build(encoder_dim)
         self.predictor = config.projector.build_predictor(encoder_dim, config.predictor_width)
@@ -129,4 +130,5 @@ class BYOLConfig(MethodConfig):
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
-        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=context.steps)
+        steps = max(1, context.steps)  # none where a batch has more examples than there are
+        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=steps)

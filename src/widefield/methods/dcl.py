@@ -9,13 +9,15 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Tensor
 
+from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
+@checked
 @full_precision
-def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+def dcl(z1: ContrastedRows, z2: ContrastedRows, *, temperature: Annotated[float, Gt(0)]) -> Tensor:
     """Return the decoupled contrastive loss of two views' projections, each [b, m].
 
     With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
@@ -35,7 +37,6 @@ def dcl(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
-    check_views(z1, z2, min_examples=2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     row = torch.arange(len(z), device=z.device)

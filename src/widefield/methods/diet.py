@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Gt, Interval
 from torch import Tensor, nn
 
+from widefield.core.batch import HeadRows, Positive, Rows, Targets, check_number, checked
 from widefield.core.precision import at_least_float32, full_precision
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from widefield.methods.diet_mse import DietMSEConfig
 
 
+@checked
 @full_precision
-def index_cross_entropy(h: Tensor, rows: Tensor, target: Tensor, *, smoothing: float) -> Tensor:
+def index_cross_entropy(
+    h: Rows, rows: HeadRows, target: Targets, *, smoothing: Annotated[float, Interval(ge=0, lt=1)]
+) -> Tensor:
     """Return the cross-entropy of instances, h [b, D], head rows [n, D], target int64 [b].
 
         loss = -1/b sum_i sum_j q_ij log softmax_j(rows_j . h_i),
@@ -44,8 +48,10 @@ class DenseHead(Method):
         self, encoder_dim: int, config: "DietConfig | DietMSEConfig", *, examples: int, seed: int
     ) -> None:
         super().__init__()
+        check_number("examples", Positive, examples)
         weight = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(weight)
+        self.examples = examples
         self.head_lr_scale = config.head_lr_scale
 
     def head_parameters(self) -> list[nn.Parameter]:

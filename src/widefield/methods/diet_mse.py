@@ -6,14 +6,16 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.batch import HeadRows, Rows, Targets, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.diet import DenseHead
 
 
+@checked
 @full_precision
-def one_hot_error(h: Tensor, rows: Tensor, target: Tensor) -> Tensor:
+def one_hot_error(h: Rows, rows: HeadRows, target: Targets) -> Tensor:
     """Return the squared error to one-hot labels, h [b, D], head rows [n, D], target int64 [b].
 
         loss = 1/b sum_i 1/2 |rows h_i - e_{target_i}|^2.

@@ -8,6 +8,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor, nn
 
+from widefield.core.batch import Positive, check_number
 from widefield.core.memory import Memory
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part
@@ -58,6 +59,7 @@ class HeadMethod(Method):
         view_count: int = 1,
     ) -> None:
         super().__init__()
+        check_number("examples", Positive, examples)
         self.view_count = view_count
         self.projector = config.projector.build(encoder_dim)  # first, because it checks the memory
         dim, rows = config.projector.out_dim(encoder_dim), config.head

@@ -10,8 +10,9 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -21,8 +22,15 @@ def half_squared_distances(f: Tensor) -> Tensor:
     return half[:, None] + half - f @ f.T
 
 
+@checked
 @full_precision
-def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
+def infonce(
+    f: ContrastedRows,
+    f2: ContrastedRows,
+    *,
+    temperature: Annotated[float, Gt(0)],
+    eps: Annotated[float, Ge(0)],
+) -> Tensor:
     """Return the InfoNCE loss of anchors f [b, m], whose other views have projections f2 [b, m].
 
     With d_ij^2 = |f[i] - f[j]|^2 / 2, d_i^2 = |f[i] - f2[i]|^2 / 2 and t the temperature,
@@ -41,7 +49,6 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
 
     Source: Tian (2022), equation 1.
     """
-    check_views(f, f2, min_examples=2)
     positive = (f - f2).square().sum(1) / 2
     others = (-half_squared_distances(f) / temperature).fill_diagonal_(-math.inf)
     log_sum = torch.logsumexp(others, dim=1)
@@ -50,8 +57,15 @@ def infonce(f: Tensor, f2: Tensor, *, temperature: float, eps: float) -> Tensor:
     return (positive + temperature * log_sum).mean()
 
 
+@checked
 @full_precision
-def symmetric_infonce(z1: Tensor, z2: Tensor, *, temperature: float, eps: float) -> Tensor:
+def symmetric_infonce(
+    z1: ContrastedRows,
+    z2: ContrastedRows,
+    *,
+    temperature: Annotated[float, Gt(0)],
+    eps: Annotated[float, Ge(0)],
+) -> Tensor:
     """Return the mean of `infonce` over both choices of the anchor, of z [b, m] scaled to norm 1.
 
     Source: Tian (2022), section 2.

@@ -8,20 +8,26 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor, nn
 
+from widefield.core.batch import Rows, Shape, checked
 from widefield.core.gather import gather
 from widefield.core.memory import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairConfig, check_views
+from widefield.methods.pair import PairConfig
 from widefield.methods.projector import ProjectorConfig
 
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
 
 
+UnitDirections = Annotated[Tensor, Shape("m k")]
+"""Floats [m, k]: directions in the space of the rows."""
+
+
+@checked
 @full_precision
-def sigreg(z: Tensor, directions: Tensor) -> Tensor:
+def sigreg(z: Rows, directions: UnitDirections) -> Tensor:
     """Return how far z [b, m] is from an isotropic Gaussian, along unit `directions` [m, k].
 
     The Epps-Pulley statistic of each projection x = z . a_l, averaged over the k directions:
@@ -46,8 +52,15 @@ def sigreg(z: Tensor, directions: Tensor) -> Tensor:
     return len(z) * 2 * torch.trapezoid(distance * gaussian, t, dim=1).mean()
 
 
+@checked
 @full_precision
-def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) -> Tensor:
+def lejepa(
+    z1: Rows,
+    z2: Rows,
+    directions: UnitDirections,
+    *,
+    sigreg_weight: Annotated[float, Interval(ge=0, le=1)],
+) -> Tensor:
     """Return LeJEPA's loss of two views' projections [b, m], with unit `directions` [m, k].
 
         loss = (1 - sigreg_weight) 1/(2 b m) sum_v sum_i |z^v_i - (z^1_i + z^2_i)/2|^2
@@ -68,7 +81,6 @@ def lejepa(z1: Tensor, z2: Tensor, directions: Tensor, *, sigreg_weight: float) 
 
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
-    check_views(z1, z2)
     middle = (z1 + z2) / 2
     invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2
     normality = (sigreg(z1, directions) + sigreg(z2, directions)) / 2

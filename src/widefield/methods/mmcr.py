@@ -9,13 +9,17 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor
 
+from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
+@checked
 @full_precision
-def mmcr(z1: Tensor, z2: Tensor, *, local_weight: float) -> Tensor:
+def mmcr(
+    z1: ContrastedRows, z2: ContrastedRows, *, local_weight: Annotated[float, Ge(0)]
+) -> Tensor:
     """Return minus the nuclear norm of the means of two views' normalized projections, [b, m] each.
 
     With the rows z normalized, C [b, m] of rows c_i = (z1_i + z2_i) / 2, and |A|_* the sum of the
@@ -37,7 +41,6 @@ def mmcr(z1: Tensor, z2: Tensor, *, local_weight: float) -> Tensor:
 
     Source: MMCR (Yerxa et al. 2023).
     """
-    check_views(z1, z2, min_examples=2)
     z = torch.stack([F.normalize(z1, dim=1), F.normalize(z2, dim=1)], dim=1)  # [b, 2, m]
     loss = -torch.linalg.matrix_norm(z.mean(1), ord="nuc")
     if local_weight > 0:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
+from widefield.core.batch import Positive, Rows, Shape, check_number, checked
 from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
@@ -17,9 +18,15 @@ from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
 
 
+@checked
 @full_precision
 def queue_cross_entropy(
-    q: Tensor, keys: Tensor, queue: Tensor, valid: Tensor, *, temperature: float
+    q: Rows,
+    keys: Rows,
+    queue: Annotated[Tensor, Shape("K m", min_examples=0)],
+    valid: Annotated[Tensor, Shape("K", kind="bool", min_examples=0)],
+    *,
+    temperature: Annotated[float, Gt(0)],
 ) -> Tensor:
     """Return the cross-entropy of finding each query's key among the batch's and the queue's.
 
@@ -78,6 +85,7 @@ class MoCo(Method):
         **settings: Any,
     ) -> None:
         super().__init__()
+        check_number("examples", Positive, examples)
         config = MoCoConfig.of(config, settings)
         self.projector = config.projector.build(encoder_dim)
         self.target = TargetNetwork(encoder, self.projector)

@@ -16,29 +16,6 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
 
 
-def check_views(z1: Tensor, z2: Tensor, *, min_examples: int = 1) -> None:
-    """Check that two views' projections are of one batch with at least `min_examples` examples.
-
-    Raises:
-        ValueError: their shapes differ, or there are too few of them.
-
-    Example:
-        >>> check_views(torch.ones(3, 2), torch.ones(1, 2))
-        Traceback (most recent call last):
-        ValueError: views have shapes [3, 2] and [1, 2]: give a row of each example in both
-    """
-    if z1.shape != z2.shape:
-        raise ValueError(
-            f"views have shapes {list(z1.shape)} and {list(z2.shape)}: give a row of each example "
-            "in both"
-        )
-    if len(z1) < min_examples:
-        raise ValueError(
-            f"the loss contrasts examples, and got a batch of {len(z1)}: give {min_examples} or "
-            "more examples, such as by DataLoader(drop_last=True)"
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class PairConfig(MethodConfig):
     """Settings of all losses of two views."""
@@ -91,6 +68,13 @@ class PairLoss(Method):
         self.compare = loss
         self.one_pass = one_pass
         self.gather_distributed = gather_distributed
+
+    def extra_repr(self) -> str:
+        """Return the settings and the loss, for the repr."""
+        settings = getattr(self.compare, "keywords", {})
+        name = getattr(getattr(self.compare, "func", self.compare), "__name__", "loss")
+        values = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        return f"{super().extra_repr()}, loss={name}({values})"
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the two views."""

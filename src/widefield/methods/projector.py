@@ -3,13 +3,14 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
+from widefield.core.batch import Shape, check_tensors
 from widefield.core.memory import check_memory
 from widefield.core.precision import at_least_float32
 from widefield.core.settings import Settings
@@ -71,6 +72,22 @@ class Projector(nn.Sequential):
 
     arguments: dict[str, Any]
     """Arguments of `projector`, plain JSON."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, h: Tensor) -> Tensor:
+            """Call `forward`, with its types."""
+            ...
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return projections [B, m] of features h [B, D].
+
+        Raises:
+            ValueError: h has another width than the head was built for.
+        """
+        check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.arguments["in_dim"]})
+        result: Tensor = super().forward(h)  # type: ignore[no-untyped-call]
+        return result
 
 
 def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool) -> Projector:

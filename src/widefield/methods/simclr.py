@@ -9,13 +9,15 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Tensor
 
+from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
+@checked
 @full_precision
-def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+def nt_xent(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Tensor:
     """Return the temperature-scaled cross-entropy of two views' normalized projections, [b, m].
 
     With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
@@ -35,7 +37,6 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: SimCLR (Chen et al. 2020), equation 1.
     """
-    check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
     similarity.fill_diagonal_(float("-inf"))
@@ -43,8 +44,9 @@ def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
     return F.cross_entropy(similarity, positive)
 
 
+@checked
 @full_precision
-def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
+def one_sided(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Tensor:
     """Return the cross-entropy of finding the second view of each first one, each [b, m].
 
     With the 2b rows z normalized, s_ij = z_i . z_j / temperature and p(i) the other view of i,
@@ -64,7 +66,6 @@ def one_sided(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:
 
     Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
     """
-    check_views(z1, z2)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     anchors = len(z1)
     positive = torch.arange(anchors, device=z.device) + anchors

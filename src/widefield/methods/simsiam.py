@@ -7,15 +7,16 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor, nn
 
+from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
-from widefield.methods.pair import check_views
 from widefield.methods.projector import ProjectorConfig, projection_std
 
 
+@checked
 @full_precision
-def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
+def negative_cosine(p: Rows, z: Rows) -> Tensor:
     """Return -1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
 
     Raises:
@@ -28,7 +29,6 @@ def negative_cosine(p: Tensor, z: Tensor) -> Tensor:
 
     Source: SimSiam (Chen & He 2021), equation 1.
     """
-    check_views(p, z)
     return -F.cosine_similarity(p, z, dim=1).mean()
 
 

@@ -2,20 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import Gt
 from torch import Tensor
 
+from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 SQUARED_RADIUS = 10.0
 """HaoChen et al.'s mu, for projections that are larger than ours by sqrt(b)."""
 
 
+@checked
 @full_precision
-def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
+def spectral_contrastive(z1: Rows, z2: Rows) -> Tensor:
     """Return the spectral contrastive loss of two views' projections, [b, m] each, not normalized.
 
         loss = 1/b ( -sum_i z1_i.z2_i + 1/2 sum_ij (z1_i.z2_j)^2 ),
@@ -37,13 +40,13 @@ def spectral_contrastive(z1: Tensor, z2: Tensor) -> Tensor:
 
     Source: S-DIET (2025), equation 2 and appendix A.2; HaoChen et al. (2021), equation 6.
     """
-    check_views(z1, z2)
     inner = z1 @ z2.T
     return (inner.square().sum() / 2 - inner.diagonal().sum()) / len(z1)
 
 
+@checked
 @full_precision
-def in_ball(z: Tensor, radius: float) -> Tensor:
+def in_ball(z: Rows, radius: Annotated[float, Gt(0)]) -> Tensor:
     """Return the rows z [b, m], those longer than `radius` shortened to it.
 
     Example:
@@ -56,8 +59,9 @@ def in_ball(z: Tensor, radius: float) -> Tensor:
     return z * (radius / squared.clamp_min(radius**2).sqrt())
 
 
+@checked
 @full_precision
-def spectral_in_ball(z1: Tensor, z2: Tensor) -> Tensor:
+def spectral_in_ball(z1: Rows, z2: Rows) -> Tensor:
     """Return `spectral_contrastive` of projections [b, m] that are clipped to a ball.
 
     The ball's radius is sqrt(10 / b), that of HaoChen et al.'s code in S-DIET's scaling. The loss

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from widefield.core.batch import Shape, check_tensors
 from widefield.core.precision import at_least_float32
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -50,7 +51,8 @@ class Supervised(Method):
                 "supervised needs labels: give data with first-level subfolders, label arrays "
                 "or a planted feature such as +digits"
             )
-        self.labels = labels
+        self.labels, self.width = labels, encoder_dim
+        self.examples = min(map(len, labels.values()))
         # A list: modules cannot have every name that a task can.
         self.classifiers = nn.ModuleList(
             nn.Linear(encoder_dim, int(y.max()) + 1) for y in labels.values()
@@ -60,6 +62,7 @@ class Supervised(Method):
         """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
+        check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.width})
         parts = {
             f"loss_{task}": F.cross_entropy(at_least_float32(classify(h)), y[index].to(h.device))
             for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)

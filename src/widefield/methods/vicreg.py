@@ -6,11 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from torch import Tensor
 
+from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss, check_views
+from widefield.methods.pair import PairConfig, PairLoss
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -32,14 +33,15 @@ def covariance(z: Tensor) -> Tensor:
     return (cov.square().sum() - cov.diagonal().square().sum()) / z.shape[1]
 
 
+@checked
 @full_precision
 def vicreg(
-    z1: Tensor,
-    z2: Tensor,
+    z1: ContrastedRows,
+    z2: ContrastedRows,
     *,
-    invariance_weight: float,
-    variance_weight: float,
-    cov_weight: float,
+    invariance_weight: Annotated[float, Ge(0)],
+    variance_weight: Annotated[float, Ge(0)],
+    cov_weight: Annotated[float, Ge(0)],
 ) -> Tensor:
     """Return the variance, invariance and covariance terms of two views' projections, [b, m] each.
 
@@ -61,7 +63,6 @@ def vicreg(
 
     Source: VICReg (Bardes et al. 2022), section 4.1.
     """
-    check_views(z1, z2, min_examples=2)
     return (
         invariance_weight * F.mse_loss(z1, z2)
         + variance_weight * (variance(z1) + variance(z2)) / 2

@@ -35,6 +35,9 @@ class Spectrum:
         self.features = check_features(h)
         """Float64 [n, D]."""
 
+    def __repr__(self) -> str:
+        return f"Spectrum({list(self.features.shape)})"
+
     @cached_property
     def centered(self) -> Tensor:
         """Singular values of the centered features, descending, float64 [min(n, D)]."""

@@ -26,6 +26,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 from widefield.probes.grouped import group_folds, groups_of_class, smallest_class
 from widefield.probes.linear import L2_GRID
@@ -82,15 +83,18 @@ def fit_few_labels(
     known = z[labeled]
     splits = _splits(y, groups, seed)
     l2, temperature, held_out = _DEFAULT_L2, 1.0, None
-    if splits:
-        logits_of = {
-            value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
-        }
-        target = _target(y, classes)
-        best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
-        l2 = min(logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value]))
-        temperature, held_out = best[l2], logits_of[l2].argmax(1)
-    logits = _logits(_fit(known, y, l2), z, classes)
+    with threadpool_limits(1):  # 36 small fits: starting threads costs more than they save
+        if splits:
+            logits_of = {
+                value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
+            }
+            target = _target(y, classes)
+            best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
+            l2 = min(
+                logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value])
+            )
+            temperature, held_out = best[l2], logits_of[l2].argmax(1)
+        logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
         probabilities=softmax(logits / temperature, axis=1),
         held_out=held_out,

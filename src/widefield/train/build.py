@@ -233,7 +233,13 @@ def warmup_steps(recipe: Recipe, examples: int, growth: Growth | None = None) ->
     before = None if growth is None else growth.warmup_steps
     if growth is not None and before is not None and before <= growth.step:
         return before
-    return _steps_of(min(recipe.warmup_epochs, recipe.epochs / 2), recipe, examples, growth)
+    return _steps_of(warmup_epochs(recipe, growth), recipe, examples, growth)
+
+
+def warmup_epochs(recipe: Recipe, growth: Growth | None = None) -> float:
+    """Return the epochs of the warm-up, which the number of epochs of a resume does not change."""
+    began = None if growth is None else growth.warmup_epochs
+    return min(recipe.warmup_epochs, recipe.epochs / 2) if began is None else began
 
 
 def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | None) -> int:

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,9 @@ class Growth:
     step: int = 0
     """Steps taken by then."""
     warmup_steps: int | None = None
-    """Steps of the warm-up at that time; None if unknown."""
+    """Steps of the warm-up at that time; None before."""
+    warmup_epochs: float | None = None
+    """Epochs of the warm-up with which the run began; None if it is not in the file."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ class Manifest:
         counts = [growth.first, growth.epoch, growth.step]
         if growth.warmup_steps is not None:
             counts.append(growth.warmup_steps)
-        if any(type(count) is not int or count < 0 for count in counts) or growth.first < 1:
+        epochs = growth.warmup_epochs
+        is_valid_warmup = epochs is None or (type(epochs) in (int, float) and 0 <= epochs < inf)
+        is_count = all(type(count) is int and count >= 0 for count in counts)
+        if not (is_count and is_valid_warmup) or growth.first < 1:
             raise ValueError(CHANGED_MESSAGE.format(self.file))
         return growth
 

@@ -7,7 +7,7 @@ import torch
 
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset
-from widefield.train.build import warmup_steps
+from widefield.train.build import warmup_epochs, warmup_steps
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load
 from widefield.train.distributed import DistributedContext
 from widefield.train.manifest import Growth
@@ -19,7 +19,8 @@ def in_order(
 ) -> tuple[Dataset, Growth | None]:
     """Return the examples in the order of the run to resume, and when some were added.
 
-    New examples follow those of the run, and are added at its last checkpoint.
+    New examples follow those of the run, and are added at its last checkpoint. The warm-up is that
+    of the run so far: half of all epochs at most, of which there may be more from now on.
 
     Raises:
         ValueError: a file of the run is missing or damaged.
@@ -29,7 +30,10 @@ def in_order(
         return folder.manifest.in_order(dataset) if has_manifest else dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
-    known = len(folder.manifest.paths())
+    known, began = len(folder.manifest.paths()), warmup_epochs(folder.recipe(), growth)
+    if began > recipe.epochs / 2:  # fewer epochs: what is left of the warm-up is shortened too
+        began = min(began, max(recipe.epochs / 2, _shared(folder)["epoch"]))
+    growth = replace(growth, warmup_epochs=began)
     if len(dataset) > known:
         saved, warmup = _shared(folder), warmup_steps(recipe, known, growth)
         growth = replace(growth, epoch=saved["epoch"], step=saved["step"], warmup_steps=warmup)

@@ -18,7 +18,7 @@ from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
 from widefield.train.adversary import adversary_log
-from widefield.train.build import DataInfo, build, check_view_policy, rank_seed
+from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
@@ -90,7 +90,7 @@ class PretrainRun:
         growth: Growth | None = None,
     ) -> None:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
-        self.growth = growth or Growth(first=len(dataset))
+        self.growth = growth or Growth(first=len(dataset), warmup_epochs=warmup_epochs(recipe))
         self.console, self.ranks, self.logger = console, ranks, logger
         device, shard = ranks.fabric.device, ranks.shard
         info, rows = DataInfo.of(dataset, growth), folder.rows_folder
@@ -208,6 +208,8 @@ class PretrainRun:
         if saved["world"] != ranks.shard.world:
             # New ranks have no saved random state, so all ranks get a new seed.
             state.generator.manual_seed(seed)
+            for note in contrast_notes(self.recipe, saved["world"], ranks.shard.world):
+                self._print(note)
             if not new:  # else `_add_examples` saves it
                 self._checkpoint()
 
@@ -396,6 +398,18 @@ class PretrainRun:
     def close(self) -> None:
         """Close the files of the heads."""
         self.state.close()
+
+
+def contrast_notes(recipe: Recipe, before: int, now: int) -> tuple[str, ...]:
+    """Return a note if `now` processes contrast other groups of examples than `before` did."""
+    if recipe.method.flat().get("gather_distributed", True):
+        return ()
+    was, each = recipe.batch_size // before, recipe.batch_size // now
+    return (
+        f"{before} {'process' if before == 1 else 'processes'} so far, now {now}: the loss "
+        f"contrasts {each} examples at a time and contrasted {was}; resume with {before} for the "
+        "same loss",
+    )
 
 
 def _chain(*callbacks: OnStep | None) -> OnStep:

@@ -154,7 +154,7 @@ class RunFolder:
                     file.unlink()
 
     def begin(
-        self, settings: dict[str, Any], dataset: Dataset, start: Encoder | None = None
+        self, settings: dict[str, Any], dataset: Dataset, growth: Growth, start: Encoder | None
     ) -> None:
         """Write settings, manifest and initial weights, in place of those of a killed run."""
         for folder in (self.rows_folder, self._temp_init):
@@ -163,7 +163,7 @@ class RunFolder:
             save_encoder(start, self._temp_init)
         self.write_settings(settings)
         self.rename_init()
-        self.manifest.write(dataset, Growth(first=len(dataset)))
+        self.manifest.write(dataset, growth)
 
     def rename_init(self) -> None:
         """Rename the temporary folder of initial weights, if it is there."""

@@ -7,6 +7,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Generator
 
+from widefield.core.batch import Positive, checked
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
 
@@ -40,7 +41,8 @@ class Adversarial(Augmentation):
     steps.
     """
 
-    def __init__(self, *, budget: float, steps: int) -> None:
+    @checked
+    def __init__(self, *, budget: Annotated[float, Ge(0)], steps: Positive) -> None:
         super().__init__()
         self.budget = budget
         self.gradient_calls = steps

@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Generator, Tensor, nn
+
+from widefield.core.batch import Positive, check_examples, check_number
+from widefield.core.names import plain_attributes
 
 
 class AugmentContext(NamedTuple):
@@ -48,6 +52,22 @@ class Augmentation(nn.Module, ABC):
     lr: float | None = None
     """Learning rate of its parameters, if it has any."""
 
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            x: Tensor,
+            count: int,
+            generator: Generator | None = None,
+            context: AugmentContext = NO_CONTEXT,
+        ) -> Views:
+            """Call `forward`, with its types."""
+            ...
+
+    def extra_repr(self) -> str:
+        """Return the settings, for the repr."""
+        return plain_attributes(self)
+
     def forward(
         self,
         x: Tensor,
@@ -67,15 +87,39 @@ class Augmentation(nn.Module, ABC):
             `count` views, each [B, C, H, W].
 
         Raises:
-            ValueError: the pixels are whole numbers.
+            ValueError: `x` are no such images, or the context lacks what the views need.
         """
-        if not x.is_floating_point():
-            raise ValueError(
-                f"images have dtype {x.dtype}: give floats in [0, 1], x / 255 of bytes"
-            )
+        check_number("count", Positive, count)
+        check_examples(x, limits=None if self.any_input_range else (0, 1))
         if not self.training:
             return [x] * count
+        self._check_context(x, context)
         return self.augment([x] * count, generator, context)
+
+    def _check_context(self, x: Tensor, context: AugmentContext) -> None:
+        """Check that the context has what these views need."""
+        mask = context.mask
+        if self.needs_mask:
+            if mask is None:
+                raise ValueError(
+                    "these views need to know where the planted object is: give "
+                    "AugmentContext(mask=...), bool [B, 1 or C, H, W]"
+                )
+            sizes = {(len(x), channels, *x.shape[2:]) for channels in (1, x.shape[1])}
+            if (
+                not isinstance(mask, Tensor)
+                or mask.dtype != torch.bool
+                or tuple(mask.shape) not in sizes
+            ):
+                raise ValueError(
+                    f"the mask does not fit images of shape {list(x.shape)}: give a bool tensor "
+                    "[B, 1 or C, H, W]"
+                )
+        if self.gradient_calls and not callable(context.gradients):
+            raise ValueError(
+                "these views follow the gradient of the loss: give AugmentContext(gradients=...), "
+                "a function from views to the gradient of each"
+            )
 
     @abstractmethod
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:

@@ -7,6 +7,7 @@ import torch
 from annotated_types import Gt, Le
 from torch import Generator, Tensor
 
+from widefield.core.batch import checked
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
 
@@ -44,7 +45,8 @@ class Cutout(Augmentation):
     Cutout, section 3.2: the square may cross the border, which they find important.
     """
 
-    def __init__(self, *, size: float) -> None:
+    @checked
+    def __init__(self, *, size: Annotated[float, Gt(0), Le(1)]) -> None:
         super().__init__()
         self.size = size
 

@@ -11,13 +11,17 @@ blur may be Pillow's instead.
 
 import functools
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import torch
+from annotated_types import Ge, Le
 from torch import Generator, Tensor
 
+from widefield.core.batch import checked
 from widefield.core.names import check_name
 from widefield.views.base import Augmentation, AugmentContext, Views
+
+Probability = Annotated[float, Ge(0), Le(1)]
 
 Blur = Literal["torchvision", "pillow"]
 """Implementation of the Gaussian blur: a truncated kernel, or three box blurs."""
@@ -83,17 +87,18 @@ class ImageAugmentation(Augmentation):
         torch.Size([8, 3, 32, 32])
     """
 
+    @checked
     def __init__(
         self,
         *,
         crop_scale: tuple[float, float] | None = (0.08, 1.0),
         crop_ratio: tuple[float, float] = (3 / 4, 4 / 3),
-        flip_prob: float = 0.5,
+        flip_prob: Probability = 0.5,
         jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
-        jitter_prob: float = 0.8,
-        grayscale_prob: float = 0.2,
+        jitter_prob: Probability = 0.8,
+        grayscale_prob: Probability = 0.2,
         blur_sigma: tuple[float, float] = (0.1, 2.0),
-        blur_prob: float = 0.0,
+        blur_prob: Probability = 0.0,
         blur: Blur = "torchvision",
     ) -> None:
         super().__init__()
@@ -104,16 +109,8 @@ class ImageAugmentation(Augmentation):
         ):
             if not 0 < low <= high <= max_value:
                 raise ValueError(f"{name}={low, high}: give 0 < low <= high <= {max_value}")
-        for name, probability in (
-            ("flip_prob", flip_prob),
-            ("jitter_prob", jitter_prob),
-            ("grayscale_prob", grayscale_prob),
-            ("blur_prob", blur_prob),
-        ):
-            if not 0 <= probability <= 1:
-                raise ValueError(f"{name}={probability}: give a probability in [0, 1]")
         check_name("blur", blur, get_args(Blur))
-        if min(jitter) < 0 or jitter[HUE] > 0.5:
+        if not all(0 <= amount < math.inf for amount in jitter) or jitter[HUE] > 0.5:
             raise ValueError(f"jitter={jitter}: give four numbers from 0 up, the last at most 0.5")
         self.crop_scale = crop_scale
         self.crop_ratio = crop_ratio

@@ -1,8 +1,12 @@
 """Views that leave the last channels of the images as they are."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge
 from torch import Generator, Tensor
 
+from widefield.core.batch import checked
 from widefield.views.base import Augmentation, AugmentContext, Views
 
 
@@ -25,7 +29,8 @@ class KeepChannels(Augmentation):
     Source: RandBit in Chen, Luo & Li (2021), section 4.
     """
 
-    def __init__(self, part: Augmentation, count: int) -> None:
+    @checked
+    def __init__(self, part: Augmentation, count: Annotated[int, Ge(0)]) -> None:
         super().__init__()
         self.part, self.count = part, count
         self.needs_mask = part.needs_mask

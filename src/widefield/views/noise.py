@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from torch import Generator, Tensor
 
+from widefield.core.batch import checked
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
 
@@ -32,7 +33,8 @@ class Noise(Augmentation):
         True
     """
 
-    def __init__(self, *, std: float) -> None:
+    @checked
+    def __init__(self, *, std: Annotated[float, Ge(0)]) -> None:
         super().__init__()
         self.std = std
 
@@ -53,7 +55,8 @@ class ObjectNoise(Augmentation):
 
     needs_mask = True
 
-    def __init__(self, *, std: float) -> None:
+    @checked
+    def __init__(self, *, std: Annotated[float, Ge(0)]) -> None:
         super().__init__()
         self.std = std
 

@@ -11,6 +11,7 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Generator, Tensor
 
+from widefield.core.batch import checked
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
 
@@ -35,7 +36,8 @@ class Jitter(SignalAugmentation):
         0.1
     """
 
-    def __init__(self, *, std: float) -> None:
+    @checked
+    def __init__(self, *, std: Annotated[float, Ge(0)]) -> None:
         super().__init__()
         self.std = std
 
@@ -55,7 +57,8 @@ class Scale(SignalAugmentation):
         spread: deviation of the logarithm of the gain.
     """
 
-    def __init__(self, *, spread: float) -> None:
+    @checked
+    def __init__(self, *, spread: Annotated[float, Ge(0)]) -> None:
         super().__init__()
         self.spread = spread
 
@@ -71,7 +74,8 @@ class TimeMask(SignalAugmentation):
         share: maximum length of the run, as a share of the window; lengths are uniform.
     """
 
-    def __init__(self, *, share: float) -> None:
+    @checked
+    def __init__(self, *, share: Annotated[float, Ge(0), Le(1)]) -> None:
         super().__init__()
         self.share = share
 
@@ -90,7 +94,8 @@ class ChannelDrop(SignalAugmentation):
         prob: probability that a channel is dropped.
     """
 
-    def __init__(self, *, prob: float) -> None:
+    @checked
+    def __init__(self, *, prob: Annotated[float, Ge(0), Le(1)]) -> None:
         super().__init__()
         self.prob = prob
 

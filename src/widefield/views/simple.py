@@ -9,6 +9,8 @@ from widefield.views.base import Augmentation, AugmentContext, Views
 class Identity(Augmentation):
     """Views that are the image itself."""
 
+    any_input_range = True
+
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Return `views` as they are."""
         return list(views)

@@ -1,8 +1,12 @@
 """Views of spectrograms: log-mel images of waveforms, and SpecAugment."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le
 from torch import Generator
 
+from widefield.core.batch import checked
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.views.base import Augmentation, AugmentContext, Views
 from widefield.views.signal import normal, run
@@ -44,7 +48,10 @@ class SpecAugment(Augmentation):
     up to 40 of 64 rows and columns, then noise of a quarter of the data's deviation.
     """
 
-    def __init__(self, *, share: float, noise: float = 0.0) -> None:
+    @checked
+    def __init__(
+        self, *, share: Annotated[float, Ge(0), Le(1)], noise: Annotated[float, Ge(0)] = 0.0
+    ) -> None:
         super().__init__()
         self.share, self.noise = share, noise
         if noise:

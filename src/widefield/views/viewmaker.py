@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from torch import Generator, Tensor, nn
 
+from widefield.core.batch import Positive, check_examples, checked
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
 
@@ -50,15 +51,16 @@ class Viewmaker(Augmentation):
     Source: Feature Dropout (Tamkin et al. 2022), section 3 and appendix C.1 (`exclude_object`).
     """
 
+    @checked
     def __init__(
         self,
         *,
-        channels: int,
-        budget: float,
+        channels: Positive,
+        budget: Annotated[float, Ge(0)],
         shape: ConstraintSet,
         clamp: bool,
-        lr: float,
-        slack: float = 0.0,
+        lr: Annotated[float, Gt(0)],
+        slack: Annotated[float, Ge(0)] = 0.0,
         exclude_object: bool = False,
     ) -> None:
         super().__init__()
@@ -120,8 +122,9 @@ class ViewmakerNet(nn.Module):
         """Return the perturbation before tanh and budget, [B, C, H, W].
 
         Raises:
-            ValueError: images are smaller than 5 pixels a side.
+            ValueError: images are smaller than 5 pixels a side, or of other channels.
         """
+        check_examples(x, channels=self.out.out_channels)
         if min(x.shape[-2:]) < _SMALLEST_SIDE:
             raise ValueError(
                 f"viewmaker views need images of at least {_SMALLEST_SIDE} pixels a side; "

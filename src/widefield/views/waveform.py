@@ -1,11 +1,14 @@
 """Views of waveforms: pitch and speed, reverberation or noise, a band stop and a gap in time."""
 
 import math
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Le
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from widefield.core.batch import checked
 from widefield.views.base import AugmentContext, Views
 from widefield.views.signal import SignalAugmentation, normal, run, uniform
 
@@ -40,15 +43,16 @@ class WaveAugment(SignalAugmentation):
 
     pixel_aligned = False
 
+    @checked
     def __init__(
         self,
         *,
-        pitch: float = 0.15,
-        speed: float = 0.15,
-        shift: float = 0.1,
+        pitch: Annotated[float, Ge(0)] = 0.15,
+        speed: Annotated[float, Ge(0)] = 0.15,
+        shift: Annotated[float, Ge(0)] = 0.1,
         noise_db: tuple[float, float] = (10.0, 30.0),
-        band: float = 0.15,
-        drop: float = 0.15,
+        band: Annotated[float, Ge(0), Le(1)] = 0.15,
+        drop: Annotated[float, Ge(0), Le(1)] = 0.15,
     ) -> None:
         super().__init__()
         self.pitch, self.speed, self.shift = pitch, speed, shift

@@ -128,8 +128,8 @@ def pretrain(
             run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
             with closing(run):
                 if not (resume and run.resume(_source(data, dataset))):
-                    metadata = _metadata(resolved, data, dataset, group)
-                    ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, initial))
+                    metadata, began = _metadata(resolved, data, dataset, group), run.growth
+                    ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, began, initial))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
                 if done.finished and ranks.is_rank_zero:
                     write_run_page(run)

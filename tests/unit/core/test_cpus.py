@@ -53,22 +53,23 @@ import os
 os.sched_getaffinity = lambda pid: set(range(8))
 from widefield.cli.process import limit_threads
 limit_threads()
-print(os.environ.get("OMP_NUM_THREADS"))
+print(os.environ.get("OMP_NUM_THREADS"), os.environ["OMP_WAIT_POLICY"])
 """
 
 
 @pytest.mark.parametrize(
-    ("slurm", "own", "count"), [("3", None, "3"), (None, None, "None"), ("3", "5", "5")]
+    ("slurm", "own", "count", "policy"),
+    [("3", None, "3", None), (None, None, "None", None), ("3", "5", "5", "ACTIVE")],
 )
 def test_a_command_starts_as_many_threads_as_slurm_granted(
-    slurm: str | None, own: str | None, count: str
+    slurm: str | None, own: str | None, count: str, policy: str | None
 ) -> None:
     """Without a grant libraries go by the affinity; what the user says stays."""
-    given = {"SLURM_CPUS_PER_TASK": slurm, "OMP_NUM_THREADS": own}
+    given = {"SLURM_CPUS_PER_TASK": slurm, "OMP_NUM_THREADS": own, "OMP_WAIT_POLICY": policy}
     env = {name: value for name, value in os.environ.items() if name not in given}
     env |= {name: value for name, value in given.items() if value is not None}
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, env=env)
-    assert done.stdout == f"{count}\n", done.stderr
+    assert done.stdout == f"{count} {policy or 'PASSIVE'}\n", done.stderr
 
 
 def test_nothing_else_counts_processors() -> None:

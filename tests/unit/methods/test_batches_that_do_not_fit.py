@@ -33,7 +33,7 @@ ALL = TOLD_APART | {
 @pytest.mark.parametrize("others", [3, 1])
 def test_views_of_two_batches_are_refused(name: str, others: int) -> None:
     first, second = torch.randn(5, 4), torch.randn(others, 4)
-    with pytest.raises(ValueError, match=rf"views have shapes \[5, 4\] and \[{others}, 4\]"):
+    with pytest.raises(ValueError, match=rf"have shapes \[5, 4\] and \[{others}, 4\]"):
         ALL[name](first, second)
     assert ALL[name](first, first).isfinite()
 

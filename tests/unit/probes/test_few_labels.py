@@ -1,6 +1,10 @@
+from typing import Any
+
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from widefield.probes import few_labels
 from widefield.probes.few_labels import fit_few_labels
 
 RNG = np.random.default_rng
@@ -77,3 +81,23 @@ def test_labels_that_are_all_read_well_make_as_sure_as_they_are_many(
     assert (found.held_out == y[:labels]).all()
     assert 0.85 < sure.mean() < surest
     assert sure[-1] < sure[:-1].min(), "the one half-way is the one in doubt"
+
+
+def test_the_small_fits_start_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries have two threads each before and after, as they had in each fit at first."""
+    threads: list[int] = []
+
+    def fit(*args: Any) -> Any:
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        return original(*args)
+
+    original = few_labels._fit
+    monkeypatch.setattr(few_labels, "_fit", fit)
+    h, y = clouds(40, 3.0)
+    with threadpool_limits(2):
+        fit(h, y, 1e-2)
+        assert 2 in threads
+        threads.clear()
+        fit_few_labels(h, np.arange(40), y, classes=2)
+        assert set(threads) == {1}
+        assert 2 in {pool["num_threads"] for pool in threadpool_info()}

@@ -387,7 +387,7 @@ def test_neutral_views_are_the_images() -> None:
     assert torch.equal(views(x, 1, generator())[0], x)
 
 
-@pytest.mark.parametrize("batch", [0, 1, 2])
+@pytest.mark.parametrize("batch", [1, 2])
 def test_small_batches(batch: int) -> None:
     x = torch.rand(batch, 3, 32, 32)
     assert [view.shape for view in build_views("expert")(x, 2, generator())] == [x.shape, x.shape]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from widefield.core.batch import Positive, checked
 from widefield.core.files import disk_is_full
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
@@ -68,11 +69,12 @@ class DiskStorage:
         [1, 1] [0, 0]
     """
 
+    @checked
     def __init__(
         self,
         folder: str | Path,
-        n: int,
-        dim: int,
+        n: Positive,
+        dim: Positive,
         *,
         seed: int,
         device: torch.device | str = "cpu",
@@ -96,6 +98,10 @@ class DiskStorage:
         self._side: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    def __repr__(self) -> str:
+        folder, device = str(self._folder), str(self.device)
+        return f"DiskStorage({folder!r}, n={self.n}, dim={self.dim}, device={device!r})"
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the next reads, each index int64 [b], in their order."""

@@ -22,6 +22,9 @@ class FolderLock:
         self._path = folder / ".lock"
         self._fd: int | None = None
 
+    def __repr__(self) -> str:
+        return f"FolderLock({str(self._folder)!r})"
+
     def acquire(self, *, wait: bool = False) -> None:
         """Take the lock; with `wait`, after another process has released it.
 

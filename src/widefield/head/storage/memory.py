@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from widefield.core.batch import Positive, checked
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
@@ -27,10 +28,11 @@ class MemoryStorage:
         True
     """
 
+    @checked
     def __init__(
         self,
-        n: int,
-        dim: int,
+        n: Positive,
+        dim: Positive,
         *,
         seed: int,
         device: torch.device | str = "cpu",
@@ -75,6 +77,9 @@ class MemoryStorage:
         for table, new in zip((self.row, self.m, self.v), (state.row, *moments), strict=True):
             table.index_copy_(0, on_device, new)
         self.last[local] = state.last
+
+    def __repr__(self) -> str:
+        return f"MemoryStorage(n={self.n}, dim={self.dim}, device={str(self.device)!r})"
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Do nothing: rows are in memory."""
