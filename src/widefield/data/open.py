@@ -99,7 +99,7 @@ def open_dataset(
     ):
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
-    spec, examples = _read(data, size)
+    spec, examples = _read(data, size, labels=labels is not None)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
     if examples.pixels is not None and examples.pixels.dtype != np.uint8:
@@ -172,7 +172,7 @@ def count_of_source(data: Data, labels: LabelTable | None = None) -> int:
         >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
         3
     """
-    spec, examples = _read(data, None)
+    spec, examples = _read(data, None, labels=labels is not None)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=False)
     return len(split_rows(examples.names, spec))
@@ -283,7 +283,7 @@ def _plant(images: NDArray[np.uint8], overlays: list[Overlay], channel: Appended
             part[..., drawn_on:] = channel.draw(index)
 
 
-def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
+def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spec, Examples]:
     if isinstance(data, Path):
         spec = Spec(spec_text(data))
         if not data.exists():
@@ -309,7 +309,7 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
         return spec, _read_cifar(spec)
     path = Path(os.path.expanduser(spec.base))
     if path.is_dir():
-        return spec, read_folder(path)
+        return spec, read_folder(path, labels=labels)
     if path.suffix.lower() == ".npz":
         return spec, read_npz(path)
     if path.suffix.lower() == ".npy":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from widefield.core.files import checked_output, write_atomically
+from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.encoders import (
@@ -61,6 +61,7 @@ def export(
     """
     check_name("features", features, ("pooled", "wide"))
     if not Path(out).suffix:
+        check_folder_name(out)
         return _export_folder(run, Path(out), features, findings, overwrite=overwrite)
     if findings:
         raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")
