@@ -8,6 +8,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+BUILT_IN_ENCODERS = ("random", "pixels")
+"""Encoders that are named in place of a file or folder."""
+
 
 class DiskFullError(ValueError):
     """No space is left on the disk for a file."""
@@ -104,6 +107,27 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
         raise ValueError(f"{path} is no plain file: choose another name")
     check_writable(path.parent)
     return path
+
+
+def check_folder_name(path: str | Path, *, here: bool = False) -> None:
+    """Check that a folder for results has a name of its own.
+
+    Raises:
+        ValueError: it is named as a built-in encoder, so that other commands would not find it; or
+            it is the working folder or one above it, unless `here` allows that.
+
+    Example:
+        >>> check_folder_name("run")
+        >>> check_folder_name("random")
+        Traceback (most recent call last):
+        ValueError: 'random' is the name of a built-in encoder: choose another name for the folder
+    """
+    if str(path) in BUILT_IN_ENCODERS:
+        raise ValueError(
+            f"'{path}' is the name of a built-in encoder: choose another name for the folder"
+        )
+    if not here and Path.cwd().is_relative_to(Path(path).absolute().resolve()):
+        raise ValueError(f"'{path}' names no folder of its own: choose a name, such as results")
 
 
 def check_writable(folder: Path) -> None:

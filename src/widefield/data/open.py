@@ -111,7 +111,7 @@ def open_dataset(
             raise ValueError(f"{name} is {value}; expected at least 1")
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
-    spec, examples = _read(data, size)
+    spec, examples = _read(data, size, labels=labels is not None)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
     if group is not None:
@@ -187,7 +187,7 @@ def count_of_source(data: Data, labels: LabelTable | None = None, group: str | N
         >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
         3
     """
-    spec, examples = _read(data, None)
+    spec, examples = _read(data, None, labels=labels is not None)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=False)
     if group is not None:
@@ -300,7 +300,7 @@ def _plant(images: NDArray[np.uint8], overlays: list[Overlay], channel: Appended
             part[..., drawn_on:] = channel.draw(index)
 
 
-def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
+def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spec, Examples]:
     if isinstance(data, Path):
         spec = Spec(spec_text(data))
         if not data.exists():
@@ -326,7 +326,7 @@ def _read(data: object, size: Size | None) -> tuple[Spec, Examples]:
         return spec, _read_cifar(spec)
     path = Path(os.path.expanduser(spec.base))
     if path.is_dir():
-        return spec, read_folder(path)
+        return spec, read_folder(path, labels=labels)
     if path.suffix.lower() == ".npz":
         return spec, read_npz(path)
     if path.suffix.lower() == ".npy":

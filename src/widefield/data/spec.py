@@ -104,6 +104,11 @@ def plant_names(text: str) -> frozenset[str]:
 
 def _parse_base(text: str) -> tuple[str, Split | None] | None:
     if text in BUILT_IN:
+        if os.path.isdir(text):
+            raise ValueError(
+                f"'{text}' is the name of built-in data and of a folder here: write "
+                f"'{os.path.join('.', text)}' for the folder, or '{text}:train' for the former"
+            )
         return text, "train"
     if _is_path(text):
         return text, None

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widefield.core.files import checked_output, write_atomically
+from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data.open import Data
 from widefield.inference.features import FeatureKind
@@ -167,6 +167,7 @@ def _check_output(path: Path, *, overwrite: bool) -> None:
     if path.suffix:
         checked_output(path, _FORMATS, overwrite=overwrite)
         return
+    check_folder_name(path)
     load_faiss()
     for name in INDEX_FILES:
         checked_output(path / name, (Path(name).suffix,), overwrite=overwrite)

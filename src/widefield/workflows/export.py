@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from widefield.core.files import checked_output, write_atomically
+from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.encoders import (
@@ -69,6 +69,7 @@ def export(
     if preprocess and Path(out).suffix != ".onnx":
         raise ValueError(f"preprocess is for a .onnx file, and {out} is none: leave it out")
     if not Path(out).suffix:
+        check_folder_name(out)
         return _export_folder(run, Path(out), features, findings, overwrite=overwrite)
     if findings:
         raise ValueError(f"{out} has no model card for findings: export to a folder, no suffix")

@@ -12,6 +12,7 @@ from rich.console import Console
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import without_auto
+from widefield.core.files import check_folder_name
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
@@ -85,6 +86,7 @@ def pretrain(
     """
     if logger is not None:
         check_logger(logger)
+    check_folder_name(out, here=True)
     folder = RunFolder(path=Path(out))
     setup = None
     if resume:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.core.files import check_writable
+from widefield.core.files import check_folder_name, check_writable
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
@@ -132,6 +132,7 @@ def recover(
         >>> found.epochs, sum(found.examples)
         (1, 64)
     """
+    check_folder_name(out, here=True)
     out = Path(out)
     _check_new(out)
     if epochs is not None and epochs < 1:

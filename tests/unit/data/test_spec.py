@@ -80,7 +80,7 @@ def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
     assert parse("x+digits:train") == Spec("x+digits", "train")
     assert parse("x+digits+digits") == Spec("x+digits", None, (Plant("digits"),))
     assert parse("x+shapes") == Spec("x", None, (Plant("shapes"),))
-    assert parse("photos") == Spec("photos", "train")
+    assert parse("photos:train") == Spec("photos", "train")
     assert parse("./photos") == Spec("./photos")
 
 
@@ -138,7 +138,7 @@ def test_a_path_named_like_a_built_in_source_is_a_path(
         dataset = open_dataset(data)
         assert len(dataset) == 9
         assert absolute(dataset.spec) == str(tmp_path / "photos")
-    assert len(open_dataset("photos", max_examples=12)) == 12  # the control
+    assert len(open_dataset("photos:train", max_examples=12)) == 12  # the control
 
 
 def test_arrays_in_memory_are_not_the_folder_of_that_name(

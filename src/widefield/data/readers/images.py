@@ -1,6 +1,7 @@
 """Folders of images or sounds, and the common size of images."""
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,18 +23,42 @@ _LARGEST_SIDE = 224
 _SIZE_SAMPLE = 1_000
 _MAX_KINDS = 4
 
-_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
-"""Names of folders that are splits rather than classes."""
+_SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
+_SPLIT_WORDS |= {"eval", "pred", "unlabeled", "unlabelled"}
+"""Words in the names of folders that are splits rather than classes: `train2017`, `seg_test`."""
+_BESIDE_SPLITS = {
+    "seg",
+    "image",
+    "images",
+    "img",
+    "imgs",
+    "data",
+    "set",
+    "photos",
+    "extra",
+    "split",
+}
+"""Further words of such names."""
+_FOLD = re.compile(r"(fold|split|part|cv)[ _-]?\d+", re.IGNORECASE)
+_TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
+"""Folders of targets beside the images."""
+_FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "system volume information", "lost+found"}
+_FOREIGN |= {"__macosx", "__pycache__", "picasaoriginals"}
+"""Folders that other programs write: thumbnails, deleted files, metadata."""
+_MAX_NAMES = 8
+"""Classes named in a note."""
 
 _REPEATED_LINK, _SPECIAL = "links to folders that were read already", "pipes, sockets or devices"
 
 
-def read_folder(folder: Path) -> Examples:
+def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     """List the images or sounds under `folder`, sorted by relative path, without decoding them.
 
     First-level subfolders are the classes of the task `class`; files outside them have class ".".
-    Hidden files and folders are skipped. Links are followed, each folder once. Special files and
-    other suffixes are counted in a note.
+    Where all of them are folds, such as `fold1`, the classes are the subfolders of these. Hidden
+    files and folders are skipped, and so are folders that other programs write and those of masks
+    beside others. Links are followed, each folder once. Special files and other suffixes are
+    counted in a note. With `labels` from elsewhere, folders are no classes.
 
     Raises:
         ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
@@ -44,9 +69,10 @@ def read_folder(folder: Path) -> Examples:
         suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN
     }
     ignored: Counter[str] = Counter()
+    foreign: Counter[str] = Counter()
     paths: list[str] = []
     audio_paths: list[str] = []
-    for path in _walk(folder, ignored):
+    for path in _walk(folder, ignored, foreign):
         suffix = os.path.splitext(path)[1].lower()
         if suffix in suffixes:
             paths.append(path)
@@ -67,17 +93,27 @@ def read_folder(folder: Path) -> Examples:
             f"no images under '{folder}'{found}; expected files such as .jpg, .png, .tif "
             "or .webp, or .wav, .flac, .ogg or .mp3"
         )
-    paths.sort()
-    top = [path.split("/", 1)[0] if "/" in path else "." for path in paths]
-    _check_not_splits(folder, set(top) - {"."})
-    labels, classes = {}, {}
-    if set(top) != {"."}:
-        names, ids = np.unique(top, return_inverse=True)
-        labels["class"], classes["class"] = ids.astype(np.int64), _class_names(names.tolist())
+    paths, targets = _without_targets(sorted(paths))
+    notes += _folders_note(foreign, "other programs write") + _folders_note(
+        targets, "hold targets and no examples"
+    )
+    task: dict[str, NDArray[np.int64]] = {}
+    classes: dict[str, tuple[str, ...]] = {}
+    if not labels:
+        top = [_parent(path) for path in paths]
+        _check_not_splits(folder, set(top) - {"."})
+        if all(map(_FOLD.fullmatch, top)):
+            folds = sorted(set(top))
+            notes += (f"{folds[0]} to {folds[-1]} are folds of the data and no classes",)
+            top = [_parent(path.partition("/")[2]) for path in paths]
+        if set(top) != {"."}:
+            names, ids = np.unique(top, return_inverse=True)
+            task["class"], classes["class"] = ids.astype(np.int64), _class_names(names.tolist())
+            notes += (_classes_note(task["class"], classes["class"]),)
     files = [folder / path for path in paths]
     return Examples(
         names=[_printable_path(path) for path in paths],
-        labels=labels,
+        labels=task,
         classes=classes,
         files=None if audio_paths else files,
         recordings=Recordings(files=files) if audio_paths else None,
@@ -99,14 +135,52 @@ def _class_names(names: list[str]) -> tuple[str, ...]:
     return printable_names
 
 
+def _parent(path: str) -> str:
+    """Return the first folder of a path; "." for a file outside folders."""
+    return path.split("/", 1)[0] if "/" in path else "."
+
+
+def _without_targets(paths: list[str]) -> tuple[list[str], Counter[str]]:
+    """Return the paths without those in folders of targets beside others, and counts of these."""
+    top = {_parent(path) for path in paths} - {"."}
+    targets = {name for name in top if name.lower() in _TARGETS}
+    if not targets or targets == top:
+        return paths, Counter()
+    counts = Counter(_parent(path) for path in paths if _parent(path) in targets)
+    return [path for path in paths if _parent(path) not in targets], counts
+
+
+def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
+    """Return a note with the number of files in folders that are not read."""
+    if not counts:
+        return ()
+    names = " and ".join(printable(name) for name in sorted(counts)[:_MAX_KINDS])
+    return (f"not read: {sum(counts.values())} files in {names}, which {reason}",)
+
+
+def _classes_note(ids: NDArray[np.int64], classes: tuple[str, ...]) -> str:
+    """Return a note with the classes and their numbers of files."""
+    counts = np.bincount(ids, minlength=len(classes)).tolist()
+    parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
+    more = f" and {len(parts) - _MAX_NAMES} more" if len(parts) > _MAX_NAMES else ""
+    return f"classes, by folder: {', '.join(parts[:_MAX_NAMES])}{more}"
+
+
+def _is_split(name: str) -> bool:
+    words = re.findall(r"[a-z]+", name.lower())
+    return bool(_SPLIT_WORDS.intersection(words)) and _SPLIT_WORDS.union(_BESIDE_SPLITS) >= set(
+        words
+    )
+
+
 def _check_not_splits(folder: Path, top: set[str]) -> None:
     """Check that the subfolders are classes, not splits."""
-    splits = sorted(name for name in top if name.lower() in _SPLITS)
+    splits = sorted(filter(_is_split, top))
     if len(splits) > 1 or (splits and len(splits) == len(top)):
-        training = next((name for name in splits if name.lower().startswith("train")), splits[0])
+        training = next((name for name in splits if "train" in name.lower()), splits[0])
         raise ValueError(
             f"'{folder}' holds {' and '.join(splits)}, which are splits, not classes; "
-            f"name one of them, such as '{folder / training}'"
+            f"name one of them, such as '{folder / training}', or give the classes by --labels"
         )
 
 
@@ -121,12 +195,12 @@ def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
     return (f"not read, because they are not images of a known type: {', '.join(parts)}",)
 
 
-def _walk(folder: Path, ignored: Counter[str]) -> Iterator[str]:
+def _walk(folder: Path, ignored: Counter[str], foreign: Counter[str]) -> Iterator[str]:
     """Yield the relative posix path of each visible file, unordered.
 
     Linked folders come last, sorted by name, so that a folder with several paths gets the same one
-    on every machine. Other entries are counted in `ignored`. Broken links are yielded, and
-    reported when they are opened.
+    on every machine. Other entries are counted in `ignored`, and files in folders of other
+    programs in `foreign`. Broken links are yielded, and reported when they are opened.
     """
     folders: list[tuple[str, str]] = [(str(folder), "")]
     links: list[tuple[str, str]] = []
@@ -147,6 +221,8 @@ def _walk(folder: Path, ignored: Counter[str]) -> Iterator[str]:
                 yield prefix + entry.name
             elif not stat.S_ISDIR(mode):
                 ignored[_SPECIAL] += 1
+            elif entry.name.lower() in _FOREIGN:
+                foreign[entry.name] += sum(len(files) for *_, files in os.walk(entry.path))
             else:
                 (links if entry.is_symlink() else folders).append(
                     (entry.path, f"{prefix}{entry.name}/")
