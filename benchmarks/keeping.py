@@ -145,10 +145,6 @@ def _run(
     if encoder is None:
         trained = train(f"{file}{PLANTS[data]}", out=out, **settings)
         encoder, seconds = trained.encoder, trained.processor_seconds
-    trained_on, others = validation_sets(file, PLANTS[data], images, seed)
-    sets = trained_on.subset(np.arange(min(images, FIT))), others
-    wide = Wide(encoder, fit_on_dataset(encoder, trained_on, device=choose_device("auto")))
-    width = wide.readout.config.pooled
     return {
         "views": views,
         "decoder_weight": weight,
@@ -156,9 +152,22 @@ def _run(
         "images": images,
         "epochs": EPOCHS[images],
         "seed": seed,
+        **pooled_and_wide(encoder, file, PLANTS[data], images, seed),
+        "processor_seconds": seconds,
+    }
+
+
+def pooled_and_wide(
+    encoder: Encoder, file: Path, plant: str, images: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Return the accuracy of every task with the pooled features and with the wide readout."""
+    trained_on, others = validation_sets(file, plant, images, seed)
+    sets = trained_on.subset(np.arange(min(images, FIT))), others
+    wide = Wide(encoder, fit_on_dataset(encoder, trained_on, device=choose_device("auto")))
+    width = wide.readout.config.pooled
+    return {
         "pooled": accuracies(partial(extract, encoder), *sets),
         "wide": accuracies(partial(extract, wide.eval()), *sets, pooled=width),
-        "processor_seconds": seconds,
     }
 
 

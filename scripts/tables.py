@@ -78,6 +78,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "views": views.views,
     "keeping": keeping.keeping,
     "keeping-differences": keeping.differences,
+    "keeping-objectives": keeping.objectives,
+    "keeping-objective-differences": keeping.objective_differences,
     "plants": plants.plants,
     "objectives": objectives.overview,
     "objectives-plain": partial(objectives.by_data, ""),
@@ -136,6 +138,7 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/budgets.svg": budgets.svg,
+    "docs/keeping.svg": keeping.svg,
     "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""

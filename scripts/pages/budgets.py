@@ -1,8 +1,6 @@
 """Short runs: benchmarks/NOTEBOOK.md and docs/budgets.svg."""
 
-import io
 import math
-import re
 import statistics
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pages.drawing import FAINT, INK, style, svg_text
 from pages.format import percent, read, spread, table, whole
 from widefield.config.defaults import DEFAULT_METHOD, LONG_METHOD, method_for
 
@@ -19,8 +18,6 @@ OURS = (DEFAULT_METHOD, LONG_METHOD)
 FLOORS = ("pixels", "untrained")
 SAME_TIME = 1.2
 """The default is compared with a run by its best one that took so many times as long, or less."""
-TYPE = "Helvetica, Arial, sans-serif"
-INK, FAINT = "#22262b", "#8b949e"
 COLORS = {
     "view-contrast": "#0b5fa5",
     "row-contrast": "#2ea8e0",
@@ -158,16 +155,7 @@ def svg() -> str:
     places = _places(_trained())
     encoders = list(dict.fromkeys(encoder for encoder, _ in places))
     numbers = sorted({images for _, images in places})
-    style = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "budgets",
-        "font.size": 10,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "xtick.color": FAINT,
-        "ytick.color": FAINT,
-    }
-    with rc_context(style):
+    with rc_context(style("budgets")):
         figure = Figure(figsize=(9.6, 0.8 + 2.5 * len(encoders)))
         figure.set_layout_engine("constrained", w_pad=0.1)  # tick labels of neighbors stay apart
         all_axes = figure.subplots(len(encoders), len(numbers), sharey="row", squeeze=False)
@@ -193,10 +181,7 @@ def svg() -> str:
             all_axes[0, 0].plot([], [], color=FAINT, ls="--", label="baselines, linear")[0],
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", facecolor="#ffffff", metadata={"Date": None})
-    drawn = re.sub("font-family: [^;]*;", f"font-family: {TYPE};", text.getvalue())
-    return "\n".join(line.rstrip() for line in drawn[drawn.index("<svg") :].splitlines()) + "\n"
+        return svg_text(figure)
 
 
 def _panel(axes: Axes, encoder: str, series: dict[str, list[list[Run]]]) -> None:
