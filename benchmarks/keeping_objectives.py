@@ -7,8 +7,8 @@ resnet-tiny, 2,000 CIFAR-10 images, plain and with a planted digit: class and di
 probe of the pooled features and of the wide readout, fitted on these images and scored on 3,000
 further ones of the training file. `ARMS` has every objective that is tried; all but S-DIET are
 view-contrast with a change or a further term. Epochs are such that all take the processor seconds
-of the default within a tenth. The file is rewritten after every run, and runs that it already holds
-are not repeated.
+of the default within a tenth, by steps timed for all in turn. The file is rewritten after every
+run, and runs that it already holds are not repeated.
 """
 
 import argparse
