@@ -45,7 +45,7 @@ def adapt_encoder(
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = adapted_config(before, channels, as_size(image_size), max_value)
+    config = adapted_config(before, channels, image_size, max_value)
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -67,9 +67,10 @@ def adapt_encoder(
 
 
 def adapted_config(
-    before: EncoderConfig, channels: int, size: Size, max_value: float | None
+    before: EncoderConfig, channels: int, image_size: int | Size, max_value: float | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
+    size = as_size(image_size)
     if (channels, size) == (before.channels, before.image_size):
         return replace(before, max_value=max_value)
     inputs = InputSpec(

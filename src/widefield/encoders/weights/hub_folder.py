@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from widefield.core.files import check_plain_file
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
+from widefield.encoders.weights.adapt import adapted_config
 from widefield.encoders.weights.foreign import (
     WeightMatch,
     architecture_spec,
@@ -86,9 +87,14 @@ def _load_transformers(
             f"{folder} is a model folder of {values.get('model_type')!r}, whose weights are none "
             "of the vision transformers known here: load it in Python"
         )
-    best = best_match(
-        weights, tensors, [spec for name in names for spec in architecture_specs(name)]
-    )
+    specs = [architecture_specs(name)[0] for name in names]
+    size = values.get("image_size")
+    if type(size) is int and 8 <= size < _MAX_VALUE:  # where no position embeddings show it
+        specs = [
+            architecture_spec(each.architecture, adapted_config(each.config, 3, size, None))
+            for each in specs
+        ]
+    best = best_match(weights, tensors, specs)
     return load_matched(tensors, best), best
 
 

@@ -12,44 +12,41 @@ from torch import Tensor
 Rules = tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]
 """Patterns of names and their replacements, applied in order."""
 
+_HF_PROJECTIONS: Rules = (
+    (r"attention\.q_proj\.", "attn.query."),
+    (r"attention\.k_proj\.", "attn.key."),
+    (r"attention\.v_proj\.", "attn.value."),
+    (r"attention\.o_proj\.", "attn.proj."),
+    (r"mlp\.gate_proj\.", "mlp.w1."),
+    (r"mlp\.down_proj\.", "mlp.w3."),
+)
+
 HF_VIT: Rules = (
     (r"embeddings\.(cls_token|mask_token|register_tokens)$", r"\1"),
     (r"embeddings\.position_embeddings$", "pos_embed"),
     (r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-    (r"encoder\.layer\.(\d+)\.", r"blocks.\1."),
+    (r"^(encoder\.layer|layers)\.(\d+)\.", r"blocks.\2."),
     (r"layernorm_before\.", "norm1."),
     (r"layernorm_after\.", "norm2."),
     (r"attention\.attention\.(query|key|value)\.", r"attn.\1."),
     (r"attention\.output\.dense\.", "attn.proj."),
+    *_HF_PROJECTIONS,
     (r"intermediate\.dense\.", "mlp.fc1."),
     (r"(blocks\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
     (r"layer_scale([12])\.lambda1$", r"ls\1.gamma"),  # DINOv2
+    (r"mlp\.up_proj\.", "mlp.w2."),
     (r"mlp\.weights_in\.", "mlp.w12."),
     (r"mlp\.weights_out\.", "mlp.w3."),
     (r"layernorm\.", "norm."),
 )
 
-_HF_DINOV3: Rules = (
+HF_DINOV3: Rules = (
     (r"embeddings\.(cls_token|mask_token)$", r"\1"),
     (r"embeddings\.register_tokens$", "storage_tokens"),
     (r"embeddings\.patch_embeddings\.", "patch_embed.proj."),
     (r"^(model\.)?layer\.(\d+)\.", r"blocks.\2."),
-    (r"attention\.q_proj\.", "attn.query."),
-    (r"attention\.k_proj\.", "attn.key."),
-    (r"attention\.v_proj\.", "attn.value."),
-    (r"attention\.o_proj\.", "attn.proj."),
+    *_HF_PROJECTIONS,
     (r"layer_scale([12])\.lambda1$", r"ls\1.gamma"),
-)
-HF_DINOV3: Rules = (
-    *_HF_DINOV3,
-    (r"mlp\.up_proj\.", "mlp.fc1."),
-    (r"mlp\.down_proj\.", "mlp.fc2."),
-)
-HF_DINOV3_GATED: Rules = (
-    *_HF_DINOV3,
-    (r"mlp\.gate_proj\.", "mlp.w1."),
-    (r"mlp\.up_proj\.", "mlp.w2."),
-    (r"mlp\.down_proj\.", "mlp.w3."),
 )
 
 HF_RESNET: Rules = (
@@ -94,8 +91,7 @@ KEY_MAPS: tuple[tuple[str, Rules], ...] = (
     (r"(^|\.)vision_model\.embeddings\.class_embedding$", HF_CLIP),
     (r"(^|\.)visual\.class_embedding$", OPEN_CLIP),
     (r"(^|\.)embeddings\.patch_embeddings\.projection\.weight$", HF_VIT),
-    (r"(^|\.)(?:model\.)?layer\.0\.mlp\.gate_proj\.weight$", HF_DINOV3_GATED),
-    (r"(^|\.)(?:model\.)?layer\.0\.attention\.q_proj\.weight$", HF_DINOV3),
+    (r"(^|\.)embeddings\.patch_embeddings\.weight$", HF_DINOV3),
     (r"(^|\.)embedder\.embedder\.convolution\.weight$", HF_RESNET),
 )
 """Pattern of a name that identifies the format, and its rules."""
@@ -155,8 +151,11 @@ def _from_dinov2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, value in tensors.items():
         if "blocks.0.0.norm1.weight" in tensors:
             name = re.sub(r"^blocks\.\d+\.(\d+)\.", r"blocks.\1.", name)
-        name = re.sub(r"mlp\.w12\.", "mlp.fc1.", name)
-        names[re.sub(r"mlp\.w3\.", "mlp.fc2.", name)] = value
+        if ".mlp.w1." in name and name.replace("w1.", "w2.") in tensors:
+            value = torch.cat([value, tensors[name.replace("w1.", "w2.")]])
+            name = name.replace("w1.", "w12.")
+        if ".mlp.w2." not in name or name.replace("w2.", "w1.") not in tensors:
+            names[name.replace("mlp.w12.", "mlp.fc1.").replace("mlp.w3.", "mlp.fc2.")] = value
     if {"register_tokens", "pos_embed", "cls_token"} <= names.keys():
         names["reg_token"] = names.pop("register_tokens")
         names["cls_token"] = names["cls_token"].float() + names["pos_embed"][:, :1].float()
@@ -169,8 +168,10 @@ def _from_dinov3(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Its keys have no bias, by a mask. A bias of keys in the file finds no place in timm's network.
     """
+    gated = any(".mlp.w1." in name for name in tensors)
     names = {}
     for name, value in tensors.items():
+        name = name.replace("mlp.up_proj.", "mlp.w2." if gated else "mlp.fc1.")
         if name.endswith("bias_mask") or (name == "storage_tokens" and not value.numel()):
             continue
         if name.endswith("attn.qkv.bias"):

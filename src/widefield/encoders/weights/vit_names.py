@@ -1,8 +1,8 @@
 """Vision transformers recognized by the names and shapes of their tensors.
 
 Width, depth, patches, registers and the kind of MLP follow from the file. The number of heads does
-not: it is that of the published network of this width, or one for 64 channels. Nor does a missing
-last block show, so networks of a published width have the published depth.
+not, only DINOv3's periods show it: it is that of the published network of this width, or has to be
+given. Nor does a missing last block show, so a published width has the published depth.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from widefield.encoders.weights.key_maps import PATCHES, PERIODS, ROTARY, vit_prefixes
+from widefield.encoders.weights.key_maps import PATCHES, PERIODS, vit_prefixes
 
 
 class Published(NamedTuple):
@@ -64,13 +64,13 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in tensors.items():
-        if re.search(r"encoder\.layer\.\d+\.layernorm_before\.weight$", key):
+        if re.search(r"(encoder\.layer|layers)\.\d+\.layernorm_before\.weight$", key):
             found["norm_eps"] = 1e-12
-        if re.search(r"(^|\.)layer\.\d+\.attention\.q_proj\.weight$", key):
+        if re.search(r"(^|\.)(storage_tokens|embeddings\.patch_embeddings\.weight)$", key):
             found["global_pool"] = "token"
-        if key.rpartition(".")[2] in ROTARY or key.endswith(PERIODS):
             found["global_pool"] = "token"
         if key.endswith(PERIODS):
+            found["global_pool"] = "token"
             found |= _periods(value.float())
     return found
 
@@ -81,9 +81,7 @@ def _periods(periods: Tensor) -> dict[str, str]:
     exact = 100.0 ** (2.0 * torch.arange(count, dtype=torch.float32) / (2 * count))
     if torch.allclose(periods, exact, rtol=1e-6):
         return {}
-    # The authors computed them in bfloat16, where powers differ by a unit in the last place.
-    in_bf16 = 100.0 ** (2.0 * torch.arange(count, dtype=torch.bfloat16) / (2 * count))
-    if torch.equal(periods, exact.bfloat16().float()) or torch.equal(periods, in_bf16.float()):
+    if torch.equal(periods, exact.bfloat16().float()):
         return {"rope_periods": "bf16"}
     raise ValueError(
         f"{PERIODS} of the file are not 100^(k/{count}), as in DINOv3: its features need the code "
@@ -150,8 +148,14 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
         name = name.replace("_dinov2", "_reg4_dinov2")
         sizes |= {} if tokens == 4 else {"reg_tokens": tokens}
     if width not in table and "num_heads" not in sizes:
-        sizes["num_heads"] = _heads(width, with_arguments(name, sizes))
-    same = {"depth": base.depth, "num_heads": base.heads} if width in table else {}
+        raise ValueError(
+            f"the number of attention heads of a vision transformer of width {width} is not in its "
+            f"tensors: append @{with_arguments(name, sizes)},num_heads=N to the file, or open its "
+            "folder with the config.json of transformers"
+        )
+    same: dict[str, Any] = {"norm_eps": 1e-5 if table in (DINOV3, DINOV3_GATED) else 1e-6}
+    if width in table:
+        same |= {"depth": base.depth, "num_heads": base.heads}
     return with_arguments(name, {k: v for k, v in sizes.items() if same.get(k) != v})
 
 
@@ -162,13 +166,3 @@ def _table(tensors: Mapping[str, Tensor], *, gated: bool) -> dict[int, Published
     if "blocks.0.ls1.gamma" in tensors:
         return DINOV2_GATED if gated else DINOV2
     return PLAIN
-
-
-def _heads(width: int, name: str) -> int:
-    """Return one head for 64 channels, as in every published network of other widths."""
-    if width % 64:
-        raise ValueError(
-            f"the number of attention heads of a width of {width} is not in the file: append "
-            f"@{name},num_heads=N, or open the folder with its config.json"
-        )
-    return width // 64
