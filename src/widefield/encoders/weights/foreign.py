@@ -4,7 +4,7 @@ A file has names of tensors but no architecture. Tensors are matched by shape an
 their names, below one common prefix such as `state_dict.backbone.`. The numbered children of an
 `nn.Sequential` get their names by order, and the names of transformers, open_clip, DINOv2 and
 DINOv3 are translated. The architecture is the best match among the vision transformer of these
-shapes and a few common ones, or given by name. Its channels and image size are the file's. A file
+shapes or a few common ones, or given by name. Its channels and image size are the file's. A file
 that lacks a tensor of the architecture, or has one that it has no place for, is refused.
 """
 
@@ -215,14 +215,17 @@ def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ..
     Raises:
         ValueError: they are a vision transformer's, whose number of heads is not known.
     """
-    return tuple(dict.fromkeys((*vit_names(tensors, known), *COMMON_ARCHITECTURES)))
+    return tuple(vit_names(tensors, known)) or COMMON_ARCHITECTURES
 
 
 def _as_authors(name: str, known: Mapping[str, Any]) -> str:
     """Return the name with the arguments of the code that wrote the file, for its family."""
     model = name.removeprefix("timm:").partition(",")[0]
     family = family_of(model) if known and timm.is_model(model) else ""
-    belong = {"vision_transformer": ["norm_eps"], "eva": ["global_pool", "rope_periods"]}
+    belong = {
+        "vision_transformer": ["norm_eps", "num_heads"],
+        "eva": ["global_pool", "rope_periods"],
+    }
     return with_arguments(name, {k: v for k, v in known.items() if k in belong.get(family, ())})
 
 

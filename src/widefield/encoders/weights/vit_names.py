@@ -57,7 +57,7 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return what the spelling of a file says of the code that wrote it, where timm differs.
 
     DINOv3's features are the class token, and its files hold their periods in bfloat16. The
-    LayerNorms of transformers' ViT have an eps of 1e-12.
+    LayerNorms of transformers' ViT have an eps of 1e-12. MoCo v3's small ViT has 12 heads.
 
     Raises:
         ValueError: the periods of the positions are others than DINOv3's.
@@ -69,6 +69,8 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         if re.search(r"(^|\.)(storage_tokens|embeddings\.patch_embeddings\.weight)$", key):
             found["global_pool"] = "token"
             found["global_pool"] = "token"
+        if re.search(r"base_encoder\.(.*\.)?patch_embed\.proj\.weight$", key) and len(value) == 384:
+            found["num_heads"] = 12
         if key.endswith(PERIODS):
             found["global_pool"] = "token"
             found |= _periods(value.float())
@@ -113,8 +115,8 @@ def vit_names(tensors: Mapping[str, Tensor], known: Arguments) -> list[str]:
     names = []
     for prefix in vit_prefixes(tensors):
         below = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
-        is_vit = "blocks.0.attn.qkv.weight" in below and "blocks.0.norm1.weight" in below
-        if below[PATCHES].ndim == 4 and is_vit:
+        is_vit = {"blocks.0.attn.qkv.weight", "blocks.0.norm1.weight"} <= below.keys()
+        if is_vit and "norm_pre.weight" not in below and below[PATCHES].ndim == 4:
             names.append(_vit_name(below, known))
     return list(dict.fromkeys(name for name in names if name is not None))
 
