@@ -143,7 +143,8 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
         sizes["mlp_ratio"] = round((first.shape[0] + 0.5) / width, 6)
     if table in (DINOV3, DINOV3_GATED):
         name = name if "blocks.0.attn.q_bias" in tensors else name.removesuffix("_qkvb")
-        sizes |= {} if tokens == 4 else {"num_reg_tokens": tokens}
+        # Without any they are missing: every published network has 4.
+        sizes |= {} if tokens in (0, 4) else {"num_reg_tokens": tokens}
         if PERIODS in tensors:
             sizes["num_heads"] = width // (4 * len(tensors[PERIODS]))
     elif tokens and table is not PLAIN:
