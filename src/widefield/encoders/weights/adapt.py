@@ -138,7 +138,7 @@ def _resampled(
     model = (config.timm or {}).get("model_name", "")
     if not model.endswith("_dinov2") or "_reg4_" in model:
         return resample_abs_pos_embed(positions, list(new), list(old), num_prefix_tokens=prefix)
-    patches = positions[:, prefix:].float().unflatten(1, old).permute(0, 3, 1, 2)
+    patches = positions[:, prefix:].float().reshape(1, *old, -1).permute(0, 3, 1, 2)
     scale = [(size + 0.1) / before for size, before in zip(new, old, strict=True)]
     patches = F.interpolate(patches, scale_factor=scale, mode="bicubic")
     return torch.cat([positions[:, :prefix], patches.flatten(2).transpose(1, 2)], dim=1)

@@ -72,14 +72,15 @@ def _load_transformers(
         raise ValueError(
             f"{folder / CONFIG} lacks num_attention_heads or num_hidden_layers: restore it"
         )
-    for key, known in {"hidden_act": ("gelu", "silu"), "rope_theta": (100.0,)}.items():
-        if values.get(key, known[0]) not in known:
+    for key, allowed in {"hidden_act": ("gelu", "silu"), "rope_theta": (100.0,)}.items():
+        if values.get(key, allowed[0]) not in allowed:
             raise ValueError(
                 f"{folder / CONFIG} has {key} {values[key]!r}, which no encoder here has: load the "
                 "model in Python"
             )
     tensors = read_tensors(weights)
-    known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads, "norm_eps": eps}
+    known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads}
+    known |= {"norm_eps": eps} if "layer_norm_eps" in values else {}
     tensors = rename_to_timm(tensors)
     names = vit_names(tensors, known)
     if not names:
