@@ -212,7 +212,7 @@ def without(name: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("tensors", "words"),
     [
-        (without("conv1.weight"), "and not its input layer, conv1.weight"),
+        (without("conv1.weight"), "lacks conv1.weight"),
         (resnet(**{"conv1.weight": torch.zeros(16, 1, 3, 3)}), "in another shape: conv1.weight"),
         (
             resnet(**{"layer4.0.conv2.weight": torch.zeros(128, 128, 1, 1)}),

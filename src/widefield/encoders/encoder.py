@@ -18,6 +18,7 @@ from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.types import COLOR_32, BlackWhite, InputSpec, Kind, Size, as_size
+from widefield.encoders.arguments import AFTER_BUILD, set_after_build, split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
@@ -202,9 +203,10 @@ def build_encoder(
 ) -> Encoder:
     """Build a randomly initialized encoder.
 
-    Its name is that of a timm model, `torchvision:NAME`, or of a network of this library:
-    `resnet-tiny`, `alexnet` and `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d`
-    for windows and waveforms. Nothing is downloaded, and the global random state does not change.
+    Its name is that of a timm model, for vision transformers with arguments (`NAME,depth=2`),
+    `torchvision:NAME`, or of a network of this library: `resnet-tiny`, `alexnet` and
+    `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
+    Nothing is downloaded, and the global random state does not change.
 
     The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs has
     patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With `stem="auto"` these
@@ -255,6 +257,9 @@ def encoder_config(
 ) -> EncoderConfig:
     """Return the configuration of `build_encoder` with the same settings and errors."""
     name = name.removeprefix("timm:")  # as written for `init`
+    model, changed = split_arguments(name)
+    if stem == "auto" and "patch_size" in changed:
+        stem = "native"
     check_name("stem", stem, get_args(Stem))
     channels, size, rate = inputs.channels, as_size(inputs.image_size), inputs.rate
     mean = (0.5,) * channels if inputs.mean is None else tuple(map(float, inputs.mean))
@@ -278,8 +283,13 @@ def encoder_config(
         if not zero_init_last:
             raise ValueError(f"{name} has no zero_init_last: leave it out")
     else:
-        arguments = dict(VARIANTS.get(name) or {"model_name": timm_name(name)})
+        arguments = dict(VARIANTS.get(model) or {"model_name": timm_name(model)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
+        if changed and family_of(arguments["model_name"]) not in ("vision_transformer", "eva"):
+            raise ValueError(
+                f"encoder {model!r} takes no arguments: leave {name[len(model) :]} out"
+            )
+        arguments |= {key: value for key, value in changed.items() if key not in AFTER_BUILD}
         if not zero_init_last:
             if family_of(arguments["model_name"]) != "resnet":
                 raise ValueError(
@@ -414,6 +424,7 @@ def build_from_config(config: EncoderConfig) -> Encoder:
     if config.timm is None:
         return Encoder(config, CIFAR_NETWORKS[config.name](config.channels))
     backbone = timm.create_model(**config.timm)
+    set_after_build(backbone, split_arguments(config.name)[1])
     if config.conv1 is not None:
         backbone.conv1, backbone.maxpool = nn.Conv2d(**config.conv1), nn.Identity()
         # timm initializes every other convolution of a ResNet in this way.

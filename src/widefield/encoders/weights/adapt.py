@@ -1,13 +1,14 @@
 """Adaptation of an encoder to images of another size or with other channels.
 
 The first convolution is summed over channels or repeated, position embeddings and patches are
-resampled, as in timm. Other weights do not change.
+resampled, as in timm; those of DINOv2 as in its authors' code. Other weights do not change.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from timm.layers.patch_embed import resample_patch_embed
 from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
@@ -50,7 +51,7 @@ def adapt_encoder(
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = _adapted_config(before, channels, as_size(image_size), black_white)
+    config = adapted_config(before, channels, image_size, black_white)
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -71,10 +72,11 @@ def adapt_encoder(
     return result.train(encoder.training), tuple(notes)
 
 
-def _adapted_config(
-    before: EncoderConfig, channels: int, size: Size, black_white: BlackWhite | None
+def adapted_config(
+    before: EncoderConfig, channels: int, image_size: int | Size, black_white: BlackWhite | None
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
+    size = as_size(image_size)
     if (channels, size) == (before.channels, before.image_size):
         return replace(before, black_white=black_white, guessed=False)
     inputs = InputSpec(
@@ -114,13 +116,7 @@ def _resized(
         note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"
         return resample_patch_embed(value, [height, width]), note
     if name in POSITIONS and value.ndim == 3 and value.shape[2] == shape[2]:
-        old, new = _grid(before), _grid(after)
-        resampled = resample_abs_pos_embed(
-            value,
-            list(new),
-            list(old),
-            num_prefix_tokens=value.shape[1] - old[0] * old[1],
-        )
+        resampled = _resampled(value, _grid(before), _grid(after), before.config)
         return resampled, f"{value.shape[1]} position embeddings became {shape[1]}: resampled"
     height, width = before.config.image_size
     raise ValueError(
@@ -128,6 +124,24 @@ def _resized(
         f"shape {list(value.shape)} and would need {list(shape)}; leave --image-size out or give "
         f"{height}"
     )
+
+
+def _resampled(
+    positions: Tensor, old: tuple[int, int], new: tuple[int, int], config: EncoderConfig
+) -> Tensor:
+    """Return position embeddings [1, tokens, D] for another grid, bicubic.
+
+    The authors of DINOv2 did not antialias before they had registers, and scaled by
+    (new + 0.1) / old.
+    """
+    prefix = positions.shape[1] - old[0] * old[1]
+    model = (config.timm or {}).get("model_name", "")
+    if not model.endswith("_dinov2") or "_reg4_" in model:
+        return resample_abs_pos_embed(positions, list(new), list(old), num_prefix_tokens=prefix)
+    patches = positions[:, prefix:].float().reshape(1, *old, -1).permute(0, 3, 1, 2)
+    scale = [(size + 0.1) / before for size, before in zip(new, old, strict=True)]
+    patches = F.interpolate(patches, scale_factor=scale, mode="bicubic")
+    return torch.cat([positions[:, :prefix], patches.flatten(2).transpose(1, 2)], dim=1)
 
 
 def _grid(encoder: Encoder) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec, is_black_white
+from widefield.encoders.arguments import lines_after_build, split_arguments
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -275,4 +276,5 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     ]
     if config.conv1 is None:
         del lines[3]
+    lines[3:3] = lines_after_build(split_arguments(config.name)[1])
     return "\n".join(lines)

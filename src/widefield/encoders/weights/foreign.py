@@ -2,16 +2,20 @@
 
 A file has names of tensors but no architecture. Tensors are matched by shape and by the end of
 their names, below one common prefix such as `state_dict.backbone.`. The numbered children of an
-`nn.Sequential` get their names by order, and the names of transformers and open_clip are
-translated. The architecture is the best match among a few common ones, or given by name.
+`nn.Sequential` get their names by order, and the names of transformers, open_clip, DINOv2 and
+DINOv3 are translated. The architecture is the best match among the vision transformer of these
+shapes or a few common ones, or given by name. Its channels and image size are the file's. A file
+that lacks a tensor of the architecture, or has one that it has no place for, is refused.
 """
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import timm
 import torch
@@ -20,6 +24,7 @@ from torch import Tensor
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.types import InputSpec
+from widefield.encoders.arguments import split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.encoder import (
     SOLO_LEARN_PADDING,
@@ -28,11 +33,13 @@ from widefield.encoders.encoder import (
     EncoderConfig,
     build_from_config,
     encoder_config,
+    family_of,
 )
 from widefield.encoders.layers import first_weight
 from widefield.encoders.vision import TORCHVISION, published_normalization
+from widefield.encoders.weights.adapt import POSITIONS, adapted_config
 from widefield.encoders.weights.files import first_invalid
-from widefield.encoders.weights.key_maps import rename_to_timm
+from widefield.encoders.weights.key_maps import PATCHES, rename_to_timm
 from widefield.encoders.weights.normalization import (
     NORMALIZATIONS,
     Normalization,
@@ -41,6 +48,7 @@ from widefield.encoders.weights.normalization import (
     stated_normalization,
 )
 from widefield.encoders.weights.tensors import read_tensors
+from widefield.encoders.weights.vit_names import authors_arguments, vit_names, with_arguments
 
 COMMON_ARCHITECTURES = (
     "resnet18",
@@ -62,11 +70,16 @@ COMMON_ARCHITECTURES = (
 )
 """Architectures that a file is compared with by default."""
 
-MIN_SHARE = 0.9
-"""Smallest share of the architecture's tensors in a file."""
+_NOT_FEATURES = re.compile(
+    r"num_batches_tracked$|relative_position_index$|rope_embed\.periods$|^mask|^decoder|^local_cls_norm"
+)
+"""Tensors that no feature depends on, or that the network computes itself.
 
-_BEFORE_BLOCKS = "norm_pre."
-"""A layer of CLIP's vision transformers only, without which all features differ."""
+They are counters, indices and periods, what replaces masked patches, the decoder of masked
+autoencoders, and DINOv3's norm of small crops, which is for training only.
+"""
+_OF_TOKENS = re.compile(r"token|embed|norm")
+"""Names before or behind the blocks of a vision transformer; other unknown layers are heads."""
 
 NAME_HINT = "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 """Hint for a file that matches no architecture."""
@@ -94,13 +107,15 @@ class WeightMatch:
     keys: dict[str, str]
     """Name of a tensor in the architecture -> its name in the file."""
     random: tuple[str, ...]
-    """Tensors of the architecture that are not in the file and stay random."""
+    """Tensors of the architecture that are not in the file, which is refused then."""
+    filled: str
+    """Which tensors were filled from others; empty if none."""
     prefix: str
     """Text before the architecture's names in the file."""
     others: tuple[str, ...]
     """Other prefixes with as many tensors, such as those of a student."""
     unused: tuple[str, ...]
-    """Tensors of the file for layers of the architecture, or before its blocks, without a match."""
+    """Tensors of the file for layers of the architecture, or around its blocks, without a match."""
     first: str
     """Name of the input layer's weights in the architecture."""
     config: EncoderConfig
@@ -117,10 +132,13 @@ class WeightMatch:
         rest = [f"{len(self.keys)} of {self.wanted} tensors found{location}"]
         if self.others:
             rest.append(f"not those below {' or '.join(map(repr, self.others))}")
-        if self.random:
-            rest.append(f"random: {_join_first(self.random)}")
-        if self.unused:
-            rest.append(f"not used: {_join_first(self.unused)}")
+        if self.filled:
+            rest.append(self.filled)
+        if self.config.channels != 3:
+            values = "averages of" if self.config.channels == 1 else "those of"
+            rest.append(
+                f"first layer for {self.config.channels} channels, normalized by {values} color's"
+            )
         if self.config.conv1 is not None:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
@@ -139,19 +157,13 @@ class WeightMatch:
 
     @property
     def is_match(self) -> bool:
-        """Whether enough tensors match, with the input layer and without a conflict."""
-        wrong = self.other_shapes or self.extra_layers
-        return self.share >= MIN_SHARE and self.first in self.keys and not wrong
+        """Whether every tensor matches."""
+        return not self.random and not self.unused
 
     @property
     def other_shapes(self) -> list[str]:
         """Tensors of the architecture that have another shape in the file."""
         return [name for name in self.random if name in self.unused]
-
-    @property
-    def extra_layers(self) -> list[str]:
-        """Tensors of a layer before the blocks that the architecture lacks."""
-        return [name for name in self.unused if name.startswith(_BEFORE_BLOCKS)]
 
 
 def load_foreign(
@@ -186,14 +198,16 @@ def load_foreign(
         architecture, _, prefix = architecture.partition("#")
     if normalization is not None:
         check_name("normalization", normalization, NORMALIZATIONS)
-    every = tensors = rename_to_timm(read_tensors(Path(path)))
+    tensors = read_tensors(Path(path))
+    known = authors_arguments(tensors)
+    every = tensors = rename_to_timm(tensors)
     by_name = (architecture or "").startswith(SOLO_LEARN)
     solo_learn = by_name or is_solo_learn(tensors)
     if prefix is not None:
         tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = (architecture or "").removeprefix(SOLO_LEARN)
-    names = (name,) if name else COMMON_ARCHITECTURES
-    best = best_match(path, tensors, [fit for known in names for fit in architecture_specs(known)])
+    names = (_as_authors(name, known),) if name else candidate_names(tensors, known)
+    best = best_match(path, tensors, [fit for each in names for fit in architecture_specs(each)])
     if by_name or (solo_learn and architecture is None):
         best = _with_solo_learn_padding(best)
     if normalization is not None:
@@ -202,6 +216,26 @@ def load_foreign(
         stated = stated_normalization(Path(path))
         best = _with_expected(best, stated, every, solo_learn=solo_learn)
     return load_matched(tensors, best), best
+
+
+def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the architectures that tensors by timm's names are compared with.
+
+    Raises:
+        ValueError: they are a vision transformer's, whose number of heads is not known.
+    """
+    return tuple(vit_names(tensors, known)) or COMMON_ARCHITECTURES
+
+
+def _as_authors(name: str, known: Mapping[str, Any]) -> str:
+    """Return the name with the arguments of the code that wrote the file, for its family."""
+    model = name.removeprefix("timm:").partition(",")[0]
+    family = family_of(model) if known and timm.is_model(model) else ""
+    belong = {
+        "vision_transformer": ["norm_eps", "num_heads"],
+        "eva": ["global_pool", "rope_periods"],
+    }
+    return with_arguments(name, {k: v for k, v in known.items() if k in belong.get(family, ())})
 
 
 def best_match(
@@ -274,19 +308,18 @@ def _with_expected(
 
 def _is_tagged(architecture: str) -> bool:
     """Return whether a name states which of timm's weights it means, as `NAME.TAG`."""
-    return "." in architecture and not architecture.startswith(TORCHVISION)
+    return "." in architecture.partition(",")[0] and not architecture.startswith(TORCHVISION)
 
 
 def _mismatch(best: WeightMatch) -> str:
     """Return why the best match is not good enough."""
-    found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
-    if best.other_shapes and best.share >= MIN_SHARE:
-        return f"{found} there, and others in another shape: {_join_first(best.other_shapes)}"
-    if best.share >= MIN_SHARE and best.first not in best.keys:
-        return f"{found} there, and not its input layer, {best.first}"
+    lacks = [name for name in best.random if name not in best.unused]
     unknown = [name for name in best.unused if name not in best.random]
-    unused = f" and has no place for {_join_first(unknown)}" if unknown else ""
-    return f"{found} there{unused}"
+    found = f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors"
+    other = f", others in another shape: {_join_first(best.other_shapes)}" * bool(best.other_shapes)
+    missing = f", lacks {_join_first(lacks)}" * bool(lacks)
+    unused = f" and has no place for {_join_first(unknown)}" * bool(unknown)
+    return f"{found} there{other}{missing}{unused}"
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -300,23 +333,80 @@ def _join_first(names: Sequence[str]) -> str:
 
 
 def match(tensors: Tensors, spec: ArchitectureSpec) -> WeightMatch:
-    """Match the tensors of a file with an architecture."""
-    wanted = spec.wanted
-    found = _below_best_prefix(wanted, {key: key for key in tensors}, tensors)
-    for renamed in _sequential_names(wanted, tensors):
-        other = _below_best_prefix(wanted, renamed, tensors)
-        if len(other.keys) > len(found.keys):
-            found = other
+    """Match the tensors of a file with an architecture, for its channels and image size."""
+    found = _best_names(tensors, spec)
+    config = _fitted_config(tensors, spec, found)
+    if config is not None:
+        spec = architecture_spec(spec.architecture, config)
+        found = _best_names(tensors, spec)
+    keys, filled = _filled(tensors, spec, found)
     return WeightMatch(
         architecture=spec.architecture,
-        keys=found.keys,
-        random=tuple(key for key in wanted if key not in found.keys),
+        keys=keys,
+        # The network computes its indices itself.
+        random=tuple(k for k, x in spec.wanted.items() if k not in keys and x.is_floating_point()),
+        filled=filled,
         prefix=found.prefix,
         others=found.others,
-        unused=found.unused,
+        unused=tuple(name for name, key in found.unused.items() if key not in keys.values()),
         first=spec.first,
         config=spec.config,
     )
+
+
+def _best_names(tensors: Tensors, spec: ArchitectureSpec) -> "_Found":
+    """Match the tensors by their names, and by the numbers of an `nn.Sequential`."""
+    found = _below_best_prefix(spec, {key: key for key in tensors}, tensors)
+    for renamed in _sequential_names(spec.wanted, tensors):
+        other = _below_best_prefix(spec, renamed, tensors)
+        if len(other.keys) > len(found.keys):
+            found = other
+    return found
+
+
+def _fitted_config(
+    tensors: Tensors, spec: ArchitectureSpec, found: "_Found"
+) -> EncoderConfig | None:
+    """Return the configuration for the file's channels and image size; None if that fits nothing.
+
+    Positions alone do not show a height and width, so they have to be those of a square.
+    """
+    channels, size = spec.config.channels, spec.config.image_size
+    for name, key in found.unused.items():
+        shape, wanted = tensors[key].shape, getattr(spec.wanted.get(name), "shape", None)
+        if name == spec.first and wanted and (*shape[:1], *shape[2:]) == (*wanted[:1], *wanted[2:]):
+            channels = shape[1]
+        elif name in POSITIONS and wanted and (shape[0], shape[2:]) == (1, wanted[2:]):
+            patch = spec.wanted[spec.first].shape[2:]
+            others = wanted[1] - (size[0] // patch[0]) * (size[1] // patch[1])
+            side = math.isqrt(max(0, shape[1] - others))
+            if side * side != shape[1] - others:
+                return None
+            size = (side * patch[0], side * patch[1])
+    if (channels, size) == (spec.config.channels, spec.config.image_size) or min(size) < 8:
+        return None
+    return adapted_config(spec.config, channels, size, None)
+
+
+def _filled(
+    tensors: Tensors, spec: ArchitectureSpec, found: "_Found"
+) -> tuple[dict[str, str], str]:
+    """Return the keys of the match with a missing `fc_norm` filled, and a note on that.
+
+    A network trained on masked images normalizes its tokens; timm's EVA normalizes their average,
+    and takes the same weights, as here.
+    """
+    pairs = {f"fc_norm.{end}": f"norm.{end}" for end in ("weight", "bias")}
+    masked = f"{found.prefix}mask_token" in tensors
+    is_missing = pairs.keys() <= spec.wanted.keys() and not pairs.keys() & found.keys.keys()
+    is_eva = spec.config.timm is not None and family_of(spec.config.timm["model_name"]) == "eva"
+    has_norm = set(pairs.values()) <= found.unused.keys() - spec.wanted.keys()
+    if not (masked and is_missing and is_eva and has_norm):
+        return found.keys, ""
+    keys = {name: found.unused[source] for name, source in pairs.items()}
+    if any(tensors[key].shape != spec.wanted[name].shape for name, key in keys.items()):
+        return found.keys, ""
+    return {**found.keys, **keys}, "fc_norm filled from norm, as timm does"
 
 
 @cache
@@ -335,22 +425,18 @@ def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureS
     """Return the spec of an architecture; its tensors take no memory."""
     with torch.device("meta"):
         network = build_from_config(config).backbone
-    wanted = {key: x for key, x in network.state_dict().items() if not _is_counter(key)}
+    wanted = {k: x for k, x in network.state_dict().items() if not _NOT_FEATURES.search(k)}
     return ArchitectureSpec(architecture, config, wanted, first_weight(network))
 
 
 def _default_sizes(name: str) -> list[int]:
     """Return the usual image sizes of weights of this name."""
+    name = split_arguments(name)[0]
     in_timm = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
     cfg = timm.get_pretrained_cfg(name) if in_timm else None
     if cfg is None or not cfg.fixed_input_size:
         return [224]
     return list(dict.fromkeys((224, cfg.input_size[-1])))
-
-
-def _is_counter(key: str) -> bool:
-    """Return whether a tensor is a counter of batches, which is not needed."""
-    return key.endswith("num_batches_tracked")
 
 
 def _foreign_config(name: str, image_size: int) -> EncoderConfig:
@@ -375,19 +461,21 @@ class _Found(NamedTuple):
     """Name in the architecture -> key in the file."""
     others: tuple[str, ...]
     """Other prefixes with as many matches."""
-    unused: tuple[str, ...]
-    """Names in layers of the architecture, and before its blocks, without a match."""
+    unused: dict[str, str]
+    """Names in layers of the architecture, and around its blocks, without a match -> keys."""
 
 
-def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tensors) -> _Found:
-    """Return the prefix with most matches of `wanted`, and these matches.
+def _below_best_prefix(
+    spec: ArchitectureSpec, names: Mapping[str, str], tensors: Tensors
+) -> _Found:
+    """Return the prefix with most matches of the architecture, and these matches.
 
     Args:
-        wanted: tensors of the architecture.
+        spec: the architecture.
         names: name to search by -> key in `tensors`.
         tensors: tensors of the file.
     """
-    counts: Counter[str] = Counter()
+    wanted, counts = spec.wanted, Counter[str]()
     for name, key in names.items():
         parts = name.split(".")
         for cut in range(len(parts)):
@@ -395,7 +483,7 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
             if end in wanted and wanted[end].shape == tensors[key].shape:
                 counts[name.removesuffix(end)] += 1
     if not counts:
-        return _Found("", {}, (), ())
+        return _Found("", {}, (), {})
     max_count = max(counts.values())
     best = [prefix for prefix, count in counts.items() if count == max_count]
     # The published features of DINO are the teacher's. Otherwise the first in the file, because
@@ -407,14 +495,21 @@ def _below_best_prefix(wanted: Tensors, names: Mapping[str, str], tensors: Tenso
         for end in wanted
         if end in below and wanted[end].shape == tensors[below[end]].shape
     }
-    layers = {end.split(".")[0] for end in wanted} | {_BEFORE_BLOCKS.removesuffix(".")}
-    unused = tuple(
-        end
-        for end in below
-        if end not in keys and end.split(".")[0] in layers and not _is_counter(end)
-    )
+    layers = {end.split(".")[0] for end in wanted}
+    unused = {
+        end: key
+        for end, key in below.items()
+        if end not in keys
+        and not _NOT_FEATURES.search(end)
+        and (end.split(".")[0] in layers or (spec.first == PATCHES and _is_around(end)))
+    }
     others = tuple(name for name in best if name != prefix)
     return _Found(prefix, keys, others, unused)
+
+
+def _is_around(name: str) -> bool:
+    """Return whether a tensor is one of the tokens' of a vision transformer."""
+    return _OF_TOKENS.search(name.split(".")[0]) is not None
 
 
 def _sequential_names(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:

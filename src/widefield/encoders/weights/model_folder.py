@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
 from widefield.core.types import InputSpec, as_size
+from widefield.encoders.arguments import AFTER_BUILD, split_arguments
 from widefield.encoders.encoder import Encoder, EncoderConfig
 from widefield.encoders.readout import Readout
 from widefield.encoders.readout_file import READOUT_FILE, save_readout
@@ -34,6 +35,12 @@ def check_timm_support(config: EncoderConfig) -> None:
     if config.front_end is not None:
         raise ValueError(
             f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
+            ".safetensors or .onnx file"
+        )
+    missing = [key for key in split_arguments(config.name)[1] if key in AFTER_BUILD]
+    if missing:
+        raise ValueError(
+            f"timm has no argument {missing[0]}, which {config.name} needs: export to a "
             ".safetensors or .onnx file"
         )
     if config.timm is None or config.conv1 is not None:
