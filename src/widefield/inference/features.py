@@ -229,9 +229,16 @@ class FeatureExtractor:
     def features(
         self, images: np.ndarray, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C]."""
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C].
+
+        Raises:
+            ValueError: some are NaN or infinite.
+        """
         with images_progress(quiet, "encoding images") as progress:
-            return encode(self.build(images), images, progress, precision=precision)
+            h = encode(self.build(images), images, progress, precision=precision)
+        if not h.isfinite().all():
+            raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
+        return h
 
 
 def images_progress(quiet: bool, description: str) -> AbstractContextManager[ProgressCallback]:
