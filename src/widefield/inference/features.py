@@ -249,10 +249,17 @@ class FeatureExtractor:
     def features(
         self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments.
+
+        Raises:
+            ValueError: some are NaN or infinite.
+        """
         plain = images if isinstance(images, np.ndarray) else images.images
         with images_progress(quiet, "encoding images") as progress:
-            return encode(self.build(plain), images, progress, precision=precision)
+            h = encode(self.build(plain), images, progress, precision=precision)
+        if not h.isfinite().all():
+            raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
+        return h
 
 
 def images_progress(quiet: bool, description: str) -> AbstractContextManager[ProgressCallback]:

@@ -72,6 +72,9 @@ def fit_few_labels(
         groups: groups of the labeled examples, [m], which no fold divides.
         seed: seed of the folds.
 
+    Raises:
+        ValueError: features are NaN or infinite.
+
     Example:
         >>> h = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2], [0.05], [1.15]])
         >>> known, y = np.arange(6), np.array([0, 0, 0, 1, 1, 1])
@@ -79,6 +82,8 @@ def fit_few_labels(
         [0, 1]
     """
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
+    if not np.isfinite(h).all():
+        raise ValueError("the features contain NaN or infinity: look at the encoder first")
     z = _standardized(h)
     known = z[labeled]
     splits = _splits(y, groups, seed)

@@ -214,8 +214,6 @@ def explore(
         )
     extractor = extractor.with_readout(dataset, quiet=quiet)
     h = extractor.features(dataset.inputs, quiet=quiet)
-    if not h.isfinite().all():
-        raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     duplicates = near_duplicates(graph)

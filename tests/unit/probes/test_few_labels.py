@@ -101,3 +101,13 @@ def test_the_small_fits_start_no_threads(monkeypatch: pytest.MonkeyPatch) -> Non
         fit_few_labels(h, np.arange(40), y, classes=2)
         assert set(threads) == {1}
         assert 2 in {pool["num_threads"] for pool in threadpool_info()}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 39])
+def test_features_that_are_no_numbers_are_refused(value: float, row: int) -> None:
+    """With a label or without one."""
+    h, y = clouds(40, 3.0)
+    h[row, 2] = value
+    with pytest.raises(ValueError, match="the features contain NaN or infinity: look"):
+        fit_few_labels(h, np.arange(20), y[:20], classes=2)
