@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
@@ -18,6 +19,7 @@ from widefield.audits.bounds import (
     audit_tasks,
     check_trainable,
     measure_bounds,
+    probe_tasks,
     untrained_stages,
     with_stages,
 )
@@ -53,9 +55,17 @@ from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.splits import TrainTest, data_notes, open_train_test, overlap_note
+from widefield.inference.splits import (
+    TrainTest,
+    apart,
+    data_notes,
+    open_train_test,
+    overlap_note,
+    own_group,
+)
 from widefield.methods import METHODS
 from widefield.metrics import describe
+from widefield.probes.grouped import share_interval
 from widefield.report import write_page
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
@@ -65,6 +75,8 @@ WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
 """Default plants of data without labels."""
 _FEW = 20
 """Test examples below which intervals of the bootstrap are unreliable."""
+_FEW_GROUPS = 10
+"""Test groups below which they are."""
 _TOLERANCE = 1e-3
 """Largest relative difference of two calls on the same images that is due to rounding."""
 
@@ -76,6 +88,7 @@ def audit(
     *,
     train_data: Data | None = None,
     labels: Labels | None = None,
+    group: str | None = None,
     features: FeatureKind = "pooled",
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
@@ -106,6 +119,10 @@ def audit(
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without one of them are left out. In Python also a table, as `classify`
             takes it.
+        group: examples that belong together, such as frames of a video: a column of the labels, a
+            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
+            first ( ) matches. No group is divided, and intervals count groups; by default as in
+            the run, for its data.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
@@ -134,7 +151,7 @@ def audit(
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
         check_name("method", pretrain_with, METHODS)
-    table = None if labels is None else read_labels(labels)
+    table = None if labels is None else read_labels(labels, group=group)
     extractor = open_encoder(encoder, features)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     other = None if compare is None else open_encoder(compare, features)
@@ -145,6 +162,7 @@ def audit(
         data,
         train_data=train_data,
         labels=table,
+        group=own_group(extractor, data, group, labels=table),
         max_examples=max_examples,
         seed=seed,
         quiet=quiet,
@@ -308,6 +326,7 @@ def _notes(
     """Return what may limit the verdicts; `trained`: also of those after short pretrainings."""
     notes = [
         *overlap_note(data.test, data.train),
+        *_copies_note(extractor, data),
         *extractor.notes,
         *data_notes(data.train, data.test),
     ]
@@ -323,10 +342,13 @@ def _notes(
             "the encoder is not deterministic: its features of the same images differ between "
             "calls, and so may the verdicts of another audit"
         )
-    if len(data.test) < _FEW:
+    groups = data.test.groups
+    count, of, enough = len(data.test), str(data.test.kind), _FEW
+    if groups is not None:
+        count, of, enough = len(np.unique(groups)), "groups", _FEW_GROUPS
+    if count < enough:
         notes.append(
-            f"{len(data.test)} test {data.test.kind} are too few for reliable intervals: score on "
-            f"{_FEW} or more"
+            f"{count} test {of} are too few for reliable intervals: score on {enough} or more"
         )
     if len(data.train) < h.shape[1]:
         notes.append(
@@ -334,6 +356,18 @@ def _notes(
             "examples would make the verdicts more reliable"
         )
     return tuple(notes)
+
+
+def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:
+    """Return a note on near-copies in both parts, with the accuracies without them."""
+    found = apart(data) if data.train.labels else None
+    if found is None:
+        return []
+    results = {} if found.data is None else probe_tasks(extractor.features, found.data)
+    groups = None if found.data is None else found.data.test.groups
+    return [
+        found.note({t: (x.accuracy, *share_interval(x.hits, groups)) for t, x in results.items()})
+    ]
 
 
 def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
@@ -424,5 +458,7 @@ def _without_labels(
     min_count, max_count = comparison.IMAGE_COUNTS["other"]
     if data.kind != "images" or len(data) < min_count:
         return None
-    images = data.subset(data.spread_rows(max_count)).first_read().images
-    return comparison.compare(a.features, b.features, images, baseline="other", seed=seed)
+    part = data.subset(data.spread_rows(max_count)).first_read()
+    return comparison.compare(
+        a.features, b.features, part.images, groups=part.groups, baseline="other", seed=seed
+    )

@@ -111,6 +111,7 @@ def audit_tasks(
             bounds[task].floors,
             bounds[task].ceiling,
             classes=len(data.train.classes[task]),
+            groups=data.test.groups,
             stages={
                 cell: (hits[task], bounds[task].stages[cell])
                 for cell, hits in cells.items()
@@ -280,7 +281,9 @@ def probe_tasks(
     train_h, test_h = features(data.train.images), features(data.test.images)
     train_y, test_y = data.targets(train_h.device)
     classes = data.class_counts
-    linear = fit_linear(train_h, train_y, test_h, test_y, classes=classes, seed=seed)
+    linear = fit_linear(
+        train_h, train_y, test_h, test_y, classes=classes, groups=data.groups, seed=seed
+    )
     votes = knn(train_h, train_y, test_h, test_y, classes=classes)
     return {
         task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
@@ -333,6 +336,8 @@ def _key(settings: list[Any], data: TrainTest) -> str:
     hash_ = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
     for half in (data.train, data.test):
         hash_.update(half.digests().tobytes())
+        if half.groups is not None:
+            hash_.update(b"groups" + half.groups.tobytes())
         for task, y in half.labels.items():
             hash_.update(f"{task}/{len(half.classes[task])}".encode() + y.tobytes())
     return hash_.hexdigest()

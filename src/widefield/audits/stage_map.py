@@ -50,11 +50,14 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
         stages = tuple(stage for stage in stages if stage.name != INPUT)
         cells = _fit_cells(encoder, stages, train.images, device)
         halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
-    train_y, test_y = TrainTest(train=train, test=data.test).targets(device)
+    pair = TrainTest(train=train, test=data.test)
+    train_y, test_y = pair.targets(device)
     hits: dict[str, dict[str, Hits]] = {}
     for name in cells:
         x, test_x = (half[name].clone() for half in halves)
-        probes = fit_linear(x, train_y, test_x, test_y, classes=data.class_counts, seed=seed)
+        probes = fit_linear(
+            x, train_y, test_x, test_y, classes=data.class_counts, groups=pair.groups, seed=seed
+        )
         hits[name] = {
             task: (probe.predicted == test_y[task]).cpu().numpy() for task, probe in probes.items()
         }

@@ -7,7 +7,8 @@ and lost if no stage does and the untrained network can.
 
 Its 95 % interval is a percentile bootstrap over the test examples. Encoder, floor and ceiling are
 resampled together, since they are scored on the same examples: differences then vary less than
-each accuracy alone. The interval of the accuracy is Wilson's, as in `probe`.
+each accuracy alone. The interval of the accuracy is Wilson's, as in `probe`. Both are clustered by
+groups of examples, if there are any.
 """
 
 import base64
@@ -34,7 +35,7 @@ from widefield.evaluation.verdicts import (
     judge_feature,
     name_share,
 )
-from widefield.probes.linear import wilson
+from widefield.probes.grouped import GroupIds, share_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,8 @@ class TaskAudit:
     untrained network, `untrained`, `untrained_low` and `untrained_high`."""
     best_stage: str | None
     """The one with the highest accuracy; None if stages were not measured."""
+    groups: str | None = None
+    """Number of the group of each test example, int32 in base 64; None if they are not grouped."""
 
     def hits(self) -> NDArray[np.bool_]:
         """Return `right` as bool [n]."""
@@ -106,7 +109,10 @@ class TaskAudit:
             >>> after.difference_from(before).verdict
             'higher'
         """
-        return paired_difference(other.hits(), self.hits())
+        groups = None
+        if self.groups is not None:
+            groups = np.frombuffer(base64.b64decode(self.groups), "<i4").astype(np.int64)
+        return paired_difference(other.hits(), self.hits(), groups=groups)
 
     def line(self) -> str:
         """Return the verdict in one sentence."""
@@ -154,6 +160,7 @@ def audit_task(
     ceiling: ProbeResult,
     *,
     classes: int,
+    groups: GroupIds | None = None,
     stages: StageHits | None = None,
     seed: int = 0,
 ) -> TaskAudit:
@@ -170,19 +177,19 @@ def audit_task(
     """
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
-    share = _share(encoder, floor, ceiling, seed)
+    share = _share(encoder, floor, ceiling, groups, seed)
     majority = floors["majority"].accuracy if "majority" in floors else 1 / classes
     predictable = partial(
         _predictable, majority=majority, best_known=max(floor.accuracy, ceiling.accuracy)
     )
     verdict = judge_feature(
         share,
-        over_floor=paired_difference(floor.hits, encoder.hits, seed=seed),
+        over_floor=paired_difference(floor.hits, encoder.hits, groups=groups, seed=seed),
         predictable=predictable(encoder.hits),
-        stage=_evidence(encoder.hits, stages, predictable, seed) if stages else None,
+        stage=_evidence(encoder.hits, stages, predictable, groups, seed) if stages else None,
     )
     learned, learned_low, learned_high = share or (None, None, None)
-    low, high = wilson(int(encoder.hits.sum()), len(encoder.hits))
+    low, high = share_interval(encoder.hits, groups)
     return TaskAudit(
         task=task,
         verdict=verdict,
@@ -199,17 +206,28 @@ def audit_task(
         classes=classes,
         test_examples=len(encoder.hits),
         right=packed(encoder.hits),
-        stages={name: _stage_scores(*pair) for name, pair in (stages or {}).items()},
+        stages={name: _stage_scores(*pair, groups) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
+        groups=None if groups is None else _numbered(groups),
     )
 
 
+def _numbered(groups: GroupIds) -> str:
+    """Return the number of each group, int32 in base 64."""
+    number = np.unique(groups, return_inverse=True)[1]
+    return base64.b64encode(number.astype("<i4").tobytes()).decode()
+
+
 def _share(
-    encoder: ProbeResult, floor: ProbeResult, ceiling: ProbeResult, seed: int
+    encoder: ProbeResult,
+    floor: ProbeResult,
+    ceiling: ProbeResult,
+    groups: GroupIds | None,
+    seed: int,
 ) -> tuple[float, float, float] | None:
     """Return the learned share with its interval; None if floor and ceiling are too close."""
     hits = (result.hits for result in (encoder, floor, ceiling))
-    means, low_means, high_means = bootstrap_means(*hits, seed=seed)
+    means, low_means, high_means = bootstrap_means(*hits, groups=groups, seed=seed)
     gap, distance = high_means - low_means, ceiling.accuracy - floor.accuracy
     if distance < MIN_GAP or interval(gap)[0] <= 0:
         return None
@@ -224,13 +242,17 @@ def _predictable(hits: Hits, *, majority: float, best_known: float) -> float:
 
 
 def _evidence(
-    audited: Hits, stages: StageHits, predictable: Callable[[Hits], float], seed: int
+    audited: Hits,
+    stages: StageHits,
+    predictable: Callable[[Hits], float],
+    groups: GroupIds | None,
+    seed: int,
 ) -> StageEvidence:
     best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
     return StageEvidence(
         predictable=predictable(best),
-        over_pooled=paired_difference(audited, best, seed=seed),
-        over_untrained=paired_difference(untrained, best, seed=seed),
+        over_pooled=paired_difference(audited, best, groups=groups, seed=seed),
+        over_untrained=paired_difference(untrained, best, groups=groups, seed=seed),
     )
 
 
@@ -239,10 +261,10 @@ def _best(stages: StageHits, side: int) -> str:
     return max(stages, key=lambda name: stages[name][side].mean())
 
 
-def _stage_scores(encoder: Hits, untrained: Hits) -> dict[str, float]:
+def _stage_scores(encoder: Hits, untrained: Hits, groups: GroupIds | None) -> dict[str, float]:
     scores: dict[str, float] = {}
     for prefix, hits in (("", encoder), ("untrained_", untrained)):
-        low, high = wilson(int(hits.sum()), len(hits))
+        low, high = share_interval(hits, groups)
         name = "untrained" if prefix else "accuracy"
         scores |= {name: float(hits.mean()), f"{prefix}low": low, f"{prefix}high": high}
     return scores

@@ -37,7 +37,7 @@ from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import Pixels, fit_linear
 from widefield.probes.features import features, image_batch
-from widefield.probes.linear import wilson
+from widefield.probes.grouped import share_interval
 from widefield.report import Bars
 from widefield.views import VIEWS, Augmentation, ImageAugmentation, ViewSettings, view_components
 
@@ -275,7 +275,7 @@ class _Probes:
     def is_readable(self, task: str) -> bool:
         """Return whether untrained features without views predict `task`, by the interval."""
         right = _best(self.plain[:-1], task)
-        low, _ = wilson(int(right.sum()), len(right))
+        low, _ = share_interval(right, self.data.test.groups)
         return low >= self.majority[task] + MIN_GAP
 
     def effects(self, name: str, views: Augmentation) -> dict[str, ViewEffect]:
@@ -287,7 +287,7 @@ class _Probes:
 
     def _effect(self, hits: list[_Hits], task: str) -> ViewEffect:
         untrained, encoder = (
-            paired_difference(before, after, seed=self.seed)
+            paired_difference(before, after, groups=self.data.test.groups, seed=self.seed)
             for before, after in (
                 (_best(self.plain[:-1], task), _best(hits[:-1], task)),
                 (self.plain[-1][task], hits[-1][task]),
@@ -316,7 +316,13 @@ class _Probes:
         hits = []
         for train_h, test_h in zip(train, test, strict=True):
             probes = fit_linear(
-                train_h, train_y, test_h, test_y, classes=self.data.class_counts, seed=self.seed
+                train_h,
+                train_y,
+                test_h,
+                test_y,
+                classes=self.data.class_counts,
+                groups=self.data.groups,
+                seed=self.seed,
             )
             hits.append({t: (p.predicted == test_y[t]).cpu().numpy() for t, p in probes.items()})
         return hits

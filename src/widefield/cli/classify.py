@@ -31,7 +31,9 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
 def _print(result: "Classification") -> None:
     checked, predicted = result.cross_validation, result.predicted
     if checked is None:
-        print_line("no cross-validation: a class has a single label, give each class two or more")
+        print_line(
+            "no cross-validation: a class has a single label or group, give each class two or more"
+        )
     else:
         print_table(
             f"{result.encoder}, cross-validated on {len(result.labels)} labels",

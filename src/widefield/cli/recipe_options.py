@@ -21,7 +21,7 @@ PYTHON_ONLY = frozenset(
         *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
     }
 )
-"""Settings of Python and `--config` files only, because help has at most 40 options."""
+"""Settings of Python and `--config` files only, because help has at most 41 options."""
 
 
 def all_options() -> list[inspect.Parameter]:

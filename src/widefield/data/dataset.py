@@ -37,6 +37,9 @@ class Dataset:
     """Class names of each task, indexed by class id."""
     paths: list[str]
     """Name of each example: its relative path, or "row 17" of an array."""
+    groups: NDArray[np.int64] | None = None
+    """Group of each example, int64 [n], if some belong together; the same key has the same id in
+    every data set."""
     skipped: tuple[Skipped, ...] = ()
     """Files that could not be read, with reasons."""
     notes: tuple[str, ...] = ()
@@ -65,6 +68,7 @@ class Dataset:
         assert self.images.dtype.name in KINDS
         assert self.images.ndim == 4
         assert len(self.paths) == n
+        assert self.groups is None or self.groups.shape == (n,)
         assert self.labels.keys() == self.classes.keys()
         assert all(v.dtype == np.int64 and v.shape == (n,) for v in self.labels.values())
 
@@ -124,6 +128,7 @@ class Dataset:
             images=self.images[rows],
             labels={task: ids[rows] for task, ids in self.labels.items()},
             paths=[self.paths[row] for row in index.tolist()],
+            groups=None if self.groups is None else self.groups[rows],
             skipped=(),
             planted=tuple(overlay.subset(index) for overlay in self.planted),
             plain=None if self.plain is None else self.plain[rows],

@@ -24,6 +24,8 @@ class Examples:
     """Encoded images, [n]."""
     recordings: Recordings | None = None
     """Sounds."""
+    groups: NDArray[np.int64] | None = None
+    """Group of each example, int64 [n]; None if they are not grouped."""
     origin: tuple[Path, ...] = ()
     """Files whose size and modification time identify this content."""
     notes: tuple[str, ...] = ()

@@ -130,7 +130,7 @@ class LabelTable:
         return {task: tuple(sorted(set(by_path.values()))) for task, by_path in self.tasks.items()}
 
 
-def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
+def read_labels(labels: Labels, only: str | None = None, *, group: str | None = None) -> LabelTable:
     """Read a table of labels; each column except `path` is a task.
 
     Empty cells are missing labels. Columns without a name, such as the index that pandas writes,
@@ -140,6 +140,7 @@ def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
             path -> label.
         only: read only this task.
+        group: read this column too, if there is one; see `data.groups`.
 
     Raises:
         ValueError: the input has another type, cannot be read, lacks a column, or repeats a path.
@@ -165,16 +166,21 @@ def read_labels(labels: Labels, only: str | None = None) -> LabelTable:
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
     else:
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
-    return _table(columns if only is None else _select_column(columns, only, source), source, lines)
+    if only is not None:
+        columns = _select_columns(columns, only, group, source)
+    return _table(columns, source, lines)
 
 
-def _select_column(columns: dict[str, list[Any]], task: str, source: str) -> dict[str, list[Any]]:
-    """Return the columns `path` and `task`."""
+def _select_columns(
+    columns: dict[str, list[Any]], task: str, group: str | None, source: str
+) -> dict[str, list[Any]]:
+    """Return the columns `path` and `task`, and `group` if there is one."""
     tasks = [name for name in columns if name != _PATH]
     selected = [name for name in tasks if printable(name) == task]
     if tasks and not selected:
         found = ", ".join(map(printable, tasks))
         raise ValueError(f"{source} has no column {task!r}: beside path it has {found}")
+    selected += [name for name in tasks if printable(name) == group and name not in selected]
     return {name: columns[name] for name in (_PATH, *selected)}
 
 

@@ -18,11 +18,12 @@ _CHOICES = {
 _CHUNK = 512
 
 
-def split_note(spec: Spec, n: int) -> list[str]:
+def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:
     """Return a note if `spec` selects a split of a path."""
     if spec.split is None or spec.base in BUILT_IN:
         return []
-    return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each name"]
+    unit = "group" if grouped else "name"
+    return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each {unit}"]
 
 
 def decoding_notes(record: Record, n: int, size: Size) -> list[str]:

@@ -20,6 +20,7 @@ from widefield.data.cache import Record, cache_folder, cache_key, load_or_build,
 from widefield.data.dataset import Dataset
 from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
+from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
 from widefield.data.notes import dark_note, decoding_notes, split_note
 from widefield.data.open_sounds import open_sounds
@@ -61,6 +62,7 @@ def open_dataset(
     held_out: bool = False,
     labels: LabelTable | None = None,
     unlabeled: bool = False,
+    group: str | None = None,
     seconds: float | None = None,
     sample_rate: int | None = None,
     memory_budget: int | None = None,
@@ -79,6 +81,7 @@ def open_dataset(
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
         unlabeled: keep examples without a label, as class -1, instead of dropping them.
+        group: which examples belong together; see `data.groups`. A task of this name is no task.
         seconds: duration of an example of sounds; default: 1.
         sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
         memory_budget: limit of pixels in memory, bytes; default: half of the free memory.
@@ -102,6 +105,8 @@ def open_dataset(
     spec, examples = _read(data, size)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
+    if group is not None:
+        examples = grouped(examples, group)
     if examples.pixels is not None and examples.pixels.dtype != np.uint8:
         return open_windows(spec, examples, size=size, max_examples=max_examples)
     if examples.recordings is not None:
@@ -158,12 +163,13 @@ def kind_of_source(data: Data) -> tuple[str, Kind]:
     return str(spec), "windows" if windows else "images"
 
 
-def count_of_source(data: Data, labels: LabelTable | None = None) -> int:
+def count_of_source(data: Data, labels: LabelTable | None = None, group: str | None = None) -> int:
     """Return the number of examples of a source without decoding it.
 
     Args:
         data: as for `open_dataset`.
         labels: count only examples with all of these labels.
+        group: which examples belong together, for the split.
 
     Raises:
         ValueError: it cannot be read.
@@ -175,7 +181,9 @@ def count_of_source(data: Data, labels: LabelTable | None = None) -> int:
     spec, examples = _read(data, None)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=False)
-    return len(split_rows(examples.names, spec))
+    if group is not None:
+        examples = grouped(examples, group)
+    return len(split_rows(examples, spec))
 
 
 def _features(spec: Spec, examples: Examples) -> list[Feature]:
@@ -208,7 +216,7 @@ def _open(
     progress: ProgressCallback | None,
 ) -> Dataset:
     """Select and decode images, draw overlays, append channels."""
-    rows = split_rows(examples.names, spec)
+    rows = split_rows(examples, spec)
     overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageFeature)]
     channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits)), None)
     *size, channels = canvas.shape
@@ -416,7 +424,8 @@ def _dataset(
     n, index = len(rows), np.arange(len(rows))
     skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
     height, width = images.shape[1:3]
-    notes = [*examples.notes, *split_note(spec, n), *decoding_notes(record, n, (height, width))]
+    notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
+    notes += decoding_notes(record, n, (height, width))
     notes += dark_note(images[:n]) + skipped_note(skipped)
     return Dataset(
         spec=str(spec),
@@ -427,6 +436,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=[examples.names[row] for row in record["rows"]],
+        groups=None if examples.groups is None else examples.groups[rows],
         skipped=skipped,
         notes=tuple(notes),
         storage=storage,

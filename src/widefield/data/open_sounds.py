@@ -66,7 +66,7 @@ def open_sounds(
     """
     recordings = examples.recordings
     assert recordings is not None
-    rows = split_rows(examples.names, spec)
+    rows = split_rows(examples, spec)
     balanced_subset(examples, rows, max_examples)  # raises before decoding if there are too few
     rate = rate or _default_rate(recordings)
     steps = _steps(size, seconds, rate)
@@ -264,7 +264,7 @@ def _dataset(
     rate: int,
 ) -> Dataset:
     n, index = len(rows), np.arange(len(rows))
-    notes = [*examples.notes, *split_note(spec, n)]
+    notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
     longer = int((segments.lengths > segments.steps).sum())
     notes.append(
         f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
@@ -285,6 +285,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=[examples.names[row] for row in rows.tolist()],
+        groups=None if examples.groups is None else examples.groups[rows],
         skipped=tuple(skipped),
         notes=tuple(notes),
         storage=storage,

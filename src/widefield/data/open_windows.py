@@ -29,7 +29,7 @@ def open_windows(
             f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
             "windows to that length, or leave image_size out"
         )
-    rows = balanced_subset(examples, split_rows(examples.names, spec), max_examples)
+    rows = balanced_subset(examples, split_rows(examples, spec), max_examples)
     whole = len(rows) == len(examples.names)
     return Dataset(
         spec=str(spec),
@@ -37,6 +37,7 @@ def open_windows(
         labels={task: ids[rows] for task, ids in examples.labels.items()},
         classes=examples.classes,
         paths=[examples.names[row] for row in rows.tolist()],
-        notes=(*examples.notes, *split_note(spec, len(rows))),
+        groups=None if examples.groups is None else examples.groups[rows],
+        notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),
         storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
     )

@@ -7,15 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.data.examples import Examples
+from widefield.data.groups import held_out_groups
 from widefield.data.spec import BUILT_IN, Spec
 
 TEST_SHARE = 0.2
 
 
-def split_rows(names: list[str], spec: Spec) -> NDArray[np.int64]:
-    """Return the rows of a split: all of a built-in source; 80 / 20 by hash of names of a path."""
+def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
+    """Return the rows of a split: all of a built-in source; 80 / 20 by hash of names of a path.
+
+    Groups are split by their own hashes, so that none is in both parts.
+    """
+    names = examples.names
     if spec.split is None or spec.base in BUILT_IN:
         return np.arange(len(names))
+    if examples.groups is not None:
+        return np.flatnonzero(held_out_groups(examples.groups) == (spec.split == "test"))
     hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
     rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))

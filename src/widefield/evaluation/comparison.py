@@ -6,7 +6,7 @@ the rule of the verdict depend on it; see `verdicts.py`.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
-from widefield.evaluation.cross_fit import ClassIds, CrossFit, Hits, cross_fit
+from widefield.evaluation.cross_fit import ClassIds, CrossFit, cross_fit
 from widefield.evaluation.label_free import (
     FeatureFunction,
     Images,
@@ -30,6 +29,13 @@ from widefield.evaluation.label_free import (
     neighbor_consistency,
     quadrant_retrieval,
     rotation_accuracy,
+)
+from widefield.evaluation.near_copies import (
+    COPIES_SHARE,
+    MAX_POOLED,
+    copies_text,
+    copy_groups,
+    thumbnails,
 )
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
 from widefield.evaluation.verdicts import (
@@ -42,6 +48,7 @@ from widefield.evaluation.verdicts import (
 from widefield.evaluation.wide import wide_or_none
 from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes import extract, pixels
+from widefield.probes.grouped import GroupIds, share_interval
 
 _FORMAT = 3
 Baseline = Literal["untrained", "initial", "other"]
@@ -100,6 +107,12 @@ class Comparison:
     encoder."""
     pixels_consistency: float | None
     """Neighbor consistency of raw pixels; None against the initial encoder."""
+    linear_interval: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Task -> 95 % interval of the encoder's accuracy in `linear`."""
+    groups: int | None = None
+    """Number of groups that folds and intervals keep whole; None if examples are not grouped."""
+    copies: str | None = None
+    """A sentence on near-copies across the folds; None without."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -120,7 +133,9 @@ class Comparison:
         """Return the verdict and the scores, one line each."""
         untrained = self.baseline == "untrained"
         scores = self._untrained_lines() if untrained else self._initial_lines()
-        return [f"{self.text}: {self.reason}", *scores]
+        grouped = f"; {self.groups} groups, each scored as a whole" if self.groups else ""
+        copies = [] if self.copies is None else [self.copies]
+        return [f"{self.text}: {self.reason}{grouped}", *scores, *copies]
 
     def _untrained_lines(self) -> list[str]:
         raw = {"neighbor_consistency": self.pixels_consistency}
@@ -139,12 +154,20 @@ class Comparison:
         values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
         best, pooled = percent(self.linear[task].after), percent(self.pooled[task])
         ours = best if best == pooled else f"{best} (pooled {pooled})"
+        ours += self._interval(task, self.linear)
         line = f"linear-probe accuracy ({task}): {ours}, {values}"
         lower = [name for name, score in floors.items() if score.verdict == "lower"]
         equal = [name for name, s in floors.items() if s.verdict == "no significant difference"]
         groups = (("significantly below", lower), ("not significantly above", equal))
         below = ", ".join(f"{words} {' and '.join(names)}" for words, names in groups if names)
         return f"{line}: {below}" if below else line
+
+    def _interval(self, task: str, scores: Mapping[str, PairedDifference]) -> str:
+        """Return the interval of the linear-probe accuracy of grouped examples."""
+        if not self.groups or scores is not self.linear:
+            return ""
+        low, high = (100 * end for end in self.linear_interval[task])
+        return f" [{low:.0f}, {high:.0f}]"
 
     def _initial_lines(self) -> list[str]:
         rank = self.effective_rank
@@ -158,7 +181,7 @@ class Comparison:
                 for task, score in self.planted.items()
             ),
             *(
-                f"{kind} ({task}): {scores[task].line()}"
+                f"{kind} ({task}): {scores[task].line()}" + self._interval(task, scores)
                 for task in self.linear
                 for kind, scores in kinds
             ),
@@ -171,6 +194,7 @@ def compare(
     images: Images,
     labels: Mapping[str, ClassIds] | None = None,
     *,
+    groups: GroupIds | None = None,
     baseline: Baseline = "initial",
     plants: Sequence[str] = tuple(_OVERLAYS),
     seed: int = 0,
@@ -184,6 +208,7 @@ def compare(
         b: the other encoder, or several readouts of it, likewise.
         images: uint8 [n, H, W, C].
         labels: task -> class ids [n]; tasks without two classes of six examples are left out.
+        groups: group of each image [n]; folds keep them whole, and intervals are clustered.
         baseline: what `a` is; scores and rule depend on it.
         plants: names of planted features, for the comparison with the initial encoder.
         seed: seeds augmentation, plants, folds and intervals.
@@ -199,14 +224,18 @@ def compare(
     h = first(images), b(images)
     views = augmented(images, seed)
     scores = [
-        _label_free(f, x, images, views, baseline, seed) for f, x in ((first, h[0]), (b, h[1]))
+        _label_free(f, x, images, views, baseline, groups, seed)
+        for f, x in ((first, h[0]), (b, h[1]))
     ]
-    label_free = _compare_scores(*scores, seed=seed)
+    label_free = {
+        name: paired_difference(old, scores[1][name], groups=groups, seed=seed)
+        for name, old in scores[0].items()
+    }
     planted, pixel_scores = {}, {}
     if baseline == "initial":
-        hits = (_overlay_hits(f, images, plants, seed) for f in (first, b))
-        planted = _compare_scores(*hits, seed=seed)
-    score = partial(cross_fit, labels=labels or {}, seed=seed)
+        before, after = (_overlay_fits(f, images, plants, groups, seed) for f in (first, b))
+        planted = _compare_fits(before, after, "linear", seed=seed)
+    score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
     old, new = score(h[0]), score(h[1])
     best_old, best_new = old, new
     if baseline == "untrained" and new:
@@ -214,8 +243,8 @@ def compare(
         best_new = _best_linear(new, (score(f(images)) for f in readouts))
         pixel_scores = score(pixels(images))
     linear, knn, over_pixels = (
-        _compare_scores(*({t: getattr(x[t], kind) for t in x} for x in pair), seed=seed)
-        for kind, *pair in (
+        _compare_fits(before, after, kind, seed=seed)
+        for kind, before, after in (
             ("linear", best_old, best_new),
             ("knn", old, new),
             ("linear", pixel_scores, best_new),
@@ -251,7 +280,33 @@ def compare(
         pooled={task: fit.accuracy for task, fit in new.items()},
         pixels=over_pixels,
         pixels_consistency=pixels_consistency,
+        linear_interval={t: share_interval(x.linear, x.groups) for t, x in best_new.items()},
+        groups=None if groups is None else len(np.unique(groups)),
+        copies=_copies(h[1], images, labels, new, seed) if new and groups is None else None,
     )
+
+
+def _copies(
+    h: Tensor,
+    images: Images,
+    labels: Mapping[str, ClassIds] | None,
+    scores: Mapping[str, CrossFit],
+    seed: int,
+) -> str | None:
+    """Return a sentence on near-copies in several folds, and the accuracies without them."""
+    if len(images) > MAX_POOLED:
+        return None
+    groups = copy_groups(thumbnails(images))
+    sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    count = int((sizes[2][sizes[1]] > 1).sum())
+    if count < COPIES_SHARE * len(images):
+        return None
+    apart = cross_fit(h, labels or {}, groups=groups, seed=seed)
+    values = [
+        f"{task} {percent(fit.accuracy)}, with the copies {percent(scores[task].accuracy)}"
+        for task, fit in apart.items()
+    ]
+    return copies_text(f"{count} of {len(images)} images have near-copies", values)
 
 
 def compare_with_baseline(
@@ -296,6 +351,7 @@ def compare_with_baseline(
         data.images,
         data.labels if use_labels else None,
         baseline=baseline,
+        groups=data.groups,
         plants=[name for name in _OVERLAYS if name not in data.labels],
         seed=seed,
     )
@@ -307,6 +363,7 @@ def _label_free(
     images: Images,
     views: Images,
     baseline: Baseline,
+    groups: GroupIds | None,
     seed: int,
 ) -> dict[str, Scores]:
     """Return the label-free scores of one encoder, whose features of the images are h [n, D]."""
@@ -314,7 +371,7 @@ def _label_free(
         return {"neighbor_consistency": neighbor_consistency(h, features(views), whiten=False)}
     scores = {
         "neighbor_consistency": neighbor_consistency(h, features(views)),
-        "rotation_accuracy": rotation_accuracy(h, features, images, seed=seed),
+        "rotation_accuracy": rotation_accuracy(h, features, images, groups=groups, seed=seed),
         "quadrant_retrieval": quadrant_retrieval(features, images),
     }
     return scores | {"mean": np.mean(list(scores.values()), axis=0)}
@@ -328,24 +385,36 @@ def _best_linear(
     return {task: max((fit[task] for fit in fits), key=lambda fit: fit.accuracy) for task in first}
 
 
-def _overlay_hits(
-    features: FeatureFunction, images: Images, plants: Sequence[str], seed: int
-) -> dict[str, Hits]:
-    """Return planted feature -> which images a linear probe predicts correctly."""
+def _overlay_fits(
+    features: FeatureFunction,
+    images: Images,
+    plants: Sequence[str],
+    groups: GroupIds | None,
+    seed: int,
+) -> dict[str, CrossFit]:
+    """Return planted feature -> which images the probes predict correctly."""
     _, height, width, channels = images.shape
     if channels not in (1, 3) or min(height, width) < MIN_SIDE:
         return {}
     results: dict[str, CrossFit] = {}
     for name in plants:
         sample = plant(images, _OVERLAYS[name], seed=seed)
-        results |= cross_fit(features(sample.images), {name: sample.labels}, seed=seed)
-    return {name: result.linear for name, result in results.items()}
+        results |= cross_fit(
+            features(sample.images), {name: sample.labels}, groups=groups, seed=seed
+        )
+    return results
 
 
-def _compare_scores(
-    before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]], *, seed: int
+def _compare_fits(
+    before: Mapping[str, CrossFit], after: Mapping[str, CrossFit], kind: str, *, seed: int
 ) -> dict[str, PairedDifference]:
-    return {name: paired_difference(old, after[name], seed=seed) for name, old in before.items()}
+    """Return task -> difference of the hits of a `kind` of probe, linear or knn."""
+    return {
+        task: paired_difference(
+            getattr(old, kind), getattr(after[task], kind), groups=old.groups, seed=seed
+        )
+        for task, old in before.items()
+    }
 
 
 def cka_if_defined(h: Tensor, other: Tensor) -> float | None:

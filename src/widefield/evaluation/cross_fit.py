@@ -1,7 +1,7 @@
 """Linear-probe and kNN accuracy of labels without a separate test set.
 
 A linear probe predicts each example after being fitted on the folds without it; the kNN vote leaves
-out the example itself.
+out the example itself. Of examples in groups, both leave out the whole group.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from widefield.metrics import nearest_neighbors
 from widefield.probes import fit_linear
+from widefield.probes.grouped import GroupIds, group_folds, groups_of_class, smallest_class
 
 FOLDS = 3
 MIN_EXAMPLES = 2 * FOLDS
@@ -31,6 +32,8 @@ class CrossFit:
 
     linear: Hits
     knn: Hits
+    groups: GroupIds | None = None
+    """Group of each of these examples, [n]."""
 
     @property
     def accuracy(self) -> float:
@@ -38,14 +41,18 @@ class CrossFit:
         return float(self.linear.mean())
 
 
-def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[str, CrossFit]:
+def cross_fit(
+    h: Tensor, labels: Mapping[str, ClassIds], *, groups: GroupIds | None = None, seed: int
+) -> dict[str, CrossFit]:
     """Return the hits of a linear probe and of a kNN vote for each task.
 
-    Classes of fewer than 6 examples are left out, and tasks with fewer than two classes left.
+    Classes of fewer than 6 examples or 3 groups are left out, and tasks with fewer than two classes
+    left.
 
     Args:
         h: features, [n, D].
         labels: task -> class ids, [n].
+        groups: group of each example, [n].
         seed: seeds folds and probes.
 
     Example:
@@ -55,45 +62,72 @@ def cross_fit(h: Tensor, labels: Mapping[str, ClassIds], *, seed: int) -> dict[s
     """
     results = {}
     for task, y in labels.items():
-        rows = rows_of_common_classes(y, MIN_EXAMPLES)
-        if len(rows):
-            target = np.unique(y[rows], return_inverse=True)[1]
-            x, fold = h[torch.from_numpy(rows).to(h.device)], _stratified_folds(target, seed)
-            linear = fold_hits(x, target, fold, seed=seed)
-            results[task] = CrossFit(linear=linear, knn=knn_hits(h, y, rows))
+        rows = rows_of_common_classes(y, MIN_EXAMPLES, groups)
+        if not len(rows):
+            continue
+        target = np.unique(y[rows], return_inverse=True)[1]
+        own = None if groups is None else groups[rows]
+        fold = _stratified_folds(target, own, seed)
+        if smallest_class(target, fold) < 2:  # groups may have kept a class in one fold
+            continue
+        x = h[torch.from_numpy(rows).to(h.device)]
+        linear = fold_hits(x, target, fold, groups=own, seed=seed)
+        results[task] = CrossFit(linear=linear, knn=knn_hits(h, y, rows, groups), groups=own)
     return results
 
 
-def fold_hits(h: Tensor, target: ClassIds, fold: NDArray[np.int64], *, seed: int) -> Hits:
+def fold_hits(
+    h: Tensor,
+    target: ClassIds,
+    fold: NDArray[np.int64],
+    *,
+    groups: GroupIds | None = None,
+    seed: int,
+) -> Hits:
     """Return which examples are predicted by a probe fitted on the other folds, bool [n].
 
-    Features h are [n, D], class ids 0..K-1 and folds 0..2 are [n]; `seed` seeds the probe.
+    Features h are [n, D], class ids 0..K-1, folds 0..2 and groups are [n]; `seed` seeds the probe.
     """
     hits = np.zeros(len(target), dtype=bool)
     classes, t = {"task": int(target.max()) + 1}, torch.from_numpy(target).to(h.device)
     for k in range(FOLDS):
+        if not (fold == k).any():  # fewer groups than folds
+            continue
         test = torch.from_numpy(fold == k).to(h.device)
         train_y, test_y = {"task": t[~test]}, {"task": t[test]}
-        result = fit_linear(h[~test], train_y, h[test], test_y, classes=classes, seed=seed)
+        halves = None if groups is None else (groups[fold != k], groups[fold == k])
+        result = fit_linear(
+            h[~test], train_y, h[test], test_y, classes=classes, groups=halves, seed=seed
+        )
         hits[fold == k] = (result["task"].predicted == t[test]).cpu().numpy()
     return hits
 
 
-def knn_hits(h: Tensor, y: ClassIds, rows: NDArray[np.int64]) -> Hits:
+def knn_hits(
+    h: Tensor, y: ClassIds, rows: NDArray[np.int64], groups: GroupIds | None = None
+) -> Hits:
     """Return for which of the examples `rows` the nearest neighbors vote for the right class.
 
-    Only `rows` vote; features h [n, D] and class ids y [n] are those of all examples.
+    Only `rows` vote, and not for examples of their own group; features h [n, D], class ids y and
+    groups [n] are those of all examples.
     """
     _, target = np.unique(y[rows], return_inverse=True)
     x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
     # Of few examples, more neighbors would outvote any class.
     k = max(1, min(NEIGHBORS, len(rows) // 10))
-    counts = functional.one_hot(t)[nearest_neighbors(x, k)].sum(1)
+    own = None if groups is None else torch.from_numpy(groups[rows]).to(h.device)
+    if own is not None:
+        k = min(k, len(rows) - int(torch.unique(own, return_counts=True)[1].max()))
+    counts = functional.one_hot(t)[nearest_neighbors(x, k, groups=own)].sum(1)
     return (counts.argmax(1) == t).cpu().numpy()
 
 
-def knn_accuracies(h: Tensor, labels: Mapping[str, ClassIds]) -> dict[str, float]:
+def knn_accuracies(
+    h: Tensor, labels: Mapping[str, ClassIds], groups: GroupIds | None = None
+) -> dict[str, float]:
     """Return the leave-one-out kNN accuracy of each task with two classes of two examples.
+
+    With `groups` [n], the group of an example is left out with it.
 
     Example:
         >>> h = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
@@ -101,25 +135,34 @@ def knn_accuracies(h: Tensor, labels: Mapping[str, ClassIds]) -> dict[str, float
         {'side': 1.0}
     """
     return {
-        task: float(knn_hits(h, y, rows).mean())
+        task: float(knn_hits(h, y, rows, groups).mean())
         for task, y in labels.items()
-        if len(rows := rows_of_common_classes(y, 2))
+        if len(rows := rows_of_common_classes(y, 2, groups))
     }
 
 
-def rows_of_common_classes(y: ClassIds, min_examples: int) -> NDArray[np.int64]:
+def rows_of_common_classes(
+    y: ClassIds, min_examples: int, groups: GroupIds | None = None
+) -> NDArray[np.int64]:
     """Return the examples of classes with `min_examples` or more; none for fewer than two classes.
+
+    With `groups` [n], classes in fewer than three groups are left out too.
 
     Example:
         >>> rows_of_common_classes(np.array([0, 1, 1, 0, 2]), 2).tolist()
         [0, 1, 2, 3]
     """
-    rows = np.flatnonzero(np.bincount(y)[y] >= min_examples)
+    is_common = np.bincount(y)[y] >= min_examples
+    if groups is not None:
+        is_common &= groups_of_class(y, groups)[y] >= FOLDS
+    rows = np.flatnonzero(is_common)
     return rows if len(np.unique(y[rows])) > 1 else rows[:0]
 
 
-def _stratified_folds(target: ClassIds, seed: int) -> NDArray[np.int64]:
-    """Return a random fold of each example, [n], of equal size within each class."""
+def _stratified_folds(target: ClassIds, groups: GroupIds | None, seed: int) -> NDArray[np.int64]:
+    """Return a random fold of each example, [n], stratified by class, or of whole groups."""
+    if groups is not None:
+        return group_folds(target, groups, FOLDS, seed=seed)
     fold = np.zeros(len(target), dtype=np.int64)
     rng = np.random.default_rng(seed)
     for k in np.unique(target):

@@ -16,6 +16,7 @@ from torch.nn import functional
 from widefield.evaluation.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.metrics import view_agreement, whitened
 from widefield.probes.features import image_batch
+from widefield.probes.grouped import GroupIds, group_folds
 from widefield.views import build_views
 
 FeatureFunction = Callable[[NDArray[Any]], Tensor]
@@ -64,7 +65,14 @@ def augmented(images: Images, seed: int) -> Images:
     return np.concatenate(parts)
 
 
-def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, seed: int) -> Scores:
+def rotation_accuracy(
+    h: Tensor,
+    features: FeatureFunction,
+    images: Images,
+    *,
+    groups: GroupIds | None = None,
+    seed: int,
+) -> Scores:
     """Return for each image the share of its rotations that a linear probe predicts, [n].
 
     Images are rotated by multiples of 90 degrees, those that are not square by 180. The probe is
@@ -76,6 +84,7 @@ def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, s
         h: features [n, D] of the images as they are.
         features: images [n, H, W, C] -> h [n, D].
         images: uint8 [n, H, W, C].
+        groups: group of each image, [n]; the probe is fitted on other groups.
         seed: seeds folds and probes.
 
     Example:
@@ -89,9 +98,16 @@ def rotation_accuracy(h: Tensor, features: FeatureFunction, images: Images, *, s
     turns = (1, 2, 3) if height == width else (2,)
     rotated = [h, *(features(np.ascontiguousarray(np.rot90(images, k, (1, 2)))) for k in turns)]
     count, kinds = len(images), len(rotated)
-    fold = np.random.default_rng(seed).permutation(count) % FOLDS
+    if groups is None:
+        fold = np.random.default_rng(seed).permutation(count) % FOLDS
+    else:
+        fold = group_folds(np.zeros(count, np.int64), groups, FOLDS, seed=seed)
     hits = fold_hits(
-        torch.cat(rotated), np.repeat(np.arange(kinds), count), np.tile(fold, kinds), seed=seed
+        torch.cat(rotated),
+        np.repeat(np.arange(kinds), count),
+        np.tile(fold, kinds),
+        groups=None if groups is None else np.tile(groups, kinds),
+        seed=seed,
     )
     return hits.reshape(kinds, count).mean(0)
 

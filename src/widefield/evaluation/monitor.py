@@ -49,7 +49,8 @@ class Monitor:
         """Log health and kNN accuracy, and return them as columns of the metrics."""
         rows, h = self._features()
         result = self._health = health(h)
-        knn = knn_accuracies(h, {task: y[rows] for task, y in self.dataset.labels.items()})
+        groups = None if self.dataset.groups is None else self.dataset.groups[rows]
+        knn = knn_accuracies(h, {task: y[rows] for task, y in self.dataset.labels.items()}, groups)
         accuracies = "".join(f"; kNN accuracy ({task}) {100 * s:.0f} %" for task, s in knn.items())
         log(f"epoch {epoch}: {result.line()}{accuracies}")
         if result.advice:

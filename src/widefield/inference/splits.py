@@ -1,6 +1,6 @@
 """Training and test data of probes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,32 @@ from torch import Tensor
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.examples import Examples
+from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
 from widefield.data.open import Data
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
+from widefield.evaluation.near_copies import (
+    COPIES_SHARE,
+    MAX_POOLED,
+    copies_text,
+    copy_groups,
+    has_near_copy,
+    thumbnails,
+)
 from widefield.inference.features import FeatureExtractor, images_progress
+from widefield.probes.grouped import SplitGroups
 from widefield.train.run_dir import RunFolder
 
 _TEST_SHARE = 0.2
 
+_CHECKED = 2000
+"""Test examples whose near-copies are searched for, fewer among very many training examples."""
+_PRODUCTS = 2**25
+"""Number of pairs that are compared."""
+_FEW_LEFT = 20
+"""Test examples without near-copies that are enough for a score."""
 _SMALL_OVERLAP = 0.05
 """Share of test examples in the training data that hardly changes the score."""
 
@@ -34,6 +50,12 @@ class TrainTest:
 
     train: Dataset
     test: Dataset
+
+    @property
+    def groups(self) -> SplitGroups | None:
+        """Groups of the training and of the test examples; None if they are not grouped."""
+        train, test = self.train.groups, self.test.groups
+        return None if train is None or test is None else (train, test)
 
     @property
     def class_counts(self) -> dict[str, int]:
@@ -76,6 +98,7 @@ def open_train_test(
     *,
     train_data: Data | None = None,
     labels: LabelTable | None = None,
+    group: str | None = None,
     max_examples: int | None,
     seed: int,
     quiet: bool = False,
@@ -83,7 +106,7 @@ def open_train_test(
     """Open training and test data for probes.
 
     A built-in source has a train and a test split; a path is split 80 / 20 by a hash of each name,
-    arrays by a hash of each row.
+    arrays by a hash of each row. Groups are split whole.
 
     Args:
         extractor: the encoder, which determines the form of the data.
@@ -91,6 +114,7 @@ def open_train_test(
             data, by default the test split of the data of the run.
         train_data: other data to fit on.
         labels: labels in place of those of the data; examples without one of them are left out.
+        group: which examples belong together; see `data.groups`.
         max_examples: take a class-balanced first N to fit on, and a quarter of that, or all where
             there are fewer, to score on.
         seed: seed of planted features, but those of a run's own data.
@@ -102,7 +126,7 @@ def open_train_test(
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")
-    open_data = partial(extractor.open, quiet=quiet, labels=labels)
+    open_data = partial(extractor.open, quiet=quiet, labels=labels, group=group)
     if train_data is not None:
         if labels is not None:
             raise ValueError(
@@ -121,11 +145,11 @@ def open_train_test(
         run_data = run_source(run, "give the data")
         text, seed = _with_split(run_data, labels), run.recipe().seed
         if max_examples is None and text == run_data and labels is None:
-            train = training_data(run, quiet=quiet)
+            train = training_data(run, group=group, quiet=quiet)
         else:
             train = open_data(text, max_examples=max_examples, seed=seed)
         source = to_test_split(text)
-    count = _test_count(max_examples, source, labels)
+    count = _test_count(max_examples, source, labels, group)
     test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
     return checked(TrainTest(train=train, test=test))
 
@@ -168,12 +192,47 @@ def run_source(run: RunFolder, hint: str) -> str:
     return data
 
 
-def training_data(run: RunFolder, *, quiet: bool = False) -> Dataset:
-    """Open the training data of a run, and check that they did not change."""
+def own_group(
+    extractor: FeatureExtractor,
+    data: Data | None,
+    group: str | None,
+    *,
+    labels: LabelTable | None = None,
+) -> str | None:
+    """Return `group`, by default that of the run if `data` are its own.
+
+    A label array of the run's data is none if `labels` replace them.
+    """
+    if group is not None or extractor.run is None:
+        return group
+    own = extractor.run.group()
+    is_own = data is None or (
+        isinstance(data, str | Path)
+        and same_images(spec_text(data), str(extractor.run.settings()["data"]))
+    )
+    replaced = labels is not None and own is not None and not own.startswith((FOLDER, REGEX))
+    return own if is_own and not replaced else None
+
+
+def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = False) -> Dataset:
+    """Open the training data of a run, and check that they did not change.
+
+    `group` is by default that of the run.
+
+    Raises:
+        ValueError: the data changed, or are one part of a split by other groups.
+    """
     data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
+    own = run.group()
+    group, spec = own if group is None else group, parse(data)
+    if group != own and spec.split is not None and spec.base not in BUILT_IN:
+        raise ValueError(
+            f"{data} was split without these groups when the run began: give the data to fit on, "
+            f"train_data={data!r} (--train-data)"
+        )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
-        dataset = open_dataset(data, **options, progress=progress)
+        dataset = open_dataset(data, **options, group=group, progress=progress)
     dataset = run.manifest.in_order(dataset)
     run.manifest.check_data(dataset)
     return dataset
@@ -206,7 +265,7 @@ def overlap_note(test: Dataset, train: Dataset) -> list[str]:
     """Return a note if a probe is scored on examples that it was fitted on."""
     count = count_overlap(test, train.spec, train.digests(), train.paths)
     if not count:
-        return []
+        return _shared_groups(test, train)
     text = f"of {len(test)} test {test.kind}, {count} occur in the training data of the probe"
     if count < _SMALL_OVERLAP * len(test):
         return [f"{text}, which raises the score by at most {100 * count / len(test):.1f} points"]
@@ -216,20 +275,98 @@ def overlap_note(test: Dataset, train: Dataset) -> list[str]:
     return [f"{text}, so the score is biased: {hint}"]
 
 
-def _test_count(max_examples: int | None, source: Data, labels: LabelTable | None) -> int | None:
+def _shared_groups(test: Dataset, train: Dataset) -> list[str]:
+    """Return a note if groups of both sets have the same key, as in two folders."""
+    if test.groups is None or train.groups is None:
+        return []
+    shared = np.isin(test.groups, train.groups)
+    count = len(np.unique(test.groups[shared]))
+    if not count:
+        return []
+    return [
+        f"{count} groups of the test {test.kind} have the key of a group in the training data: if "
+        "they are the same ones, the score is biased"
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """Training and test data without near-copies of each other."""
+
+    found: str
+    """How many examples have near-copies, in words."""
+    data: TrainTest | None
+    """Examples to score; None if nothing is left."""
+
+    def note(self, scores: Mapping[str, tuple[float, float, float]]) -> str:
+        """Return the line on the near-copies; scores are task -> accuracy and its interval."""
+        values = [
+            f"{task} {100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+            for task, (accuracy, low, high) in scores.items()
+        ]
+        return copies_text(self.found, values)
+
+
+def apart(data: TrainTest) -> Apart | None:
+    """Return the data without near-copies; None if there are few, or examples are grouped.
+
+    Test examples with near-copies are left out. If few others remain, the examples are split again,
+    with near-copies as groups.
+    """
+    train, test = data.train, data.test
+    if data.groups is not None:
+        return None
+    rows = test.spread_rows(min(_CHECKED, max(1, _PRODUCTS // len(train))))
+    copied = has_near_copy(thumbnails(test.images[rows]), thumbnails(train.images))
+    count = int(copied.sum())
+    if count < max(2, COPIES_SHARE * len(rows)):
+        return None
+    found = f"{count} of {len(rows)} test {test.kind} have near-copies"
+    left = test.subset(rows[~copied])
+    if len(left) >= max(_FEW_LEFT, len(rows) / 4):
+        return Apart(found=found, data=TrainTest(train=train, test=left))
+    return Apart(found=found, data=_split_again(train, test))
+
+
+def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
+    """Return all examples, split by groups of near-copies; None if that is not possible."""
+    if len(train) + len(test) > MAX_POOLED:
+        return None
+    images = np.concatenate([train.images, test.images])
+    pooled = Dataset(
+        spec=train.spec,
+        images=images,
+        labels={task: np.concatenate([y, test.labels[task]]) for task, y in train.labels.items()},
+        classes=train.classes,
+        paths=train.paths + test.paths,
+        groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
+        rate=train.rate,
+    )
+    try:
+        return checked(split_by_hash(pooled))
+    except ValueError:  # too few groups, or a class in one part alone
+        return None
+
+
+def _test_count(
+    max_examples: int | None, source: Data, labels: LabelTable | None, group: str | None
+) -> int | None:
     """Return the number of test examples: a quarter of `max_examples`, or all if they are fewer."""
     if max_examples is None:
         return None
-    return min(max(1, max_examples // 4), count_of_source(source, labels))
+    return min(max(1, max_examples // 4), count_of_source(source, labels, group))
 
 
 def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTest:
-    """Split off a fifth of the rows for testing, by a hash of each; then take the first."""
-    share = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64
-    test = np.flatnonzero(share < _TEST_SHARE)
+    """Split off a fifth of rows or groups for testing, by a hash of each; then take the first."""
+    if dataset.groups is not None:
+        is_test = held_out_groups(dataset.groups)
+    else:
+        is_test = rng.bits(0, "audit/test", np.arange(len(dataset))) / 2.0**64 < _TEST_SHARE
+    test = np.flatnonzero(is_test)
     if not 0 < len(test) < len(dataset):
         raise ValueError(f"{len(dataset)} examples are too few to split: give at least ten")
-    train = np.flatnonzero(share >= _TEST_SHARE)
+    train = np.flatnonzero(~is_test)
     count = None if max_examples is None else min(max(1, max_examples // 4), len(test))
     return TrainTest(
         train=balanced(dataset, train, max_examples).first_read(),

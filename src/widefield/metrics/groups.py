@@ -1,6 +1,7 @@
 """Near-duplicates, outliers, clusters and suspected label errors from a neighbor graph."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,11 +94,14 @@ def neighbor_distance(graph: Graph) -> NDArray[np.float32]:
     return mean
 
 
-def density_clusters(places: NDArray[np.floating]) -> NDArray[np.int64]:
+def density_clusters(
+    places: NDArray[np.floating], copies: Sequence[NDArray[np.int64]] = ()
+) -> NDArray[np.int64]:
     """Return the cluster of each point of a map [n, 2], the largest 0, or -1 for none, int64 [n].
 
     It is HDBSCAN (Campello, Moulavi and Sander 2013) with a minimum cluster size of sqrt(n) / 2,
-    so that number and size of clusters grow with n, and of at least five.
+    so that number and size of clusters grow with n, and of at least five. Groups of `copies`, which
+    a map spreads, are in one cluster: the one with most of them, or their own if they suffice.
 
     Example:
         >>> grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), 2).reshape(36, 2)
@@ -110,6 +114,14 @@ def density_clusters(places: NDArray[np.floating]) -> NDArray[np.int64]:
     if len(places) < 2 * smallest:
         return np.full(len(places), -1)
     found = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(places)
+    for group in copies:
+        inside = found[group][found[group] >= 0]
+        if len(inside):
+            found[group] = np.bincount(inside).argmax()
+        elif len(group) >= smallest:
+            found[group] = found.max() + 1
+    left = np.unique(found[found >= 0])  # a cluster of copies may be part of another one now
+    found = np.where(found < 0, -1, np.searchsorted(left, found))
     sizes = np.bincount(found[found >= 0])
     rank = np.empty(len(sizes) + 1, dtype=np.int64)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))

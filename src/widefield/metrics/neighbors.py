@@ -10,10 +10,10 @@ _SIMILARITIES = 2**24
 """Maximum number of cosines in memory: 128 MiB."""
 
 
-def nearest_neighbors(h: Tensor, k: int) -> Tensor:
+def nearest_neighbors(h: Tensor, k: int, *, groups: Tensor | None = None) -> Tensor:
     """Return the k rows of highest cosine to each row of h [n, D], nearest first, int64 [n, k].
 
-    No row is its own neighbor.
+    No row is its own neighbor, or of its group of `groups` [n], where k others must exist.
     Raises `ValueError` for features that are not finite, and for k outside 1..n-1.
 
     Example:
@@ -22,7 +22,7 @@ def nearest_neighbors(h: Tensor, k: int) -> Tensor:
     """
     unit = unit_rows(check_features(h))
     check_k(k, len(h))
-    return cosine_topk(unit, unit, k)[1]
+    return cosine_topk(unit, unit, k, groups=groups)[1]
 
 
 def check_k(k: int, examples: int) -> None:
@@ -31,10 +31,13 @@ def check_k(k: int, examples: int) -> None:
         raise ValueError(f"k is {k} and there are {examples} examples: choose 1 to {examples - 1}")
 
 
-def cosine_topk(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def cosine_topk(
+    queries: Tensor, keys: Tensor, k: int, *, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return cosines and indices of the k keys nearest to each query, but not its own row, [n, k].
 
-    Rows of `queries` [n, D] and `keys` [n, D] belong to the same examples and have length 1.
+    Rows of `queries` [n, D] and `keys` [n, D] belong to the same examples and have length 1. The
+    others in its group, if there are `groups` [n], are left out too.
     """
     cosines, indices = [], []
     rows = max(1, _SIMILARITIES // len(keys))
@@ -42,6 +45,9 @@ def cosine_topk(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
         cosine = queries[start : start + rows] @ keys.T
         row = torch.arange(len(cosine), device=keys.device)
         cosine[row, start + row] = -torch.inf
+        if groups is not None:
+            own = groups[start : start + rows, None] == groups
+            cosine.masked_fill_(own, -torch.inf)
         nearest = cosine.topk(k, dim=1)
         cosines.append(nearest.values)
         indices.append(nearest.indices)

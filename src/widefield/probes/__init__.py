@@ -6,6 +6,7 @@ from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
+from widefield.probes.grouped import SplitGroups
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear
@@ -22,12 +23,14 @@ def score(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
+    groups: SplitGroups | None = None,
     seed: int = 0,
 ) -> dict[str, Score]:
     """Score every task in `classes` (task -> K) by a linear probe and kNN.
 
     Features are float [n, D] on one device, labels int64 [n]. The L2 strength is selected on a
-    validation split of the training examples, sampled by `seed`.
+    validation split of the training examples, sampled by `seed`. `groups` of the training and of
+    the test examples are kept whole there, and intervals are clustered by them.
     Raises `ValueError` as `fit_linear` does.
 
     Example:
@@ -37,7 +40,9 @@ def score(
         >>> score(h, y, h, y, classes={"sign": 2})["sign"].train_examples
         300
     """
-    probes = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
+    probes = fit_linear(
+        train_h, train_labels, test_h, test_labels, classes=classes, groups=groups, seed=seed
+    )
     votes = knn(train_h, train_labels, test_h, test_labels, classes=classes)
     return {
         task: score_predictions(
@@ -48,6 +53,7 @@ def score(
             knn=votes[task],
             l2=linear.l2,
             train_examples=len(train_h),
+            groups=None if groups is None else groups[1],
         )
         for task, linear in probes.items()
     }

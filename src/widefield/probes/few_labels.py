@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+from widefield.probes.grouped import group_folds, groups_of_class, smallest_class
 from widefield.probes.linear import L2_GRID
 
 _FOLDS = 5
@@ -45,12 +46,21 @@ class FewLabels:
     probabilities: Floats
     """[n, K], of every example."""
     held_out: Ints | None
-    """Cross-validated class id of each labeled example, [m]; None if a class has one label only."""
+    """Cross-validated class id of each labeled example, [m]; None if a class has one label, or one
+    group, only."""
     l2: float
     temperature: float
 
 
-def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int = 0) -> FewLabels:
+def fit_few_labels(
+    h: Floats,
+    labeled: Ints,
+    y: Ints,
+    *,
+    classes: int,
+    groups: Ints | None = None,
+    seed: int = 0,
+) -> FewLabels:
     """Fit probes on the labeled rows of h [n, D], and predict all rows.
 
     Args:
@@ -58,6 +68,7 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
         labeled: rows that have a label, [m].
         y: their class ids, 0..K-1; every class occurs.
         classes: K, at least 2.
+        groups: groups of the labeled examples, [m], which no fold divides.
         seed: seed of the folds.
 
     Example:
@@ -69,10 +80,9 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
     z = _standardized(h)
     known = z[labeled]
-    folds = min(_FOLDS, int(np.bincount(y).min()))
+    splits = _splits(y, groups, seed)
     l2, temperature, held_out = _DEFAULT_L2, 1.0, None
-    if folds > 1:
-        splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(known, y))
+    if splits:
         logits_of = {
             value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
         }
@@ -87,6 +97,21 @@ def fit_few_labels(h: Floats, labeled: Ints, y: Ints, *, classes: int, seed: int
         l2=l2,
         temperature=temperature,
     )
+
+
+def _splits(y: Ints, groups: Ints | None, seed: int) -> list[tuple[Ints, Ints]]:
+    """Return the rows to fit on and to validate on of each fold; no folds if a class would lack."""
+    if groups is None:
+        folds = min(_FOLDS, int(np.bincount(y).min()))
+        if folds < 2:
+            return []
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros((len(y), 1)), y))
+    folds = min(_FOLDS, int(groups_of_class(y, groups).min()))
+    fold = group_folds(y, groups, max(folds, 1), seed=seed)
+    if smallest_class(y, fold) < 1:
+        return []
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
 
 
 def _standardized(h: Floats) -> Floats:

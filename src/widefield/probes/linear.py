@@ -9,19 +9,23 @@ batch. It converges fastest on uncorrelated columns, so x is first rotated to it
 which does not change f: |W| is the same in any orthonormal basis.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_classes, check_rows
+from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_interval
 from widefield.probes.lbfgs import Problems, minimize
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_PARTS = 5
+"""One of so many parts of the training examples selects the L2 strength."""
 _LOGITS = 2**25
 """Maximum number of logits in memory, 128 MiB; a larger grid is solved in parts."""
 
@@ -34,7 +38,7 @@ class LinearResult:
     """Share of test examples classified correctly."""
     low: float
     high: float
-    """The ends of the 95 % Wilson interval of `accuracy`."""
+    """The ends of the 95 % interval of `accuracy`, see `share_interval`."""
     l2: float
     """L2 strength selected on the validation split."""
     validation: dict[float, float]
@@ -54,6 +58,7 @@ def fit_linear(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
+    groups: SplitGroups | None = None,
     l2_grid: Sequence[float] = L2_GRID,
     seed: int = 0,
 ) -> dict[str, LinearResult]:
@@ -62,7 +67,8 @@ def fit_linear(
     Features are float [n, D] and labels int64 [n] in 0..K-1. A class-stratified fifth of the
     training examples, sampled by `seed`, is the validation split: it selects each task's L2
     strength by accuracy, and by cross-entropy among equals. The probe is then refitted on all
-    training examples. Test examples select nothing.
+    training examples. Test examples select nothing. With `groups`, the validation split has whole
+    groups, as far as every class is left in others, and intervals are clustered.
 
     Raises `ValueError` for non-finite features, labels that do not fit the features or `classes`,
     a task with fewer than two classes in its training labels, and a class with one example.
@@ -83,7 +89,7 @@ def fit_linear(
     x, grid = frame.coordinates(train_h), sorted(l2_grid)
     target = torch.stack([train_labels[task].to(x.device) for task in classes])
     sizes = torch.tensor(list(classes.values()), device=x.device)
-    trials = _search(x, target, sizes, grid, seed)
+    trials = _search(x, target, sizes, grid, seed, None if groups is None else groups[0])
     best = trials.best()
     all_examples = torch.ones_like(target, dtype=torch.bool)
     final = _problems(x, target, all_examples, sizes, torch.tensor(grid, device=x.device)[best])
@@ -94,11 +100,11 @@ def fit_linear(
     for j, (task, count) in enumerate(classes.items()):
         weight, bias = weights[j, :count, :-1] @ frame.axes.T, weights[j, :count, -1]
         predicted = (test_z @ weight.T + bias).argmax(1)
-        right = int((predicted == test_labels[task].to(x.device)).sum())
-        low, high = wilson(right, len(predicted))
+        hits = (predicted == test_labels[task].to(x.device)).cpu().numpy()
+        low, high = share_interval(hits, None if groups is None else groups[1])
         raw = weight / frame.scale
         results[task] = LinearResult(
-            accuracy=right / len(predicted),
+            accuracy=float(hits.mean()),
             low=low,
             high=high,
             l2=grid[int(best[j])],
@@ -126,9 +132,16 @@ class _Trials(NamedTuple):
         return torch.where(top, self.loss, torch.inf).argmin(1)
 
 
-def _search(x: Tensor, target: Tensor, sizes: Tensor, grid: Sequence[float], seed: int) -> _Trials:
+def _search(
+    x: Tensor,
+    target: Tensor,
+    sizes: Tensor,
+    grid: Sequence[float],
+    seed: int,
+    groups: GroupIds | None,
+) -> _Trials:
     strengths = torch.tensor(grid, device=x.device).repeat(len(target))
-    validation = _stratified_fifth(target, seed).repeat_interleave(len(grid), dim=0)
+    validation = _stratified_fifth(target, seed, groups).repeat_interleave(len(grid), dim=0)
     target = target.repeat_interleave(len(grid), dim=0)
     sizes = sizes.repeat_interleave(len(grid))
     parts = []
@@ -145,21 +158,6 @@ def _search(x: Tensor, target: Tensor, sizes: Tensor, grid: Sequence[float], see
         parts.append(_Trials(hits.sum(1).double() / is_val.sum(1), loss, weight))
     whole = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
     return _Trials(*(t.view(-1, len(grid), *t.shape[1:]) for t in whole))
-
-
-def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion (Wilson 1927), in [0, 1] even at 0 and 1.
-
-    Example:
-        >>> [round(end, 3) for end in wilson(10, 10)]
-        [0.722, 1.0]
-    """
-    z = 1.959964  # the normal quantile at 0.975
-    share, spread = hits / trials, z * z / trials
-    center = (share + spread / 2) / (1 + spread)
-    half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
-    # The share itself must be inside despite rounding.
-    return min(share, max(0.0, center - half)), max(share, min(1.0, center + half))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +226,34 @@ def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor
     )
 
 
-def _stratified_fifth(target: Tensor, seed: int) -> Tensor:
-    """Mark a fifth of each class of each task, at least one and never all; bool [tasks, n]."""
+def _stratified_fifth(target: Tensor, seed: int, groups: GroupIds | None = None) -> Tensor:
+    """Mark a fifth of each class of each task, at least one and never all; bool [tasks, n].
+
+    With `groups` it is a fold of groups outside of which every class remains, if there is one.
+    """
     validation = torch.zeros_like(target, dtype=torch.bool)
     for j, labels in enumerate(target.cpu()):
+        if (
+            groups is not None
+            and (part := _grouped_fifth(labels.numpy(), groups, seed)) is not None
+        ):
+            validation[j] = torch.from_numpy(part)
+            continue
         # A generator for each task: its score must not depend on the other tasks.
         generator = torch.Generator().manual_seed(seed)
         for label in torch.unique(labels):
             members = (labels == label).nonzero()[:, 0]
             shuffled = members[torch.randperm(len(members), generator=generator)]
-            validation[j, shuffled[: max(1, round(len(members) / 5))]] = True
+            validation[j, shuffled[: max(1, round(len(members) / _PARTS))]] = True
     return validation
+
+
+def _grouped_fifth(y: GroupIds, groups: GroupIds, seed: int) -> NDArray[np.bool_] | None:
+    """Return a fifth in whole groups, bool [n]; None if a class would be left out of the rest."""
+    y = np.unique(y, return_inverse=True)[1]
+    fold = group_folds(y, groups, _PARTS, seed=seed)
+    for k in range(_PARTS):
+        part = fold == k
+        if part.any() and len(np.unique(y[~part])) == y.max() + 1:
+            return part
+    return None

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
+from widefield.probes.grouped import SplitGroups
 from widefield.probes.scores import score_predictions
 
 
@@ -18,9 +19,15 @@ def majority_hits(train_y: Tensor, test_y: Tensor, classes: int) -> Tensor:
 
 
 def majority(
-    train_labels: dict[str, Tensor], test_labels: dict[str, Tensor], *, classes: dict[str, int]
+    train_labels: dict[str, Tensor],
+    test_labels: dict[str, Tensor],
+    *,
+    classes: dict[str, int],
+    groups: SplitGroups | None = None,
 ) -> dict[str, Score]:
     """Score every task in `classes` (task -> K) without features; labels are int64 [n].
+
+    Intervals are clustered by `groups`.
 
     Example:
         >>> y = {"kind": torch.tensor([0, 1, 1, 1])}
@@ -33,6 +40,13 @@ def majority(
         accuracy = float(majority_hits(train_y, test_y, k).double().mean())
         predicted = torch.full_like(test_y, int(torch.bincount(train_y, minlength=k).argmax()))
         scores[task] = score_predictions(
-            task, predicted, test_y, classes=k, knn=accuracy, l2=0.0, train_examples=len(train_y)
+            task,
+            predicted,
+            test_y,
+            classes=k,
+            knn=accuracy,
+            l2=0.0,
+            train_examples=len(train_y),
+            groups=None if groups is None else groups[1],
         )
     return scores

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.linear import wilson
+from widefield.probes.grouped import GroupIds, share_interval
 
 
 def score_predictions(
@@ -16,8 +16,11 @@ def score_predictions(
     knn: float,
     l2: float,
     train_examples: int,
+    groups: GroupIds | None = None,
 ) -> Score:
     """Return the score of `predicted` against `truth`, class ids int64 [n].
+
+    The interval is clustered by `groups` [n].
 
     Example:
         >>> p, y = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0])
@@ -29,7 +32,7 @@ def score_predictions(
     counts = torch.bincount(truth, minlength=classes).tolist()
     recall = tuple(x / count if count else None for x, count in zip(hits, counts, strict=True))
     present = [share for share in recall if share is not None]
-    low, high = wilson(sum(hits), len(truth))
+    low, high = share_interval((predicted == truth).cpu().numpy(), groups)
     return Score(
         task=task,
         accuracy=sum(hits) / len(truth),

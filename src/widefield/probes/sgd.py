@@ -16,6 +16,7 @@ from widefield.core.modes import eval_mode
 from widefield.core.types import Precision, Score
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.features import extract, features
+from widefield.probes.grouped import SplitGroups
 from widefield.probes.knn import knn
 from widefield.probes.scores import score_predictions
 
@@ -43,6 +44,7 @@ def score_sgd(
     test_labels: dict[str, Tensor],
     *,
     classes: dict[str, int],
+    groups: SplitGroups | None = None,
     draw: DrawBatch,
     device: torch.device,
     precision: Precision = "32-true",
@@ -54,7 +56,7 @@ def score_sgd(
     views of the examples and their labels, which may differ between epochs. SGD with momentum 0.9
     runs for 100 epochs in batches of 128 on features without standardization, from zero weights.
     Test images are not augmented. The encoder is not changed. `Score.l2` is 0; `Score.knn` is the
-    kNN accuracy on images without augmentation.
+    kNN accuracy on images without augmentation. Intervals are clustered by `groups`.
 
     Raises `ValueError` as `fit_linear` does.
 
@@ -97,6 +99,7 @@ def score_sgd(
             knn=votes[task],
             l2=0.0,
             train_examples=len(train_h),
+            groups=None if groups is None else groups[1],
         )
         for task, probe in probes.items()
     }

@@ -26,6 +26,7 @@ def suggest(
     probabilities: NDArray[np.floating],
     count: int,
     *,
+    groups: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> NDArray[np.int64]:
     """Return up to `count` rows to label next, the most useful first.
@@ -35,6 +36,7 @@ def suggest(
         labeled: rows that have a label.
         probabilities: class probabilities of all examples, [n, K].
         count: number of rows.
+        groups: group of each example, [n]; groups without a labeled or selected example come first.
         seed: seed of the candidates among very many examples.
 
     Example:
@@ -46,15 +48,19 @@ def suggest(
     unit = h - h.mean(0)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
     rng = np.random.default_rng(seed)
+    groups = np.arange(len(h)) if groups is None else groups
     unlabeled = np.setdiff1d(np.arange(len(h)), labeled)
     suggested = np.array([], dtype=np.int64)
     while len(suggested) < min(count, len(unlabeled)):
         candidates = np.setdiff1d(unlabeled, suggested)
+        known_groups = groups[np.concatenate([labeled, suggested])]
+        new = candidates[~np.isin(groups[candidates], known_groups)]
+        candidates = new if len(new) else candidates
         if len(candidates) > _SAMPLE:
             candidates = np.sort(rng.choice(candidates, _SAMPLE, replace=False))
-        needed = min(count - len(suggested), len(candidates))
+        needed = min(count - len(suggested), len(np.unique(groups[candidates])))
         known = np.concatenate([labeled, suggested])
-        selected = _greedy(unit, known, candidates, probabilities[candidates], needed)
+        selected = _greedy(unit, known, candidates, probabilities[candidates], groups, needed)
         suggested = np.concatenate([suggested, selected])
     return suggested
 
@@ -64,9 +70,10 @@ def _greedy(
     labeled: NDArray[np.int64],
     candidates: NDArray[np.int64],
     probabilities: NDArray[np.floating],
+    groups: NDArray[np.int64],
     count: int,
 ) -> NDArray[np.int64]:
-    """Return `count` of the rows `candidates`, by the equation; `labeled` are L."""
+    """Return `count` of the rows `candidates`, one a group, by the equation; `labeled` are L."""
     similarity = unit[candidates] @ unit[candidates].T
     best = np.sort(probabilities, axis=1)
     uncertainty = 1 - (best[:, -1] - best[:, -2])
@@ -74,7 +81,7 @@ def _greedy(
     selected: list[int] = []
     for _ in range(count):
         growth = np.maximum(0, similarity - covered) @ uncertainty
-        growth[selected] = -np.inf
+        growth[np.isin(groups[candidates], groups[candidates[selected]])] = -np.inf
         selected.append(int(growth.argmax()))
         covered = np.maximum(covered, similarity[selected[-1]])
     return candidates[selected]

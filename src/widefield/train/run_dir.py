@@ -210,6 +210,17 @@ class RunFolder:
         """
         return load_recipe(self._existing_settings_file())
 
+    def group(self) -> str | None:
+        """Return which examples of the run belong together, as given to `pretrain`.
+
+        Raises:
+            ValueError: `run.yaml` has no text there.
+        """
+        group = self.settings().get("group")
+        if group is not None and not isinstance(group, str):
+            raise ValueError(f"{self.settings_file}: group is {group!r}: restore the file")
+        return group
+
     def form(self) -> dict[str, Any]:
         """Return the form of the run's examples, as `Dataset.form`.
 

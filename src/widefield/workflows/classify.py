@@ -1,8 +1,9 @@
 """Classification of every image from a few labels, and images to label next."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,24 @@ from numpy.typing import NDArray
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.data import Dataset
-from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
+from widefield.evaluation.near_copies import (
+    COPIES_SHARE,
+    MAX_POOLED,
+    copies_text,
+    copy_groups,
+    thumbnails,
+)
 from widefield.inference.features import FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.linear import wilson
+from widefield.inference.splits import own_group
+from widefield.probes.few_labels import FewLabels, fit_few_labels
+from widefield.probes.grouped import GroupIds, share_interval
 from widefield.probes.suggest import suggest as suggest_rows
 
 _FORMATS = (".parquet", ".csv")
+_TASK = "label"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +68,7 @@ class Classification:
     probabilities: NDArray[np.floating]
     """[n, K], calibrated."""
     cross_validation: CrossValidation | None
-    """None if a class has only one label."""
+    """None if a class has only one label, or labels in one group alone."""
     suggested: tuple[str, ...]
     """Paths of the images to label next, the most useful first."""
     notes: tuple[str, ...]
@@ -105,6 +115,7 @@ def classify(
     data: Data,
     *,
     labels: Labels,
+    group: str | None = None,
     features: FeatureKind | None = None,
     dim: int | None = None,
     suggest: int = 0,
@@ -122,6 +133,10 @@ def classify(
         labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
             or lead to the file, and an empty label is none. In Python also a table such as a
             DataFrame, a Series indexed by path, or path -> label.
+        group: examples that belong together, such as frames of a video: a column of the labels, a
+            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
+            first ( ) matches. No fold divides a group, intervals count groups, and suggestions
+            are of different ones; by default as in the run, for its data.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
@@ -146,11 +161,14 @@ def classify(
         checked_output(out, _FORMATS, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
-    table = read_labels(labels, only="label")
+    table = read_labels(labels, only=_TASK, group=group)
     extractor = open_encoder(encoder, features or "wide", dim=dim)
     extractor.log_notes(quiet=quiet)
-    dataset = extractor.open(data, labels=table, unlabeled=True, quiet=quiet)
-    rows, y, classes = _matched(dataset, table)
+    group = own_group(extractor, data, group, labels=table)
+    dataset = extractor.open(data, labels=table, unlabeled=True, group=group, quiet=quiet)
+    rows, y, classes = _matched(dataset)
+    groups = None if dataset.groups is None else dataset.groups[rows]
+    fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
     extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
     candidates = [extractor]
     if features is None and extractor.kind == "wide":
@@ -162,19 +180,26 @@ def classify(
             raise ValueError(
                 f"features of {extractor.name} are NaN or infinite: use another encoder"
             )
-        fits.append((h, fit_few_labels(h, rows, y, classes=len(classes), seed=seed)))
+        fits.append((h, fit(h, groups=groups)))
     scores = [0.0 if fit.held_out is None else float((fit.held_out == y).mean()) for _, fit in fits]
     h, prediction = fits[int(np.argmax(scores))]  # the pooled ones if both are equal
-    selected = suggest_rows(h, rows, prediction.probabilities, suggest, seed=seed)
+    selected = suggest_rows(
+        h, rows, prediction.probabilities, suggest, groups=dataset.groups, seed=seed
+    )
     result = Classification(
         encoder=extractor.name,
         paths=dataset.paths,
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(y, prediction.held_out, classes),
+        cross_validation=_cross_validation(y, prediction.held_out, classes, groups),
         suggested=tuple(dataset.paths[row] for row in selected),
-        notes=extractor.notes + _choice(scores) + dataset.notes,
+        notes=(
+            *extractor.notes,
+            *_choice(scores),
+            *_copies_note(dataset.subset(rows), prediction, y, partial(fit, h)),
+            *dataset.notes,
+        ),
     )
     if out is not None:
         result.save(out)
@@ -189,15 +214,40 @@ def _choice(scores: Sequence[float]) -> tuple[str, ...]:
     return (f"features by cross-validation on the labels: {pooled} by pooled, {wide} by wide ones",)
 
 
+def _copies_note(
+    labeled: Dataset, prediction: FewLabels, y: NDArray[np.int64], fit: Callable[..., FewLabels]
+) -> tuple[str, ...]:
+    """Return a note on copies among the labeled examples, with the accuracy without them."""
+    if labeled.groups is not None or prediction.held_out is None or len(y) > MAX_POOLED:
+        return ()
+    groups = copy_groups(thumbnails(labeled.images))
+    copied, exact = (_in_groups(ids) for ids in (groups, labeled.digests()))
+    if not exact and copied < max(2, COPIES_SHARE * len(y)):
+        return ()
+    apart = fit(groups=groups).held_out
+    scores = []
+    if apart is not None:
+        low, high = share_interval(apart == y, groups)
+        scores = [f"{100 * (apart == y).mean():.1f} % [{100 * low:.1f}, {100 * high:.1f}]"]
+    found = f"{copied} of {len(y)} labeled {labeled.kind} have near-copies"
+    found += f" ({exact} exact ones)" if exact else ""
+    return (copies_text(found, scores),)
+
+
+def _in_groups(ids: NDArray[Any]) -> int:
+    """Return how many examples share their id with another one."""
+    _, index, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+    return int((sizes[index] > 1).sum())
+
+
 def _matched(
-    dataset: Dataset, table: LabelTable
+    dataset: Dataset,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
     """Return rows that have a label, their class ids, and the names of these classes."""
-    (task,) = table.tasks
-    ids = dataset.labels[task]
+    ids = dataset.labels[_TASK]
     rows = np.flatnonzero(ids >= 0)
     present, y = np.unique(ids[rows], return_inverse=True)  # some labeled files may be unreadable
-    classes = tuple(dataset.classes[task][k] for k in present)
+    classes = tuple(dataset.classes[_TASK][k] for k in present)
     if len(classes) < 2:
         raise ValueError(
             f"the labels name {len(classes)} class: give labels of at least two classes"
@@ -206,17 +256,19 @@ def _matched(
 
 
 def _cross_validation(
-    y: NDArray[np.int64], guess: NDArray[np.int64] | None, classes: tuple[str, ...]
+    y: NDArray[np.int64],
+    guess: NDArray[np.int64] | None,
+    classes: tuple[str, ...],
+    groups: GroupIds | None,
 ) -> CrossValidation | None:
     if guess is None:
         return None
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)
     recall = counts.diagonal() / counts.sum(1)
-    hits = int(counts.trace())
-    low, high = wilson(hits, len(y))
+    low, high = share_interval(guess == y, groups)
     return CrossValidation(
-        accuracy=hits / len(y),
+        accuracy=float((guess == y).mean()),
         low=low,
         high=high,
         balanced_accuracy=float(recall.mean()),

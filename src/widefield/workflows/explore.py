@@ -218,7 +218,8 @@ def explore(
         raise ValueError(f"features of {extractor.name} are NaN or infinite: use another encoder")
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
     places = tsne_map(h, graph=graph, seed=seed).numpy()
-    clusters = density_clusters(places)
+    duplicates = near_duplicates(graph)
+    clusters = density_clusters(places, duplicates)
     suspects = _suspects(h, graph, dataset.labels)
     too_few = [
         f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
@@ -232,7 +233,7 @@ def explore(
         places=places,
         clusters=clusters,
         typical=typical(h.cpu().numpy(), clusters, count=_CLUSTER_IMAGES),
-        duplicates=near_duplicates(graph),
+        duplicates=duplicates,
         outliers=outliers(graph),
         suspects=suspects,
         notes=(*extractor.notes, *dataset.notes, *too_few),

@@ -38,6 +38,7 @@ def pretrain(
     *,
     out: str | Path,
     recipe: str | Recipe = "default",
+    group: str | None = None,
     resume: bool = False,
     download: bool = False,
     quiet: bool = False,
@@ -58,6 +59,9 @@ def pretrain(
         out: folder of the run; must not hold another one.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
+        group: examples that belong together, such as frames of a video: a label array, folder:1
+            for the first folder of a path, or regex:PATTERN for what its first ( ) matches. Splits
+            and the probes of the run divide none, and intervals count groups.
         resume: resume the run in `out` with its own settings, or with more epochs or another
             device. New examples of the data are added, with new rows of a per-example head.
         download: fetch the published weights of `init` if they are missing.
@@ -96,8 +100,10 @@ def pretrain(
     if ranks.is_rank_zero and not resume:
         folder.check_empty()
     with images_bar(console, "reading images") as progress:
-        saved_form = folder.form() if resume else {}
-        dataset = open_dataset(data, **(resolved.data_options() | saved_form), progress=progress)
+        if resume:
+            group = _group_to_resume(folder, group)
+        options = resolved.data_options() | (folder.form() if resume else {})
+        dataset = open_dataset(data, **options, group=group, progress=progress)
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
     gather_note = _gather_note(resolved, ranks)
@@ -122,7 +128,7 @@ def pretrain(
             run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
             with closing(run):
                 if not (resume and run.resume(_source(data, dataset))):
-                    metadata = _metadata(resolved, data, dataset)
+                    metadata = _metadata(resolved, data, dataset, group)
                     ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, initial))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
                 if done.finished and ranks.is_rank_zero:
@@ -172,17 +178,29 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
 
+def _group_to_resume(folder: RunFolder, group: str | None) -> str | None:
+    """Return the group of the run; check that no other one is given."""
+    before = folder.group()
+    if group not in (None, before):
+        raise ValueError(
+            f"the run in {folder.path} has group {before!r}, not {group!r}: resume without group, "
+            "or start a new run with another --out"
+        )
+    return before
+
+
 def _source(data: Data, dataset: Dataset) -> str | None:
     """Return the source with absolute paths; None for arrays."""
     return absolute(dataset.spec) if isinstance(data, str | Path) else None
 
 
-def _metadata(recipe: Recipe, data: Data, dataset: Dataset) -> dict[str, Any]:
+def _metadata(recipe: Recipe, data: Data, dataset: Dataset, group: str | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "widefield": __version__,
         "data": _source(data, dataset) or dataset.spec,
         "examples": len(dataset),
+        **({} if group is None else {"group": group}),
         "form": dataset.form(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},
         "recipe": recipe.to_dict(),

@@ -27,12 +27,14 @@ from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import run_views, untrained_views
 from widefield.inference.splits import (
     TrainTest,
+    apart,
     balanced,
     checked,
     count_overlap,
     data_notes,
     open_train_test,
     overlap_note,
+    own_group,
     test_source,
     training_data,
 )
@@ -104,6 +106,7 @@ def probe(
     *,
     train_data: Data | None = None,
     labels: Labels | None = None,
+    group: str | None = None,
     task: str | None = None,
     max_examples: int | None = None,
     features: FeatureKind | None = None,
@@ -124,6 +127,10 @@ def probe(
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without one of them are left out. In Python also a table, as `classify`
             takes it.
+        group: examples that belong together, such as frames of a video: a column of the labels, a
+            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
+            first ( ) matches. No group is divided, and intervals count groups; by default as in
+            the run, for its data.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
@@ -156,15 +163,16 @@ def probe(
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features, dim=dim)
     extractor.log_notes(quiet=quiet)
-    table = None if labels is None else read_labels(labels, only=task)
+    table = None if labels is None else read_labels(labels, only=task, group=group)
+    group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)
     if split:
-        sets = _split(extractor, data, train_data, table, max_examples, quiet=quiet)
+        sets = _split(extractor, data, train_data, table, group, max_examples, quiet=quiet)
     else:
         if train_data is not None:
-            train = extractor.open(train_data, quiet=quiet)
+            train = extractor.open(train_data, group=group, quiet=quiet)
         elif extractor.run is not None:
-            train = training_data(extractor.run, quiet=quiet)
+            train = training_data(extractor.run, group=group, quiet=quiet)
         else:
             raise ValueError(
                 f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
@@ -172,6 +180,7 @@ def probe(
         test = extractor.open(
             test_source(extractor, data),
             like=train,
+            group=group,
             quiet=quiet,
             max_examples=max_examples,
             seed=_seed(extractor),
@@ -194,8 +203,12 @@ def probe(
             partial(score_encoder, data=sets, seed=seed),
             pixels=FeatureExtractor(name="pixels"),
             untrained=_untrained(extractor, train),
-            majority=majority(*sets.targets(), classes=sets.class_counts),
+            majority=majority(*sets.targets(), classes=sets.class_counts, groups=sets.groups),
         )
+    copies = apart(sets)
+    if copies is not None:
+        found = {} if copies.data is None else score_encoder(extractor, copies.data, seed)
+        copies_note = copies.note({t: (x.accuracy, x.low, x.high) for t, x in found.items()})
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -206,6 +219,7 @@ def probe(
         notes=(
             *([_split_note(data)] if split else []),
             *overlap_note(test, train),
+            *([] if copies is None else [copies_note]),
             *extractor.notes,
             *data_notes(train, test),
         ),
@@ -249,7 +263,15 @@ def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, S
     """Score the best linear probe on features of plain images."""
     train_h, test_h = encoder.features(data.train.images), encoder.features(data.test.images)
     train_y, test_y = data.targets(train_h.device)
-    return score(train_h, train_y, test_h, test_y, classes=data.class_counts, seed=seed)
+    return score(
+        train_h,
+        train_y,
+        test_h,
+        test_y,
+        classes=data.class_counts,
+        groups=data.groups,
+        seed=seed,
+    )
 
 
 def _score_by_sgd(
@@ -280,6 +302,7 @@ def _score_by_sgd(
             data.test.images,
             test_y,
             classes=data.class_counts,
+            groups=data.groups,
             draw=draw,
             device=device,
             precision=choose_precision("auto", device),
@@ -338,6 +361,7 @@ def _split(
     data: Data | None,
     train_data: Data | None,
     table: LabelTable | None,
+    group: str | None,
     max_examples: int | None,
     *,
     quiet: bool,
@@ -352,6 +376,7 @@ def _split(
         data,
         train_data=train_data,
         labels=table,
+        group=group,
         max_examples=None,
         seed=_seed(extractor),
         quiet=quiet,

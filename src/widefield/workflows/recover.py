@@ -167,7 +167,7 @@ def recover(
     save_encoder(encoder, out)  # last, so that a folder with an encoder is complete
     tasks = {
         name: TaskRecovery(
-            change=paired_difference(*(_hits(p[name], data, name) for p in (before, after))),
+            change=_change(before[name], after[name], data, name),
             wide=best[name].accuracy,
         )
         for name in best
@@ -238,14 +238,31 @@ def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearResu
             for h, half in zip(features, (data.train, data.test), strict=True)
             for rows in [_labeled(half, task)]
         )
+        groups = data.groups
+        if groups is not None:
+            rows = (_labeled(half, task) for half in (data.train, data.test))
+            groups = (groups[0][next(rows)], groups[1][next(rows)])
         sizes = y.bincount()
         if (sizes > 0).sum() > 1 and not (sizes == 1).any() and len(test_y):
-            probes |= fit_linear(x, {task: y}, test_x, {task: test_y}, classes={task: count})
+            probes |= fit_linear(
+                x, {task: y}, test_x, {task: test_y}, classes={task: count}, groups=groups
+            )
     return probes
 
 
 def _labeled(dataset: Dataset, task: str) -> NDArray[np.int64]:
     return np.flatnonzero(dataset.labels[task] >= 0)
+
+
+def _change(
+    before: LinearResult, after: LinearResult, data: TrainTest, task: str
+) -> PairedDifference:
+    """Return the difference of two probes on the labeled test examples."""
+    groups = data.test.groups
+    return paired_difference(
+        *(_hits(probe, data, task) for probe in (before, after)),
+        groups=None if groups is None else groups[_labeled(data.test, task)],
+    )
 
 
 def _hits(probe: LinearResult, data: TrainTest, task: str) -> NDArray[np.bool_]:
@@ -266,7 +283,7 @@ def _check_hidden(task: str, pooled: LinearResult, wide: LinearResult, data: Tra
             f"features and {percent(floor)} of the commonest class: train another run, with views "
             "that keep it"
         )
-    change = paired_difference(*(_hits(probe, data, task) for probe in (pooled, wide)))
+    change = _change(pooled, wide, data, task)
     if change.verdict != "higher" or change.difference < MIN_GAP:
         raise ValueError(
             f"{task} is not hidden: linear-probe accuracy is {percent(change.before)} from the "

@@ -142,7 +142,7 @@ def test_other_options_are_not_refused() -> None:
 
 
 CHOICES = [("--method", name) for name in METHODS] + [("--views", name) for name in VIEWS]
-MOST_OPTIONS = 40
+MOST_OPTIONS = 41
 
 
 @pytest.mark.parametrize("command", ["pretrain", "plan"])

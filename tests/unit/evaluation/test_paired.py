@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
-from widefield.evaluation.paired import PairedDifference, paired_difference
+from widefield.evaluation.paired import (
+    RESAMPLES,
+    PairedDifference,
+    bootstrap_means,
+    paired_difference,
+)
 from widefield.evaluation.verdicts import (
     CONSISTENCY_DECREASE,
     MAX_DECREASE,
@@ -116,3 +122,34 @@ def test_verdicts_without_labels(
 def test_its_line() -> None:
     assert made(0.05).line() == "50.0 to 55.0 %, +5.0 [+4.0, +6.0], higher"
     assert made(0.0).line() == "50.0 to 50.0 %, +0.0 [-1.0, +1.0], no significant difference"
+
+
+def test_groups_are_resampled_whole() -> None:
+    """Against loops over the same draws; the plain bootstrap of the control is too narrow."""
+    rng = np.random.default_rng(0)
+    groups = np.sort(rng.integers(0, 12, 150))
+    difference = rng.normal(0.1, 1, 12)[groups] + 0.1 * rng.normal(size=150)
+    (means,) = bootstrap_means(difference, groups=groups * 3 - 7, seed=5)
+    draws = np.random.default_rng(5).integers(12, size=(RESAMPLES, 12))
+    wide = np.sqrt(12 / 11) * student.ppf(0.975, 11) / 1.959964
+    for draw, mean in zip(draws[:50], means[:50], strict=True):
+        taken = np.concatenate([difference[groups == group] for group in draw])
+        expected = difference.mean() + wide * (taken.mean() - difference.mean())
+        assert mean == pytest.approx(expected)
+    (plain,) = bootstrap_means(difference, seed=5)
+    assert plain.std() < means.std() / 2
+    with pytest.raises(ValueError, match="of one group: an interval needs two"):
+        bootstrap_means(difference, groups=np.zeros(150, np.int64), seed=0)
+
+
+@pytest.mark.parametrize("count", [6, 30])
+def test_groups_by_lot_are_rarely_called_different(count: int) -> None:
+    rng, groups = np.random.default_rng(1), np.repeat(np.arange(count), 8)
+    words = []
+    for seed in range(150):
+        before, after = ((rng.random(count) < 0.5)[groups] for _ in range(2))
+        words.append(paired_difference(before, after, groups=groups, seed=seed).verdict)
+    assert words.count("no significant difference") > 127
+    before, after = ((rng.random((150, count)) < 0.5)[:, groups] for _ in range(2))
+    control = [paired_difference(a, b).verdict for a, b in zip(before, after, strict=True)]
+    assert control.count("no significant difference") < 90

@@ -91,6 +91,21 @@ def test_clusters_are_the_dense_places_the_largest_first() -> None:
     assert (density_clusters(rng.normal(size=(8, 2))) == -1).all()
 
 
+@pytest.mark.parametrize("copies", [20, 200])
+def test_copies_are_one_cluster(copies: int) -> None:
+    rng = np.random.default_rng(0)
+    places = 60 * rng.normal(size=(copies + 80, 2))  # a map spreads copies over any shape
+    places[:copies] = np.eye(2)[np.arange(copies) % 2] * 40 + rng.normal(size=(copies, 2))
+    group = np.arange(copies)
+    assert len(np.unique(density_clusters(places)[group])) > 1  # the control
+    found = density_clusters(places, [group])
+    assert found[group].tolist() == [0] * copies
+    assert sorted(np.unique(found[found >= 0])) == list(range(found.max() + 1))
+    alone = np.append(400 * rng.normal(size=(60, 2)), 4000 * rng.normal(size=(12, 2)), axis=0)
+    apart = np.arange(60, 72)
+    assert len(np.unique(density_clusters(alone, [apart])[apart])) == 1
+
+
 def test_typical_ones_are_nearest_to_the_mean() -> None:
     h, group = blobs()
     unit = h / np.linalg.norm(h, axis=1, keepdims=True)

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.probes import LinearResult, fit_linear
-from widefield.probes.linear import L2_GRID, _stratified_fifth, wilson
+from widefield.probes.grouped import wilson
+from widefield.probes.linear import L2_GRID, _stratified_fifth
 
 
 def problem(

@@ -1,0 +1,132 @@
+"""Which examples belong together: three spellings, their splits, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widefield.data import open_dataset
+from widefield.data.examples import Examples
+from widefield.data.groups import grouped, held_out_groups
+from widefield.data.labels import read_labels
+
+NAMES = [f"{side}/p{patient}/{i}.png" for side in "ab" for patient in range(5) for i in range(3)]
+TABLE = {"path": NAMES, "label": ["x", "y"] * 15, "lot": [f"{i // 5}" for i in range(30)]}
+
+
+def keys(group: str, examples: Examples | None = None) -> list[list[int]]:
+    """Return the groups as lists of rows."""
+    found = grouped(examples or Examples(names=NAMES), group).groups
+    assert found is not None
+    return sorted(np.flatnonzero(found == value).tolist() for value in np.unique(found))
+
+
+def test_each_spelling_names_its_groups() -> None:
+    halves = [list(range(15)), list(range(15, 30))]
+    patients = [[*range(3 * p, 3 * p + 3), *range(15 + 3 * p, 18 + 3 * p)] for p in range(5)]
+    assert keys("folder:1") == keys("folder:-2") == keys("regex:^([ab])/") == halves
+    assert keys("folder:2") == keys("folder:-1") == keys(r"regex:(p\d)") == patients
+    assert keys(r"regex:/(\d)\.png") == [list(range(i, 30, 3)) for i in range(3)]
+
+
+def examples_of_table(missing: int | None = None) -> Examples:
+    lot = [value if i != missing else "" for i, value in enumerate(TABLE["lot"])]
+    table = read_labels(Frame(lot))
+    return Examples(names=NAMES, labels=table.ids(NAMES), classes=table.classes())
+
+
+class Frame(dict):  # type: ignore[type-arg]
+    """A table with the column `lot`, as of pandas."""
+
+    def __init__(self, lot: list[str]) -> None:
+        super().__init__({**TABLE, "lot": lot})
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self)
+
+
+def test_a_column_is_no_task() -> None:
+    found = grouped(examples_of_table(), "lot")
+    assert list(found.labels) == list(found.classes) == ["label"]
+    assert found.notes == ("group lot: 6 groups of 30 examples, at most 5 in one",)
+    assert keys("lot", examples_of_table()) == [list(range(5 * i, 5 * i + 5)) for i in range(6)]
+    assert set(read_labels(Frame(TABLE["lot"]), only="label", group="lot").tasks) == {
+        "label",
+        "lot",
+    }
+    assert set(read_labels(Frame(TABLE["lot"]), only="label", group="folder:1").tasks) == {"label"}
+
+
+def test_unlabeled_examples_are_groups_of_their_own() -> None:
+    ids = np.array([0, 0, 1, -1, -1])
+    examples = Examples(
+        names=list("abcde"),
+        labels={"label": np.array([0, 1, 0, -1, -1]), "lot": ids},
+        classes={"label": ("x", "y"), "lot": ("c", "d")},
+    )
+    assert keys("lot", examples) == [[0, 1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("scene", "no column 'scene' to group by, the data have label, lot; name a column or"),
+        ("regex:(s.)", r"'regex:\(s.\)' matches 0 of 30 names, and not 'a/p0/0.png'"),
+        ("regex:(p[0-3])", "matches 24 of 30 names, and not 'a/p4/0.png': give a pattern that"),
+        ("regex:p.", "has no parenthesized group"),
+        ("regex:(", "is no regular expression"),
+        ("folder:3", "folder:3: 'a/p0/0.png' has 2 folders in its name: choose a level"),
+        ("folder:-3", "has 2 folders in its name"),
+        (
+            "folder:0",
+            "'folder:0' is no folder level: folder:1 is the first one, folder:-1 the last",
+        ),
+        ("folder:x", "is no folder level"),
+        ("folder:", "is no folder level"),
+        ("regex:(p)", "gives one group, 'p', of all 30 examples"),
+    ],
+)
+def test_what_names_nothing_is_refused(group: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        grouped(examples_of_table(), group)
+    assert "\n" not in str(error.value)
+
+
+def test_a_labeled_example_without_a_group_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"1 labeled examples have no 'lot', such as 'a/p1/1\.png'"
+    ):
+        grouped(examples_of_table(missing=4), "lot")
+
+
+def test_a_fifth_of_the_groups_is_held_out() -> None:
+    groups = np.random.default_rng(0).integers(-(2**62), 2**62, 30)[np.arange(240) // 8]
+    chosen = held_out_groups(groups)
+    assert chosen.sum() == 6 * 8
+    assert not np.isin(groups[~chosen], groups[chosen]).any()
+    assert len(np.unique(groups[:40][held_out_groups(groups[:40])])) == 2
+    with pytest.raises(ValueError, match="3 groups are too few to split: give four or more"):
+        held_out_groups(groups[:24])
+
+
+def test_both_splits_of_a_path_agree(tmp_path: Path) -> None:
+    images, scene = np.zeros((90, 4, 4, 3), np.uint8), np.arange(90) // 9
+    np.savez(tmp_path / "mine.npz", x=images, scene=scene, kind=np.arange(90) % 2)
+    halves = [
+        open_dataset(f"{tmp_path}/mine.npz:{split}", group="scene") for split in ("train", "test")
+    ]
+    names = [set(half.paths) for half in halves]
+    assert len(names[0] | names[1]) == 90
+    assert [len(half) for half in halves] == [72, 18]
+    for half in halves:
+        assert half.groups is not None
+        assert list(half.labels) == ["kind"]
+        assert "by a hash of each group" in half.notes[1]
+        part = half.subset(np.arange(3, 9))
+        assert part.groups is not None
+        assert part.groups.tolist() == half.groups[3:9].tolist()
+    assert not np.isin(halves[0].groups, halves[1].groups).any()
+    plain = [open_dataset(f"{tmp_path}/mine.npz:{split}") for split in ("train", "test")]
+    shared = np.isin(plain[0].labels["scene"], plain[1].labels["scene"])
+    assert shared.any()  # the control
