@@ -29,7 +29,7 @@ from widefield.probes.grouped import GroupIds
 
 MAX_POOLED = 5000
 """Largest number of examples whose groups of near-copies are searched for."""
-COPIES_SHARE = 0.02
+COPIES_SHARE = 0.05
 """Smallest share of scored examples with near-copies that is reported."""
 _SIDE = 8
 _NEIGHBORS = 30
