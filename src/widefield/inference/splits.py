@@ -412,6 +412,8 @@ def checked(data: TrainTest) -> TrainTest:
     for task, ids in labels.items():
         names = train.classes[task]
         counts = np.bincount(train.labels[task], minlength=len(names))
+        if (counts + np.bincount(ids, minlength=len(names)) > 0).sum() < 2:
+            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
         rare = counts < 2
         if (~rare).sum() < 2:
             raise ValueError(

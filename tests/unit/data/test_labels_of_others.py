@@ -27,7 +27,8 @@ def test_missing_values_are_no_class(text: str) -> None:
     assert _kept(table) == [*LABELS[:5], ""]
     assert table.notes == (f"labels: 1 cells of 'label' are {text!r}: missing, not a class",)
     control = _read([*LABELS[:5], "Nat"])  # any other text is a class
-    assert control.classes() == {"label": ("Ant", "Bee", "Nat")} and control.notes == ()
+    assert control.classes() == {"label": ("Ant", "Bee", "Nat")}
+    assert control.notes == ()
 
 
 def test_minus_one_is_missing_among_integers_from_zero_only() -> None:
