@@ -1,8 +1,11 @@
 """Tables of labels by path, from a CSV file or from memory."""
 
+import codecs
 import csv
 import math
 import os
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +21,16 @@ from widefield.data.examples import Examples
 _LARGEST = 2**30
 """Size limit of a file of labels, bytes."""
 _PATH, _LABEL = "path", "label"
+_PATH_NAMES = ("filename", "file_name", "file", "filepath", "file_path", "image", "image_path")
+"""Other names of the column of paths, in any case."""
+_MISSING = frozenset(
+    ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
+)
+"""Texts of missing labels, most of them those of pandas."""
+_MOST_NUMBERS = 20
+"""Distinct numbers, not all of them integers, that can be classes."""
+_MOST_NAMES = 8
+"""Classes of a task that a note lists."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
 _MISSING_TYPES = ("NAType", "NaTType")
@@ -60,11 +73,14 @@ class LabelTable:
     """Name of the table in messages."""
     tasks: Mapping[str, Mapping[str, str]]
     """Task -> path -> label; unlabeled examples are missing."""
+    notes: tuple[str, ...] = ()
+    """What was read as missing, merged or left out."""
 
     def with_names(self, names: Sequence[str], base: str) -> "LabelTable":
         """Return the same labels, each path replaced by one of the `names` of the folder `base`.
 
-        A path is a name, an absolute path, or relative to the working folder.
+        A path is a name, an absolute path, relative to the working folder, or the last part of one
+        name only, in any Unicode form and with slashes of either kind.
 
         Raises:
             ValueError: a path matches no example or two, or two paths match the same one.
@@ -97,18 +113,25 @@ class LabelTable:
         folder = os.path.expanduser(base)
         folders = (os.path.abspath(folder), os.path.realpath(folder))
         name_of: dict[str, str] = {}
-        for path in paths:
+        forms, last_parts = defaultdict(set), defaultdict(set)
+        for name in known:
+            forms[_nfc(name)].add(name)
+            last_parts[_nfc(name).rsplit("/", 1)[-1]].add(name)
+        for given in paths:
+            path = given if given in known else given.replace("\\", "/").strip()
             absolute_path = os.path.abspath(os.path.expanduser(path))
             candidates = [path, os.path.normpath(path)]
             candidates += [os.path.relpath(absolute_path, root) for root in folders]
-            matches = sorted(known.intersection(candidates))
+            found = known.intersection(candidates)
+            found = found or {name for text in candidates for name in forms.get(_nfc(text), ())}
+            matches = sorted(found or last_parts.get(_nfc(path), ()))
             if len(matches) > 1:
                 raise ValueError(
                     f"{self.source}: {path!r} means {matches[0]!r} or {matches[1]!r}: give paths "
                     "relative to the folder of the data"
                 )
             if matches:
-                name_of[path] = matches[0]
+                name_of[given] = matches[0]
         return name_of
 
     def ids(self, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
@@ -133,8 +156,10 @@ class LabelTable:
 def read_labels(labels: Labels, only: str | None = None, *, group: str | None = None) -> LabelTable:
     """Read a table of labels; each column except `path` is a task.
 
-    Empty cells are missing labels. Columns without a name, such as the index that pandas writes,
-    are ignored.
+    Empty cells, NA, nan, None, null and the like are missing labels, and so is -1 among integers
+    from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label. More
+    than 20 different numbers that are not all integers are no classes. Columns without a name, such
+    as the index that pandas writes, are ignored.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
@@ -160,7 +185,9 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         columns = {}
         for name in names:
             column = labels[originals[name]]
-            columns[name] = list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+            columns[_PATH if name == _path_column(names) else name] = list(
+                column.to_pylist() if hasattr(column, "to_pylist") else column
+            )
     elif isinstance(labels, Mapping | Series):
         pairs = list(labels.items())
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
@@ -168,7 +195,7 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
     if only is not None:
         columns = _select_columns(columns, only, group, source)
-    return _table(columns, source, lines)
+    return _table(columns, source, lines, only)
 
 
 def _select_columns(
@@ -177,6 +204,14 @@ def _select_columns(
     """Return the columns `path` and `task`, and `group` if there is one."""
     tasks = [name for name in columns if name != _PATH]
     selected = [name for name in tasks if printable(name) == task]
+    similar = [name for name in tasks if printable(name).lower() == task.lower()]
+    if not selected and len(similar) == 1:  # Label
+        return _select_columns(
+            {task if name in similar else name: cells for name, cells in columns.items()},
+            task,
+            group,
+            source,
+        )
     if tasks and not selected:
         found = ", ".join(map(printable, tasks))
         raise ValueError(f"{source} has no column {task!r}: beside path it has {found}")
@@ -188,23 +223,57 @@ def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]
     """Return the columns of a .csv file and the line number of each row."""
     check_plain_file(path, largest=_LARGEST)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+        with path.open("rb") as raw:
+            is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+        with path.open(newline="", encoding=encoding) as file:
+            delimiter = _delimiter(file.readline(_LARGEST))
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=delimiter)
             reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
             names = _checked_names(reader.fieldnames, source)
+            reader.fieldnames = [
+                _PATH if x == _path_column(names) else x for x in reader.fieldnames
+            ]
+            names = [_PATH if name == _path_column(names) else name for name in names]
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}") from error
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
     for line, row in rows:
         # csv stores cells without a column under None: they would be the end of a label.
         if any(cell.strip() for cell in row.get(None, ())):
             raise ValueError(
                 f"{source} line {line} has more cells than the header: put labels and paths that "
-                "hold a comma in double quotes"
+                f"hold a {_DELIMITERS[delimiter]} in double quotes"
             )
     return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
+
+
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+
+
+def _delimiter(header: str) -> str:
+    """Return the first delimiter that separates a column of paths; by default the comma."""
+    for delimiter in _DELIMITERS:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+        if len(names) > 1 and _path_column(names) is not None:
+            return delimiter
+    return ","
+
+
+def _path_column(names: Sequence[str]) -> str | None:
+    """Return the column of paths, None if there is none or it is ambiguous."""
+    if _PATH in names:
+        return _PATH
+    found = [name for name in names if name.lower() == _PATH]
+    found = found or [name for name in names if name.lower() in _PATH_NAMES]
+    return found[0] if len(found) == 1 else None
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _checked_names(names: list[str], source: str) -> list[str]:
@@ -213,7 +282,7 @@ def _checked_names(names: list[str], source: str) -> list[str]:
     for name in named:
         if named.count(name) > 1:
             raise ValueError(f"{source} has two columns {name!r}: leave one of them out")
-    if _PATH not in named:
+    if _path_column(named) is None:
         raise _no_column(source, _PATH)
     return named
 
@@ -222,7 +291,9 @@ def _no_column(source: str, name: str) -> ValueError:
     return ValueError(f"{source} has no column {name!r}: it needs path, and label or another task")
 
 
-def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) -> LabelTable:
+def _table(
+    columns: dict[str, list[Any]], source: str, lines: list[int] | None, only: str | None
+) -> LabelTable:
     """Return the table of these columns; `lines` are line numbers of a file."""
 
     def location(row: int) -> str:
@@ -256,7 +327,75 @@ def _table(columns: dict[str, list[Any]], source: str, lines: list[int] | None) 
                 )
             if label:
                 tasks[printable(name)][paths[row]] = label
-    return LabelTable(source=source, tasks=tasks)
+    notes: list[str] = []
+    kept = {}
+    for task, by_path in tasks.items():
+        present = _without_missing(by_path, task, notes)
+        if not _are_numbers(present.values()):
+            kept[task] = _merged(present, task, notes)
+        elif task == only or len(tasks) == 1:
+            raise ValueError(
+                f"{source}: {task!r} holds numbers, not classes: write classes, such as ranges"
+            )
+        else:
+            notes.append(f"{task!r} holds numbers, not classes: left out")
+    if not kept:
+        raise ValueError(f"{source}: every column holds numbers, not classes: write classes")
+    return LabelTable(source=source, tasks=kept, notes=tuple(f"{source}: {x}" for x in notes))
+
+
+def _without_missing(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, str]:
+    """Return the labels that are not missing, and note those that are."""
+    missing = set(_MISSING)
+    others = {_key(label) for label in by_path.values() if label not in missing} - {"-1"}
+    # -1 beside one other value is a class, as in labels -1 and 1.
+    if len(others) > 1 and all(text.isdecimal() for text in others):
+        missing |= {label for label in by_path.values() if _key(label) == "-1"}
+    found = Counter(label for label in by_path.values() if label in missing)
+    if found:
+        texts = ", ".join(map(repr, sorted(found)))
+        notes.append(f"{found.total()} cells of {task!r} are {texts}: missing, not a class")
+    return {path: label for path, label in by_path.items() if label not in missing}
+
+
+def _key(label: str) -> str:
+    """Return a label in NFC, without the zeros of an integer's decimals.
+
+    Example:
+        >>> _key("2.0"), _key("2.50")
+        ('2', '2.50')
+    """
+    whole, point, decimals = label.partition(".")
+    is_integer = point and decimals and not decimals.strip("0") and whole.lstrip("-").isdecimal()
+    return whole if is_integer else _nfc(label)
+
+
+def _are_numbers(labels: Iterable[str]) -> bool:
+    """Return whether these are more numbers than can be classes, and not all of them integers."""
+    try:
+        numbers = {float(label.replace(",", ".")) for label in set(labels)}
+    except ValueError:
+        return False
+    return len(numbers) > _MOST_NUMBERS and not all(map(float.is_integer, numbers))
+
+
+def _merged(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, str]:
+    """Return the labels with one spelling for each class, and note the others."""
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    texts: dict[str, set[str]] = defaultdict(set)
+    for label in by_path.values():
+        spellings[_key(label).lower()][_key(label)] += 1
+        texts[_key(label).lower()].add(label)
+    name_of = {}
+    for key, counts in spellings.items():
+        name_of[key] = max(counts, key=lambda text: (counts[text], text))
+        if len(texts[key]) == 1:
+            (name_of[key],) = texts[key]  # one spelling stays as it is
+            continue
+        others = sorted(texts[key] - {name_of[key]})
+        listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
+        notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
+    return {path: name_of[_key(label).lower()] for path, label in by_path.items()}
 
 
 def _text(value: object) -> str | None:
@@ -283,7 +422,8 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     """
     table = table.with_names(examples.names, base)
     ids = table.ids(examples.names)
-    labeled_examples = replace(examples, labels=ids, classes=table.classes())
+    notes = (*examples.notes, *table.notes, *_class_notes(table, ids))
+    labeled_examples = replace(examples, labels=ids, classes=table.classes(), notes=notes)
     rows = np.flatnonzero(np.all([y >= 0 for y in ids.values()], axis=0))
     if unlabeled or len(rows) == len(examples.names):
         return labeled_examples
@@ -292,7 +432,20 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
         raise ValueError(f"{table.source} has no example with {what}: fill the empty cells")
     left = len(examples.names) - len(rows)
     note = f"{left} of {len(examples.names)} examples have no {what} in {table.source}: left out"
-    return replace(_rows_of(labeled_examples, rows), notes=(*examples.notes, note))
+    return replace(_rows_of(labeled_examples, rows), notes=(*notes, note))
+
+
+def _class_notes(table: LabelTable, ids: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Return a note for each task: its classes with counts, and the examples without a label."""
+    notes = []
+    for task, names in table.classes().items():
+        counts = np.bincount(ids[task][ids[task] >= 0], minlength=len(names)).tolist()
+        pairs = zip(names, counts, strict=True)
+        listed = ", ".join(f"{name} {count}" for name, count in list(pairs)[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        missing = int((ids[task] < 0).sum())
+        notes.append(f"classes of {task!r}: {listed}{more}; {missing} examples without a label")
+    return notes
 
 
 def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:

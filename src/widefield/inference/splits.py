@@ -40,6 +40,8 @@ _PRODUCTS = 2**25
 """Number of pairs that are compared."""
 _FEW_LEFT = 20
 """Test examples without near-copies that are enough for a score."""
+_RARE = 3
+"""Classes that a note on small classes names."""
 _SMALL_OVERLAP = 0.05
 """Share of test examples in the training data that hardly changes the score."""
 
@@ -391,9 +393,11 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
 def checked(data: TrainTest) -> TrainTest:
     """Return the data with test labels as class ids of the training data.
 
+    Classes with fewer than two examples to fit on are left out with a note.
+
     Raises:
-        ValueError: the test data lack a task, the training data lack a class, or a class has fewer
-            than two examples to fit on.
+        ValueError: the test data lack a task, the training data lack a class, or fewer than two
+            classes are left.
     """
     train, test = data.train, data.test
     missing = [task for task in train.labels if task not in test.labels]
@@ -403,20 +407,40 @@ def checked(data: TrainTest) -> TrainTest:
             "out of these, or score on data that have it"
         )
     labels = {task: _matching_ids(train, test, task) for task in train.labels}
+    notes: list[str] = []
+    fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
     for task, ids in labels.items():
         names = train.classes[task]
         counts = np.bincount(train.labels[task], minlength=len(names))
-        present = counts + np.bincount(ids, minlength=len(names)) > 0
-        if present.sum() < 2:
+        if (counts + np.bincount(ids, minlength=len(names)) > 0).sum() < 2:
             raise ValueError(f"task {task!r}: labels hold one class: two are needed")
-        for k in np.flatnonzero(present & (counts < 2))[:1].tolist():
-            count = "1 example" if counts[k] == 1 else "0 examples"
+        rare = counts < 2
+        if (~rare).sum() < 2:
             raise ValueError(
-                f"task {task!r}: class {names[k]!r} has {count} to fit on in {train.spec}: two are "
-                "needed, so give more of it or leave it out"
+                f"task {task!r}: labels hold fewer than two classes of two examples to fit on in "
+                f"{train.spec}: give more of them"
             )
+        lost = [int(rare[part].sum()) for part in (train.labels[task], ids)]
+        if any(lost):
+            left = [repr(name) for name, few in zip(names, rare, strict=True) if few]
+            more = f" and {len(left) - _RARE} more" if len(left) > _RARE else ""
+            notes.append(
+                f"task {task!r}: {sum(lost)} examples are left out, of classes with fewer than two "
+                f"to fit on: {', '.join(left[:_RARE])}{more}"
+            )
+        fitted &= ~rare[train.labels[task]]
+        scored &= ~rare[ids]
     test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
-    return TrainTest(train=train, test=test)
+    if not notes:
+        return TrainTest(train=train, test=test)
+    if not scored.any():
+        raise ValueError(f"no test example has a class with two examples to fit on in {train.spec}")
+    halves = [
+        replace(half.subset(np.flatnonzero(rows)), notes=(*half.notes, *notes))
+        for half, rows in ((train, fitted), (test, scored))
+    ]
+    # What one task leaves out can take the second example of another task's class.
+    return checked(TrainTest(train=halves[0], test=halves[1]))
 
 
 def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:

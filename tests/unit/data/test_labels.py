@@ -88,7 +88,7 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         (np.zeros(3), "cannot read labels from ndarray"),
         ({"path": ["a.png"], "label": ["cat"]}, "'path' has a list as its label: give"),
         ({3: "cat"}, "labels row 0: 3 is not a path"),
-        (Frame(file=["a.png"], label=["cat"]), "no column 'path'"),
+        (Frame(photo=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),
         (Frame(path=["a.png", "a.png"], label=["cat", "dog"]), "row 1: 'a.png' is listed twice"),
     ],
@@ -172,7 +172,11 @@ def test_examples_without_a_label_are_left_out_or_kept_as_none() -> None:
     assert few.paths == ["row 3", "row 8"]
     assert (few.images == IMAGES[[3, 8]]).all()
     assert {task: y.tolist() for task, y in few.labels.items()} == {"a": [0, 0], "b": [0, 1]}
-    assert few.notes == ("38 of 40 examples have no 'a' and 'b' in labels: left out",)
+    assert few.notes[:2] == (
+        "classes of 'a': x 2, y 1; 37 examples without a label",
+        "classes of 'b': p 1, q 1; 38 examples without a label",
+    )
+    assert few.notes[2:] == ("38 of 40 examples have no 'a' and 'b' in labels: left out",)
     both = open_dataset({"x": IMAGES}, labels=table, unlabeled=True)
     assert len(both) == 40
     assert both.labels["b"][[3, 5, 8]].tolist() == [0, -1, 1]

@@ -54,12 +54,13 @@ def test_a_class_that_was_never_fitted_is_refused(tmp_path: Path) -> None:
         probe("pixels", test, train_data=train)
 
 
-def test_a_class_without_an_example_to_fit_on_is_refused() -> None:
+def test_a_class_without_an_example_to_fit_on_is_left_out() -> None:
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     fitted = {"x": images, "kind": np.arange(40) % 2 * 2}  # 0 and 2
     scored = {"x": images[:12], "kind": np.arange(12) % 3}
-    with pytest.raises(ValueError, match="class '1' has 0 examples to fit on in memory"):
-        probe("pixels", scored, train_data=fitted, floors=False)
+    report = probe("pixels", scored, train_data=fitted, floors=False)
+    note = "task 'kind': 4 examples are left out, of classes with fewer than two to fit on: '1'"
+    assert any(note in said for said in report.notes)
     scored["kind"] = fitted["kind"][:12]  # that it is listed does no harm
     assert probe("pixels", scored, train_data=fitted, floors=False).tasks["kind"].score.classes == 3
 
@@ -77,12 +78,20 @@ def test_scored_images_that_were_fitted_on_are_said(tmp_path: Path) -> None:
     assert planted.notes[0].startswith("of 16 test images, 16 occur")
 
 
-def test_a_class_of_one_image_is_named(tmp_path: Path) -> None:
+def test_a_class_of_one_image_leaves_the_others_scored(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green", "blue"], 6)
     for path in sorted((train / "blue").iterdir())[1:]:
         path.unlink()
-    with pytest.raises(ValueError, match=r"class 'blue' has 1 example to fit on in .*: two are"):
-        probe("pixels", paint(tmp_path / "test", ["red"], 4), train_data=train)
+    test = paint(tmp_path / "test", ["red", "green"], 4)
+    report = probe("pixels", test, train_data=train, floors=False)
+    said = [note for note in report.notes if "fewer than two to fit on: 'blue'" in note]
+    assert len(said) == 1
+    for path in (train / "blue").iterdir():
+        path.unlink()
+    (train / "blue").rmdir()
+    alone = probe("pixels", test, train_data=train, floors=False)  # the class was never there
+    (score,), (control,) = (found.tasks.values() for found in (report, alone))
+    assert score.score.accuracy == control.score.accuracy
 
 
 def test_the_encoder_is_never_changed(tmp_path: Path) -> None:
