@@ -87,7 +87,7 @@ def test_recall_and_balanced_accuracy_are_those_of_the_confusion(command: Comman
 @pytest.mark.usefixtures("pictures")
 def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
     write_labels(five_each()[:3])
-    assert "give each class two or more" in command.text(*classify("--out", "found.parquet"))
+    assert "fewer than two classes have two labels" in command.text(*classify("--out", "found.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
         ([("00.png", "red")], "path,path", "two columns 'path'"),
         ([("00.png", "red")], "path,color", "no column 'label'"),
         ([("00.png", "red"), ("00.png", "red")], "path,label", "line 3: '00.png' is listed twice"),
-        ([("00.png", "red")], "file,label", "no column 'path'"),
+        ([("00.png", "red")], "key,label", "no column 'path'"),
         ([], "path,label", "at least two classes"),
     ],
 )

@@ -30,9 +30,10 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
 
 def _print(result: "Classification") -> None:
     checked, predicted = result.cross_validation, result.predicted
+    given = list(result.labels.values())
     if checked is None:
         print_line(
-            "no cross-validation: a class has a single label or group, give each class two or more"
+            "no cross-validation: fewer than two classes have two labels or groups, give more"
         )
     else:
         print_table(
@@ -41,8 +42,8 @@ def _print(result: "Classification") -> None:
             [
                 [
                     name,
-                    str(checked.confusion[k].sum()),
-                    percent(checked.recall[name]),
+                    str(given.count(name)),
+                    percent(checked.recall[name]) if checked.confusion[k].any() else "",
                     _confused_with(result.classes, checked.confusion[k], k),
                     str(predicted.count(name)),
                 ]

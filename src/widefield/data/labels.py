@@ -370,6 +370,12 @@ def _key(label: str) -> str:
     return whole if is_integer else _nfc(label)
 
 
+def _folded(label: str) -> str:
+    """Return what equal labels have in common; a single letter keeps its case, as handwriting."""
+    text = _key(label)
+    return text if len(text) == 1 else text.lower()
+
+
 def _are_numbers(labels: Iterable[str]) -> bool:
     """Return whether these are more numbers than can be classes, and not all of them integers."""
     try:
@@ -384,8 +390,8 @@ def _merged(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     texts: dict[str, set[str]] = defaultdict(set)
     for label in by_path.values():
-        spellings[_key(label).lower()][_key(label)] += 1
-        texts[_key(label).lower()].add(label)
+        spellings[_folded(label)][_key(label)] += 1
+        texts[_folded(label)].add(label)
     name_of = {}
     for key, counts in spellings.items():
         name_of[key] = max(counts, key=lambda text: (counts[text], text))
@@ -395,7 +401,7 @@ def _merged(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str
         others = sorted(texts[key] - {name_of[key]})
         listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
         notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
-    return {path: name_of[_key(label).lower()] for path, label in by_path.items()}
+    return {path: name_of[_folded(label)] for path, label in by_path.items()}
 
 
 def _text(value: object) -> str | None:

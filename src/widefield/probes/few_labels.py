@@ -93,12 +93,15 @@ def fit_few_labels(
             logits_of = {
                 value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
             }
-            target = _target(y, classes)
+            tested = np.sort(np.concatenate([rows for _, rows in splits]))
+            logits_of = {value: logits[tested] for value, logits in logits_of.items()}
+            target = _target(y, classes)[tested]
             best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
             l2 = min(
                 logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value])
             )
-            temperature, held_out = best[l2], logits_of[l2].argmax(1)
+            temperature, held_out = best[l2], np.full(len(y), -1)
+            held_out[tested] = logits_of[l2].argmax(1)
         logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
         probabilities=softmax(logits / temperature, axis=1),
@@ -111,11 +114,14 @@ def fit_few_labels(
 def _splits(y: Ints, groups: Ints | None, seed: int) -> list[tuple[Ints, Ints]]:
     """Return the rows to fit on and to validate on of each fold; no folds if a class would lack."""
     if groups is None:
-        folds = min(_FOLDS, int(np.bincount(y).min()))
-        if folds < 2:
+        counts = np.bincount(y)
+        single, several = (np.flatnonzero(chosen) for chosen in (counts[y] == 1, counts[y] > 1))
+        if len(np.unique(y[several])) < 2:
             return []
+        folds = min(_FOLDS, int(counts[counts > 1].min()))
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-        return list(splitter.split(np.zeros((len(y), 1)), y))
+        parts = splitter.split(np.zeros((len(several), 1)), y[several])
+        return [(np.concatenate([several[fit], single]), several[rest]) for fit, rest in parts]
     folds = min(_FOLDS, int(groups_of_class(y, groups).min()))
     fold = group_folds(y, groups, max(folds, 1), seed=seed)
     if smallest_class(y, fold) < 1:

@@ -36,6 +36,10 @@ _FORMATS = (".parquet", ".csv")
 _TASK = "label"
 
 
+_MAX_NAMES = 8
+"""Classes named in a note."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CrossValidation:
     """Scores of labeled images that were not used to fit the probe."""
@@ -177,7 +181,7 @@ def classify(
     for candidate in candidates:
         h = candidate.features(dataset.inputs, quiet=quiet).cpu().numpy()
         fits.append((h, fit(h, groups=groups)))
-    scores = [0.0 if fit.held_out is None else float((fit.held_out == y).mean()) for _, fit in fits]
+    scores = [_held_out_accuracy(fit, y) for _, fit in fits]
     h, prediction = fits[int(np.argmax(scores))]  # the pooled ones if both are equal
     selected = suggest_rows(
         h, rows, prediction.probabilities, suggest, groups=dataset.groups, seed=seed
@@ -193,6 +197,7 @@ def classify(
         notes=(
             *extractor.notes,
             *_choice(scores),
+            *_single_note(y, classes),
             *_copies_note(dataset.subset(rows), prediction, y, partial(fit, h)),
             *dataset.notes,
         ),
@@ -200,6 +205,23 @@ def classify(
     if out is not None:
         result.save(out)
     return result
+
+
+def _held_out_accuracy(fit: FewLabels, y: NDArray[np.int64]) -> float:
+    """Return the cross-validated accuracy; 0 if there is none."""
+    if fit.held_out is None:
+        return 0.0
+    tested = fit.held_out >= 0
+    return float((fit.held_out == y)[tested].mean())
+
+
+def _single_note(y: NDArray[np.int64], classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a note on classes with one label, which no fold can hold out."""
+    names = [repr(classes[k]) for k in np.flatnonzero(np.bincount(y) == 1)]
+    if not names:
+        return ()
+    listed = ", ".join(names[:_MAX_NAMES]) + " and others" * (len(names) > _MAX_NAMES)
+    return (f"one label each, and no part in the cross-validation: {listed}",)
 
 
 def _choice(scores: Sequence[float]) -> tuple[str, ...]:
@@ -259,15 +281,17 @@ def _cross_validation(
 ) -> CrossValidation | None:
     if guess is None:
         return None
+    tested = guess >= 0
+    y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)
-    recall = counts.diagonal() / counts.sum(1)
+    recall = counts.diagonal() / np.maximum(counts.sum(1), 1)
     low, high = share_interval(guess == y, groups)
     return CrossValidation(
         accuracy=float((guess == y).mean()),
         low=low,
         high=high,
-        balanced_accuracy=float(recall.mean()),
+        balanced_accuracy=float(recall[np.unique(y)].mean()),
         recall=dict(zip(classes, recall.tolist(), strict=True)),
         confusion=counts,
     )

@@ -50,6 +50,16 @@ def test_a_probe_that_learns_nothing_is_not_sure() -> None:
     assert np.allclose(found.probabilities.sum(1), 1)
 
 
+def test_the_only_label_of_a_class_is_not_held_out_and_the_others_are() -> None:
+    y = np.array([0] * 6 + [1] * 6 + [2])
+    h = np.concatenate([np.eye(3)[y] * 4, RNG(0).normal(size=(20, 3))])
+    h[:13] += 0.1 * RNG(1).normal(size=(13, 3))
+    found = fit_few_labels(h, np.arange(13), y, classes=3)
+    assert found.held_out is not None
+    assert found.held_out.tolist() == [*y[:12], -1]
+    assert found.probabilities[:13].argmax(1).tolist() == y.tolist()
+
+
 @pytest.mark.parametrize(("counts", "held"), [((3, 2), True), ((5, 1), False)])
 def test_one_label_of_a_class_cannot_be_held_out(counts: tuple[int, int], held: bool) -> None:
     y = np.repeat([0, 1], counts)
