@@ -87,7 +87,9 @@ def test_recall_and_balanced_accuracy_are_those_of_the_confusion(command: Comman
 @pytest.mark.usefixtures("pictures")
 def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
     write_labels(five_each()[:3])
-    assert "fewer than two classes have two labels" in command.text(*classify("--out", "found.parquet"))
+    assert "fewer than two classes have two labels" in command.text(
+        *classify("--out", "found.parquet")
+    )
 
 
 @pytest.mark.parametrize(
