@@ -113,7 +113,8 @@ class LabelTable:
         folder = os.path.expanduser(base)
         folders = (os.path.abspath(folder), os.path.realpath(folder))
         name_of: dict[str, str] = {}
-        forms, last_parts = defaultdict(set), defaultdict(set)
+        forms: dict[str, set[str]] = defaultdict(set)
+        last_parts: dict[str, set[str]] = defaultdict(set)
         for name in known:
             forms[_nfc(name)].add(name)
             last_parts[_nfc(name).rsplit("/", 1)[-1]].add(name)
@@ -123,8 +124,8 @@ class LabelTable:
             candidates = [path, os.path.normpath(path)]
             candidates += [os.path.relpath(absolute_path, root) for root in folders]
             found = known.intersection(candidates)
-            found = found or {name for text in candidates for name in forms.get(_nfc(text), ())}
-            matches = sorted(found or last_parts.get(_nfc(path), ()))
+            found = found or {name for text in candidates for name in forms.get(_nfc(text), set())}
+            matches = sorted(found or last_parts.get(_nfc(path), set()))
             if len(matches) > 1:
                 raise ValueError(
                     f"{self.source}: {path!r} means {matches[0]!r} or {matches[1]!r}: give paths "
