@@ -213,7 +213,7 @@ def without(name: str) -> dict[str, Tensor]:
     ("tensors", "words"),
     [
         (without("conv1.weight"), "lacks conv1.weight"),
-        (resnet(**{"conv1.weight": torch.zeros(16, 1, 3, 3)}), "in another shape: conv1.weight"),
+        (resnet(**{"conv1.weight": torch.zeros(16, 3, 5, 5)}), "in another shape: conv1.weight"),
         (
             resnet(**{"layer4.0.conv2.weight": torch.zeros(128, 128, 1, 1)}),
             "in another shape: layer4.0.conv2.weight",
