@@ -38,11 +38,12 @@ from runs import images
 from widefield.core.files import is_temp_file, write_atomically
 from widefield.core.hardware import machine
 from widefield.encoders import fit_readout, load_encoder, save_readout
+from widefield.encoders.weights.model_folder import MODEL_FILES
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
-MODEL = ("m/config.json", "m/model.safetensors", "m/README.md", "m/readout.safetensors")
+MODEL = tuple(f"m/{name}" for name in MODEL_FILES)
 TABLES = ("clusters", "duplicates", "neighbors", "outliers", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 

@@ -10,17 +10,15 @@ from widefield.encoders.encoder import Encoder
 class FeatureMap(nn.Module):
     """An encoder without its pooling: x[B, C, H, W] -> h[B, K h w], the feature map flattened.
 
-        These features keep positions, over which pooling averages.
+    These features keep positions, over which pooling averages.
 
-        Example:
-            >>> from typing import TYPE_CHECKING
+    Example:
+        >>> import torch
+        >>> from widefield.encoders import build_encoder
+        >>> FeatureMap(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 2048])
 
-    import torch
-            >>> from widefield.encoders import build_encoder
-            >>> FeatureMap(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
-            torch.Size([2, 2048])
-
-        Source: Feature Dropout (Tamkin et al. 2022), section 3.2.
+    Source: Feature Dropout (Tamkin et al. 2022), section 3.2.
     """
 
     def __init__(self, encoder: Encoder) -> None:

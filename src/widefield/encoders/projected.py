@@ -8,14 +8,12 @@ from torch import Tensor, nn
 class Projected(nn.Module):
     """An encoder with its projection head: x[B, C, H, W] -> z[B, m], the input of the loss.
 
-        Example:
-            >>> from typing import TYPE_CHECKING
+    Example:
+        >>> import torch
+        >>> Projected(nn.Flatten(), nn.Linear(12, 5))(torch.rand(2, 3, 2, 2)).shape
+        torch.Size([2, 5])
 
-    import torch
-            >>> Projected(nn.Flatten(), nn.Linear(12, 5))(torch.rand(2, 3, 2, 2)).shape
-            torch.Size([2, 5])
-
-        Source: S-DIET (2025), table 4 and figure 1c.
+    Source: S-DIET (2025), table 4 and figure 1c.
     """
 
     def __init__(self, encoder: nn.Module, projector: nn.Module) -> None:
