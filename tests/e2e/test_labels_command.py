@@ -43,8 +43,10 @@ def test_a_flat_folder_is_probed_by_its_table(command: Command) -> None:
     assert found["tasks"]["label"]["accuracy"] == found["tasks"]["light"]["accuracy"] == 1.0
     assert found["fitted_on"] == "pictures:train"
     assert found["scored_on"] == "pictures:test"
-    assert found["notes"][:2] == [
+    assert found["notes"][:4] == [
         "the data are split 80 / 20: fitted on one part, scored on the other",
+        "classes of 'label': blue 20, green 20, red 20; 30 examples without a label",
+        "classes of 'light': off 48, on 42",
         "30 of 90 examples have no 'label' and 'light' in labels.csv: left out",
     ]
     scored = [int(note.split()[4]) for note in found["notes"] if "test split: " in note]

@@ -451,7 +451,8 @@ def _class_notes(table: LabelTable, ids: Mapping[str, NDArray[np.int64]]) -> lis
         listed = ", ".join(f"{name} {count}" for name, count in list(pairs)[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         missing = int((ids[task] < 0).sum())
-        notes.append(f"classes of {task!r}: {listed}{more}; {missing} examples without a label")
+        unlabeled = f"; {missing} examples without a label" if missing else ""
+        notes.append(f"classes of {task!r}: {listed}{more}{unlabeled}")
     return notes
 
 

@@ -436,8 +436,8 @@ def checked(data: TrainTest) -> TrainTest:
     if not scored.any():
         raise ValueError(f"no test example has a class with two examples to fit on in {train.spec}")
     halves = [
-        replace(half.subset(np.flatnonzero(rows)), notes=(*half.notes, *notes))
-        for half, rows in ((train, fitted), (test, scored))
+        replace(half.subset(np.flatnonzero(rows)), notes=(*half.notes, *new))
+        for half, rows, new in ((train, fitted, notes), (test, scored, ()))
     ]
     # What one task leaves out can take the second example of another task's class.
     return checked(TrainTest(train=halves[0], test=halves[1]))
