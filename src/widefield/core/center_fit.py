@@ -1,4 +1,4 @@
-"""Where an image is resized to and cut, to fill a size; the rule of timm's `center` crop."""
+"""Geometry of resizing and cutting an image to a size: that of timm's `center` crop."""
 
 from widefield.core.types import Size
 

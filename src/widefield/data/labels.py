@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 from widefield.data.examples import Examples
+from widefield.data.notes import listed_classes
 
 _LARGEST = 2**30
 """Size limit of a file of labels, bytes."""
@@ -29,8 +30,6 @@ _MISSING = frozenset(
 """Texts of missing labels, most of them those of pandas."""
 _MOST_NUMBERS = 20
 """Distinct numbers, not all of them integers, that can be classes."""
-_MOST_NAMES = 8
-"""Classes of a task that a note lists."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
 _MISSING_TYPES = ("NAType", "NaTType")
@@ -446,13 +445,9 @@ def _class_notes(table: LabelTable, ids: Mapping[str, NDArray[np.int64]]) -> lis
     """Return a note for each task: its classes with counts, and the examples without a label."""
     notes = []
     for task, names in table.classes().items():
-        counts = np.bincount(ids[task][ids[task] >= 0], minlength=len(names)).tolist()
-        pairs = zip(names, counts, strict=True)
-        listed = ", ".join(f"{name} {count}" for name, count in list(pairs)[:_MOST_NAMES])
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         missing = int((ids[task] < 0).sum())
         unlabeled = f"; {missing} examples without a label" if missing else ""
-        notes.append(f"classes of {task!r}: {listed}{more}{unlabeled}")
+        notes.append(f"classes of {task!r}: {listed_classes(ids[task], names)}{unlabeled}")
     return notes
 
 

@@ -94,6 +94,11 @@ class ReadoutConfig:
     variance: tuple[float, ...]
     """Share of each source's variance that a linear map of the output explains, on these."""
 
+    def __post_init__(self) -> None:
+        """Check values that may come from a file."""
+        stages = [source.stage for source in self.sources]
+        assert len(set(stages)) == len(stages), "a stage has one grid"
+
     @property
     def names(self) -> tuple[str, ...]:
         """Stage and grid of each source, such as `s3@4`."""

@@ -47,9 +47,9 @@ class TaskRecovery:
     """Linear-probe accuracy of a task on examples that were left out."""
 
     change: PairedDifference
-    """From the pooled features, before and after."""
+    """Accuracy of the pooled features before and after, paired by example."""
     wide: float
-    """From the wide features of the run."""
+    """Accuracy of the wide features of the run."""
 
     @property
     def share(self) -> float:

@@ -1,6 +1,6 @@
-"""From the channels of a recording to one waveform without offset, within full scale.
+"""Mix the channels of a recording to one waveform, without offset and within full scale.
 
-What was decided is returned as names, for `data.notes`.
+Each function also returns the names of its choices, which `data.notes` counts.
 """
 
 from collections.abc import Callable, Iterator

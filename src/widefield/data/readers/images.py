@@ -17,6 +17,7 @@ from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.decode.images import FORMATS, File, header_size
 from widefield.data.examples import Examples
+from widefield.data.notes import listed_classes
 from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
@@ -45,8 +46,6 @@ _TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
 _FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "system volume information", "lost+found"}
 _FOREIGN |= {"__macosx", "__pycache__", "picasaoriginals"}
 """Folders that other programs write: thumbnails, deleted files, metadata."""
-_MAX_NAMES = 8
-"""Classes named in a note."""
 
 _REPEATED_LINK, _SPECIAL = "links to folders that were read already", "pipes, sockets or devices"
 
@@ -109,7 +108,8 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
         if set(top) != {"."}:
             names, ids = np.unique(top, return_inverse=True)
             task["class"], classes["class"] = ids.astype(np.int64), _class_names(names.tolist())
-            notes += (_classes_note(task["class"], classes["class"]),)
+            listed = listed_classes(task["class"], classes["class"])
+            notes += (f"classes, by folder: {listed}",)
     files = [folder / path for path in paths]
     return Examples(
         names=[_printable_path(path) for path in paths],
@@ -156,14 +156,6 @@ def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
         return ()
     names = " and ".join(printable(name) for name in sorted(counts)[:_MAX_KINDS])
     return (f"not read: {sum(counts.values())} files in {names}, which {reason}",)
-
-
-def _classes_note(ids: NDArray[np.int64], classes: tuple[str, ...]) -> str:
-    """Return a note with the classes and their numbers of files."""
-    counts = np.bincount(ids, minlength=len(classes)).tolist()
-    parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
-    more = f" and {len(parts) - _MAX_NAMES} more" if len(parts) > _MAX_NAMES else ""
-    return f"classes, by folder: {', '.join(parts[:_MAX_NAMES])}{more}"
 
 
 def _is_split(name: str) -> bool:
